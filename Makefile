@@ -1,0 +1,64 @@
+# Every target sets up .venv by itself; nothing outside this folder is changed.
+
+BIN := .venv/bin
+READY := .venv/.ready
+PYTHONS := python3 python3.14 python3.13 python3.12 python3.11 python
+
+.DEFAULT_GOAL := help
+.PHONY: help .venv demo test check fuzz clean
+
+help:
+	@echo 'make demo    what looptrans does, shown on the listings in specs/'
+	@echo 'make test    the tests'
+	@echo 'make check   lint, format, types, layers'
+	@echo 'make fuzz    many broken listings: each a clean error or a program'
+	@echo 'make clean   remove .venv, caches and build products'
+
+.venv: $(READY)
+
+$(READY): pyproject.toml
+	@python=; for p in $(PYTHON) $(PYTHONS); do \
+	    if $$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	        >/dev/null 2>&1; then python=$$p; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo 'looptrans needs Python 3.11 or newer with venv; say which: make PYTHON=/path/to/python' >&2; \
+	    exit 1; \
+	fi; \
+	echo 'setting up .venv (once, about a minute)' >&2; \
+	$$python -m venv .venv
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@set -e; \
+	part() { printf '\n\n== %s\n' "$$1"; }; \
+	run() { printf '\n$$ looptrans %s\n\n' "$$*"; $(BIN)/looptrans "$$@"; }; \
+	part 'A listing: loops as on a whiteboard, read and never executed'; \
+	run show specs/flash_forward.py; \
+	part 'What it means, on random input'; \
+	run run specs/flash_forward.py --sizes M=4,N=5,E=3,D=2; \
+	part 'Which statements depend on which, and which loops may run in parallel'; \
+	run report specs/flash_forward.py; \
+	part 'The claims in the comments of the listing as printed: some are refuted (exit status 1)'; \
+	run claims specs/flash_forward_as_printed.py || [ $$? -eq 1 ]; \
+	part 'The dependence that forbids an interchange'; \
+	run deps specs/stencil.py; \
+	printf '\n\nWhere to go next: README.md; %s --help; and your own loops: %s\n' \
+	    '$(BIN)/looptrans' '$(BIN)/looptrans report FILE.py'
+
+test: $(READY)
+	@$(BIN)/python -m pytest -n 2
+
+check: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+fuzz: $(READY)
+	@$(BIN)/python -m tests.fuzz
+
+clean:
+	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The loop-nest intermediate representation; nothing here imports a third-party package."""

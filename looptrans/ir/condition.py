@@ -1,0 +1,144 @@
+"""Conditions: what a guard, a ternary or a contract tests.
+
+A condition is built from comparisons of index expressions (exact, part of the iteration domain)
+and from `Data` (the truth of a value, known only when the program runs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from looptrans.ir.index import Index
+
+if TYPE_CHECKING:
+    from looptrans.ir.value import Value
+
+Comparison: TypeAlias = Literal["<", "<=", ">", ">=", "==", "!="]
+
+NEGATED: dict[Comparison, Comparison] = {
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+    "==": "!=",
+    "!=": "==",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A constant condition."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A comparison of two index expressions, e.g. `j <= i`."""
+
+    op: Comparison
+    left: Index
+    right: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The truth of a value that is known only when the program runs, e.g. `x[i] > 0.0`."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """All parts hold (`and`, evaluated left to right, stopping at the first false one)."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """At least one part holds (`or`, evaluated left to right, stopping at the first true one)."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part does not hold."""
+
+    part: Condition
+
+
+Condition: TypeAlias = Truth | Relation | Data | Every | Some | Not
+
+ALWAYS = Truth(True)
+
+
+def conjunction(*parts: Condition) -> Condition:
+    """Join conditions by `and`, leaving out constant truths."""
+    kept: list[Condition] = []
+    for part in parts:
+        if isinstance(part, Every):
+            kept.extend(part.parts)
+        elif part != ALWAYS:
+            kept.append(part)
+    if not kept:
+        return ALWAYS
+    return kept[0] if len(kept) == 1 else Every(tuple(kept))
+
+
+def negation(part: Condition) -> Condition:
+    """Return the opposite of a condition."""
+    match part:
+        case Truth(value):
+            return Truth(not value)
+        case Not(inner):
+            return inner
+        case _:
+            return Not(part)
+
+
+def parts_of(condition: Condition) -> tuple[Condition, ...]:
+    """Return the direct parts of a condition."""
+    match condition:
+        case Every(parts) | Some(parts):
+            return parts
+        case Not(part):
+            return (part,)
+        case _:
+            return ()
+
+
+def walk_condition(condition: Condition) -> Iterator[Condition]:
+    """Yield a condition and everything below it, outermost first."""
+    yield condition
+    for part in parts_of(condition):
+        yield from walk_condition(part)
+
+
+def is_data_dependent(condition: Condition) -> bool:
+    """Tell whether any part of a condition is known only when the program runs."""
+    return any(isinstance(part, Data) for part in walk_condition(condition))
+
+
+def approximated(condition: Condition, *, over: bool) -> Condition:
+    """Replace what depends on data by a constant, so that only index comparisons remain.
+
+    Args:
+        condition: Any condition.
+        over: `True` gives a condition that holds whenever this one may hold (an
+            over-approximation), `False` one that holds only where this one must.
+    """
+    match condition:
+        case Data(_):
+            return Truth(over)
+        case Every(parts):
+            return Every(tuple(approximated(part, over=over) for part in parts))
+        case Some(parts):
+            return Some(tuple(approximated(part, over=over) for part in parts))
+        case Not(part):
+            return negation(approximated(part, over=not over))
+        case _:
+            return condition

@@ -1,0 +1,214 @@
+"""Value expressions: what a statement computes.
+
+A value has a rank: 0 for a number, 1 for a whole row such as `Q[i]` or `Q[i, :]`. Operators work
+element by element; `@` and `sum(row)` bring a row down to a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from looptrans.ir.condition import Comparison, Condition, Data, walk_condition
+from looptrans.ir.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The subscript `:`, every index of a dimension."""
+
+
+WHOLE = Whole()
+Subscript: TypeAlias = Index | Whole
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An array and the subscripts it is accessed at, one for every dimension of the array.
+
+    A scalar is an array of rank 0. `Q[i]` of a rank-2 array has the subscripts `(i, WHOLE)`.
+    """
+
+    array: str
+    subscripts: tuple[Subscript, ...]
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        """The subscripts that are index expressions."""
+        return tuple(s for s in self.subscripts if not isinstance(s, Whole))
+
+    @property
+    def rank(self) -> int:
+        """The rank of what is read or written: the number of whole dimensions."""
+        return len(self.subscripts) - len(self.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`range(start, stop, step)` with a constant step that is not zero."""
+
+    start: Index
+    stop: Index
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal; `inf` is one."""
+
+    value: float | int | bool
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """An index expression used as a number, e.g. the `j` and the `i` of `slope * (j - i)`."""
+
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """A real scalar parameter of the listing, e.g. a scale; it may be differentiated."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The value an access has."""
+
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`-x` or `+x`."""
+
+    op: Literal["-", "+"]
+    operand: Value
+
+
+BinaryOperator: TypeAlias = Literal["+", "-", "*", "/", "//", "%", "**", "@"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """`left op right`."""
+
+    op: BinaryOperator
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`left op right` of two values, true or false."""
+
+    op: Comparison
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """A condition used as a truth value, e.g. the `j > i` of `where(j > i, 0.0, x)`."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`chosen if condition else otherwise`; only the branch that is chosen is read."""
+
+    condition: Condition
+    chosen: Value
+    otherwise: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the language applied to values; see `looptrans.ir.functions`."""
+
+    function: str
+    arguments: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """`for variable in range(…) if condition`, inside a reduction or a contract."""
+
+    variable: str
+    range: Range
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """`sum(body for e in range(E))`, also `max` and `min`; evaluated left to right."""
+
+    function: Literal["sum", "max", "min"]
+    generators: tuple[Generator, ...]
+    body: Value
+
+
+CreationName: TypeAlias = Literal["zeros", "ones", "empty", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """`zeros(shape)`, `ones(shape)`, `empty(shape)`, `full(shape, fill)`: a new array."""
+
+    function: CreationName
+    shape: tuple[Index, ...]
+    fill: Value | None = None
+    element: str | None = None
+
+
+Value: TypeAlias = (
+    Const
+    | IndexValue
+    | Real
+    | Read
+    | Unary
+    | Binary
+    | Compare
+    | Holds
+    | Select
+    | Call
+    | Reduce
+    | Create
+)
+
+
+def data_of(condition: Condition) -> tuple[Value, ...]:
+    """Return the values a condition depends on, left to right."""
+    return tuple(part.value for part in walk_condition(condition) if isinstance(part, Data))
+
+
+def value_children(value: Value) -> tuple[Value, ...]:
+    """Return the values directly below a value, left to right, conditions' values included."""
+    match value:
+        case Unary(_, operand):
+            return (operand,)
+        case Binary(_, left, right) | Compare(_, left, right):
+            return (left, right)
+        case Holds(condition):
+            return data_of(condition)
+        case Select(condition, chosen, otherwise):
+            return (*data_of(condition), chosen, otherwise)
+        case Call(_, arguments):
+            return arguments
+        case Reduce(_, generators, body):
+            return (*(v for g in generators for v in data_of(g.condition)), body)
+        case Create(_, _, fill):
+            return () if fill is None else (fill,)
+        case _:
+            return ()
+
+
+def walk_value(value: Value) -> Iterator[Value]:
+    """Yield a value and everything below it, outermost first, left to right."""
+    yield value
+    for child in value_children(value):
+        yield from walk_value(child)

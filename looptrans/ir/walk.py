@@ -1,0 +1,241 @@
+"""Views of a Program: its statements in place, and what each of them accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Data,
+    Every,
+    Not,
+    Relation,
+    Some,
+    conjunction,
+    is_data_dependent,
+    negation,
+)
+from looptrans.ir.index import Index, lets
+from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Holds,
+    IndexValue,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    value_children,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRelation:
+    """One access of a statement: which cells an instance touches, and when.
+
+    Attributes:
+        access: The array and its subscripts.
+        is_write: A write, else a read.
+        condition: What must hold, beside the statement's own guards, for the access to happen
+            (the branch of a ternary, say).
+        generators: The bound variables of reductions the access stands in.
+    """
+
+    access: Access
+    is_write: bool
+    condition: Condition = ALWAYS
+    generators: tuple[Generator, ...] = ()
+
+    @property
+    def is_may(self) -> bool:
+        """Whether only the running program knows if the access happens."""
+        return is_data_dependent(self.condition) or any(
+            is_data_dependent(generator.condition) for generator in self.generators
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A statement, or the data-dependent condition of a guard, with all that surrounds it.
+
+    Attributes:
+        label: `S3`, or `G1` for a condition.
+        node: The statement, or the guard.
+        loops: The loops around it, outermost first.
+        conditions: The guards around it, outermost first, as they must hold.
+        position: Its place in the tree: the number of the node at each level, alternating with
+            nothing else, so that two positions compare as the text orders them.
+    """
+
+    label: str
+    node: Assign | If
+    loops: tuple[Loop, ...]
+    conditions: tuple[Condition, ...]
+    position: tuple[int, ...]
+
+    @property
+    def is_may(self) -> bool:
+        """Whether only the running program knows if an instance of the domain runs."""
+        return any(is_data_dependent(condition) for condition in self.conditions)
+
+
+def placed(program: Program) -> tuple[Placed, ...]:
+    """Return every statement and data-dependent condition in textual order."""
+    return tuple(_placed(program.body, (), (), ()))
+
+
+def _placed(
+    body: tuple[Node, ...],
+    loops: tuple[Loop, ...],
+    conditions: tuple[Condition, ...],
+    position: tuple[int, ...],
+) -> Iterator[Placed]:
+    for number, node in enumerate(body):
+        here = (*position, number)
+        match node:
+            case Assign():
+                yield Placed(node.label, node, loops, conditions, here)
+            case Loop():
+                yield from _placed(node.body, (*loops, node), conditions, here)
+            case If():
+                if node.label is not None:
+                    yield Placed(node.label, node, loops, conditions, (*here, 0))
+                then = (*conditions, node.condition)
+                other = (*conditions, negation(node.condition))
+                yield from _placed(node.body, loops, then, (*here, 1))
+                yield from _placed(node.orelse, loops, other, (*here, 2))
+            case Declaration():
+                pass
+
+
+def loops(program: Program) -> tuple[Loop, ...]:
+    """Return every loop in textual order."""
+    return tuple(_loops(program.body))
+
+
+def _loops(body: tuple[Node, ...]) -> Iterator[Loop]:
+    for node in body:
+        match node:
+            case Loop():
+                yield node
+                yield from _loops(node.body)
+            case If():
+                yield from _loops(node.body)
+                yield from _loops(node.orelse)
+            case _:
+                pass
+
+
+def accesses(node: Assign | If) -> tuple[AccessRelation, ...]:
+    """Return what a statement accesses: the reads in order of evaluation, then the writes.
+
+    For a guard, the reads of its condition. Reads of integer arrays inside index expressions are
+    opaque terms, not accesses; an integer scalar that stands in one (`Let`) is read.
+    """
+    found: list[AccessRelation] = []
+    if isinstance(node, If):
+        _condition_reads(node.condition, ALWAYS, (), found)
+        return tuple(found)
+    for value in node.values:
+        _value_reads(value, ALWAYS, (), found)
+    for target in node.targets:
+        for index in target.indices:
+            _index_reads(index, ALWAYS, (), found)
+    found.extend(AccessRelation(target, is_write=True) for target in node.targets)
+    return tuple(found)
+
+
+def _index_reads(
+    index: Index,
+    condition: Condition,
+    generators: tuple[Generator, ...],
+    found: list[AccessRelation],
+) -> None:
+    for let in lets(index):
+        found.append(AccessRelation(Access(let.name, ()), False, condition, generators))
+
+
+def _condition_reads(
+    tested: Condition,
+    condition: Condition,
+    generators: tuple[Generator, ...],
+    found: list[AccessRelation],
+) -> None:
+    match tested:
+        case Data(value):
+            _value_reads(value, condition, generators, found)
+        case Relation(_, left, right):
+            _index_reads(left, condition, generators, found)
+            _index_reads(right, condition, generators, found)
+        case Not(part):
+            _condition_reads(part, condition, generators, found)
+        case Every(parts):
+            for number, part in enumerate(parts):
+                reached = conjunction(condition, *parts[:number])
+                _condition_reads(part, reached, generators, found)
+        case Some(parts):
+            for number, part in enumerate(parts):
+                reached = conjunction(condition, *(negation(p) for p in parts[:number]))
+                _condition_reads(part, reached, generators, found)
+        case _:
+            pass
+
+
+def _value_reads(
+    value: Value,
+    condition: Condition,
+    generators: tuple[Generator, ...],
+    found: list[AccessRelation],
+) -> None:
+    match value:
+        case Read(access):
+            for index in access.indices:
+                _index_reads(index, condition, generators, found)
+            found.append(AccessRelation(access, False, condition, generators))
+        case IndexValue(index):
+            _index_reads(index, condition, generators, found)
+        case Holds(tested):
+            _condition_reads(tested, condition, generators, found)
+        case Select(tested, chosen, otherwise):
+            _condition_reads(tested, condition, generators, found)
+            _value_reads(chosen, conjunction(condition, tested), generators, found)
+            _value_reads(otherwise, conjunction(condition, negation(tested)), generators, found)
+        case Reduce(_, bound, body):
+            inside = generators
+            for generator in bound:
+                for index in (generator.range.start, generator.range.stop):
+                    _index_reads(index, condition, inside, found)
+                inside = (*inside, Generator(generator.variable, generator.range, ALWAYS))
+                _condition_reads(generator.condition, condition, inside, found)
+                inside = (*inside[:-1], generator)
+            _value_reads(body, condition, inside, found)
+        case _:
+            for child in value_children(value):
+                _value_reads(child, condition, generators, found)
+
+
+def written(program: Program) -> frozenset[str]:
+    """Return the names of the arrays and scalars the statements write."""
+    return frozenset(
+        target.array
+        for place in placed(program)
+        if isinstance(place.node, Assign)
+        for target in place.node.targets
+    )
+
+
+def live_out(program: Program) -> tuple[str, ...]:
+    """Return the arrays whose last values can be seen from outside, in order of appearance.
+
+    These are the names returned and the inputs that are written.
+    """
+    changed = written(program)
+    return tuple(
+        array.name
+        for array in program.arrays
+        if array.name in program.outputs or (array.role == "input" and array.name in changed)
+    )
+
