@@ -105,7 +105,7 @@ class _Walker:
             self.found.setdefault(
                 statement.span,
                 SharedRow(
-                    f"writing {name!r} in place would write {memory.partition(' of ')[0]!r} as well",
+                    f"writing {name!r} in place would write {_shown(memory)!r} as well",
                     statement.span,
                     why="in NumPy the name is a view of the other array's row",
                     remedy=f"take a copy where {name} is set: {name} = ….copy()",
@@ -113,3 +113,8 @@ class _Walker:
             )
         for other in shared:
             self.stale[other] = name
+
+
+def _shown(memory: str) -> str:
+    """Return the array's name of an owner."""
+    return memory.partition(" of ")[0]

@@ -244,6 +244,17 @@ class BadReturn(Mistake):
     title: ClassVar[str] = "return not understood"
 
 
+class NameTaken(Mistake):
+    """A name of the listing is also a function of the language that the listing uses.
+
+    Any name may be used for an array, a scalar or a loop, `sum = 0.0` too, as long as the listing
+    does not need the function of that name: `if x > s: s = x` is `s = max(s, x)`.
+    """
+
+    code: ClassVar[str] = "E022"
+    title: ClassVar[str] = "name means two things"
+
+
 MISTAKES: tuple[type[Mistake], ...] = (
     UnreadableFile,
     SyntaxMistake,
@@ -266,4 +277,5 @@ MISTAKES: tuple[type[Mistake], ...] = (
     SharedRow,
     BadContract,
     BadReturn,
+    NameTaken,
 )

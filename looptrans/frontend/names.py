@@ -9,92 +9,26 @@ where it is assigned.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from looptrans.frontend.mistakes import BadAnnotation
+from looptrans.frontend.annotations import NAMES, Shape, kind_of, shape_of
+from looptrans.frontend.extents import read_off
+from looptrans.frontend.mistakes import BadAnnotation, NameTaken, UnsupportedStatement, WrongRank
+from looptrans.frontend.ranks import HIGHEST, find_ranks
+from looptrans.frontend.syntax import (
+    ARRAY_ATTRIBUTES,
+    MODULES,
+    called,
+    dotted,
+    literal_number,
+    span_of,
+)
+from looptrans.frontend.usage import Usage, find_usage
 from looptrans.ir.diagnostic import Mistake
-from looptrans.ir.functions import CREATIONS
-from looptrans.ir.index import Arith, Index, Int, Neg, Param
+from looptrans.ir.index import Index, Param
+from looptrans.ir.listing import index_text
 from looptrans.ir.program import Array, Element, Parameter, ParameterKind
 from looptrans.ir.source import Span
-
-MODULES = ("np", "numpy", "math", "torch", "jnp")
-SPELLINGS = {
-    "maximum": "max",
-    "minimum": "min",
-    "fmax": "max",
-    "fmin": "min",
-    "fabs": "abs",
-    "absolute": "abs",
-    "float_": "float64",
-}
-ELEMENTS: dict[str, Element] = {
-    **dict.fromkeys(
-        "Float Float16 Float32 Float64 BFloat16 Real Inexact Num Number Shaped".split(), "float"
-    ),
-    **dict.fromkeys("Int Int8 Int16 Int32 Int64 Integer UInt UInt8 UInt32".split(), "int"),
-    "Bool": "bool",
-}
-
-
-def span_of(node: ast.AST) -> Span:
-    """Return the place of a syntax node; columns count characters, as in the text."""
-    line = getattr(node, "lineno", 0)
-    column = getattr(node, "col_offset", 0)
-    return Span(
-        line,
-        column,
-        getattr(node, "end_lineno", line) or line,
-        getattr(node, "end_col_offset", column + 1) or column + 1,
-    )
-
-
-def dotted(node: ast.expr) -> str | None:
-    """Return `N` for a name, `self.N` for an attribute of a name, None for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"{node.value.id}.{node.attr}"
-    return None
-
-
-def called(node: ast.expr) -> str | None:
-    """Return the language's name of a called function: `exp` for `np.exp`, `max` for `np.maximum`."""
-    if isinstance(node, ast.Name):
-        return SPELLINGS.get(node.id, node.id)
-    if (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in MODULES
-    ):
-        return SPELLINGS.get(node.attr, node.attr)
-    return None
-
-
-def flattened(node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
-    """Split `A[i][j, k]` into its base and all its subscripts, left to right."""
-    if not isinstance(node, ast.Subscript):
-        return node, []
-    base, subscripts = flattened(node.value)
-    last = node.slice
-    return base, subscripts + (last.elts if isinstance(last, ast.Tuple) else [last])
-
-
-def preorder(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a syntax node and everything below it in the order of the text."""
-    stack = [node]
-    while stack:
-        top = stack.pop()
-        yield top
-        stack.extend(reversed(list(ast.iter_child_nodes(top))))
-
-
-def creation_of(node: ast.expr | None) -> ast.Call | None:
-    """Return the call if an expression is `zeros(…)` or another creation."""
-    if isinstance(node, ast.Call) and called(node.func) in CREATIONS:
-        return node
-    return None
 
 
 @dataclass(slots=True)
@@ -103,284 +37,268 @@ class Names:
 
     Attributes:
         arguments: The function's arguments, in order.
-        parameters: Parameters by name, in order of first appearance.
+        parameters: Parameters by name.
         arrays: Arrays and scalars by name; the rank of a scalar is 0.
         loop_variables: Everything a `for` binds.
-        constants: Names the module sets to a number, with the number.
-        helpers: Pure helper functions by name.
-        assigned: Every name the body assigns.
+        assigned: Every name the body assigns as a whole.
         assigned_elements: Every array of which the body assigns an element or a row.
-        declared: The arguments whose annotation gives a shape.
     """
 
     arguments: list[str] = field(default_factory=list)
     parameters: dict[str, Parameter] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
     loop_variables: set[str] = field(default_factory=set)
-    constants: dict[str, float | int] = field(default_factory=dict)
-    helpers: dict[str, ast.FunctionDef | ast.Lambda] = field(default_factory=dict)
     assigned: set[str] = field(default_factory=set)
     assigned_elements: set[str] = field(default_factory=set)
-    declared: set[str] = field(default_factory=set)
 
-    def add_parameter(
-        self, name: str, kind: ParameterKind, annotation: str | None = None, span: Span | None = None
-    ) -> None:
-        """Note a parameter the first time it is seen."""
+    def is_bound(self, name: str, *, loops: bool = True) -> bool:
+        """Whether the listing itself gives a name a meaning, that of a loop variable included."""
+        return (
+            name in self.arrays
+            or name in self.parameters
+            or name in self.arguments
+            or (loops and name in self.loop_variables)
+        )
+
+    def called(self, function: ast.expr) -> str | None:
+        """Return the language's name of a called function, None where the name is taken.
+
+        Raises:
+            NameTaken: The listing uses the name for something else.
+        """
+        name = called(function)
+        base = dotted(function) or ""
+        base = base.partition(".")[0]
+        if name is not None and self.is_bound(base):
+            raise NameTaken(
+                f"{base!r} is called, and is also a name of the listing",
+                span_of(function),
+                why="one name cannot be both a function and a number",
+                remedy=f"rename the one of the listing, e.g. {base}_",
+            )
+        return name
+
+    def add_size(self, name: str, span: Span) -> None:
+        """Note a size the first time it is seen."""
         if name not in self.parameters:
-            self.parameters[name] = Parameter(name, kind, annotation, None, span or Span(0, 0, 0, 0))
-
-
-@dataclass(slots=True)
-class _Usage:
-    """How the body uses its names, gathered in one walk."""
-
-    order: list[str] = field(default_factory=list)
-    in_index: dict[str, ast.AST] = field(default_factory=dict)
-    subscripted: dict[str, int] = field(default_factory=dict)
-    index_arrays: set[str] = field(default_factory=set)
-    seeds: set[str] = field(default_factory=set)
-    in_values: set[str] = field(default_factory=set)
-
-
-def _mark_index(node: ast.AST, usage: _Usage) -> None:
-    """Note every bare name of an index expression, and the arrays read in it."""
-    if isinstance(node, ast.Subscript):
-        base, subscripts = flattened(node)
-        name = dotted(base)
-        if name is not None:
-            usage.index_arrays.add(name)
-        for subscript in subscripts:
-            _mark_index(subscript, usage)
-        return
-    if isinstance(node, ast.Call):
-        for argument in node.args:
-            _mark_index(argument, usage)
-        return
-    if isinstance(node, ast.Name | ast.Attribute):
-        name = dotted(node)
-        if name is not None:
-            usage.in_index.setdefault(name, node)
-        return
-    for child in ast.iter_child_nodes(node):
-        _mark_index(child, usage)
-
-
-def _gather(body: list[ast.stmt], loop_variables: set[str]) -> _Usage:
-    usage = _Usage()
-    comparisons: list[ast.Compare] = []
-    called_names: set[int] = set()
-    for statement in body:
-        for node in preorder(statement):
-            match node:
-                case ast.Call(func=function):
-                    called_names.add(id(function))
-                    name = called(function)
-                    if name == "range":
-                        for argument in node.args:
-                            _mark_index(argument, usage)
-                    elif name in CREATIONS and node.args:
-                        _mark_index(node.args[0], usage)
-                    elif name == "uniform" and node.args:
-                        seed = dotted(node.args[0])
-                        if seed is not None:
-                            usage.seeds.add(seed)
-                        for argument in node.args[1:]:
-                            _mark_index(argument, usage)
-                case ast.Subscript():
-                    base, subscripts = flattened(node)
-                    name = dotted(base)
-                    if name is not None:
-                        usage.subscripted[name] = max(
-                            usage.subscripted.get(name, 0), len(subscripts)
-                        )
-                    for subscript in subscripts:
-                        if not isinstance(subscript, ast.Slice):
-                            _mark_index(subscript, usage)
-                case ast.Assert(test=test):
-                    _mark_index(test, usage)
-                case ast.Compare():
-                    comparisons.append(node)
-                case ast.Name() | ast.Attribute():
-                    name = dotted(node)
-                    if name is not None and id(node) not in called_names:
-                        usage.order.append(name)
-                case _:
-                    pass
-    _sizes_in_comparisons(comparisons, usage, loop_variables)
-    return usage
-
-
-def _sizes_in_comparisons(
-    comparisons: list[ast.Compare], usage: _Usage, loop_variables: set[str]
-) -> None:
-    """A name compared with a loop variable or a size, and nothing else, is a size: `if i < K`."""
-    changed = True
-    while changed:
-        changed = False
-        for comparison in comparisons:
-            leaves = [
-                leaf
-                for leaf in preorder(comparison)
-                if isinstance(leaf, ast.Name | ast.Subscript | ast.Call | ast.Constant | ast.Div)
-            ]
-            if any(
-                isinstance(leaf, ast.Subscript | ast.Call | ast.Div)
-                or (isinstance(leaf, ast.Constant) and not isinstance(leaf.value, int))
-                for leaf in leaves
-            ):
-                continue
-            names = [leaf.id for leaf in leaves if isinstance(leaf, ast.Name)]
-            if any(name in loop_variables or name in usage.in_index for name in names):
-                for leaf in leaves:
-                    if isinstance(leaf, ast.Name) and leaf.id not in usage.in_index:
-                        usage.in_index[leaf.id] = leaf
-                        changed = True
-
-
-def _bound_names(body: list[ast.stmt]) -> tuple[set[str], set[str], dict[str, ast.Lambda]]:
-    """Return the loop variables, the assigned names and the lambdas of a body."""
-    loop_variables: set[str] = set()
-    assigned: set[str] = set()
-    lambdas: dict[str, ast.Lambda] = {}
-    for statement in body:
-        for node in preorder(statement):
-            match node:
-                case ast.For(target=target) | ast.comprehension(target=target):
-                    loop_variables.update(n.id for n in ast.walk(target) if isinstance(n, ast.Name))
-                case ast.Assign(targets=targets, value=value):
-                    if isinstance(value, ast.Lambda) and isinstance(targets[0], ast.Name):
-                        lambdas[targets[0].id] = value
-                        continue
-                    for target in targets:
-                        assigned.update(_assigned(target))
-                case ast.AugAssign(target=target) | ast.AnnAssign(target=target, value=ast.expr()):
-                    assigned.update(_assigned(target))
-                case _:
-                    pass
-    return loop_variables, assigned, lambdas
-
-
-def _stored_elements(body: list[ast.stmt]) -> set[str]:
-    """Return the arrays that are assigned through a subscript."""
-    return {
-        name
-        for statement in body
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-        if (name := dotted(flattened(node)[0])) is not None
-    }
-
-
-def _assigned(target: ast.expr) -> Iterator[str]:
-    if isinstance(target, ast.Tuple | ast.List):
-        for element in target.elts:
-            yield from _assigned(element)
-        return
-    name = dotted(target)
-    if name is not None:
-        yield name
+            self.parameters[name] = Parameter(name, "size", span=span)
 
 
 def find_names(
-    arguments: ast.arguments | None,
-    body: list[ast.stmt],
-    constants: dict[str, float | int],
-    helpers: dict[str, ast.FunctionDef | ast.Lambda],
-) -> tuple[Names, list[Mistake]]:
+    arguments: ast.arguments | None, body: list[ast.stmt]
+) -> tuple[Names, list[ast.stmt], list[Mistake]]:
     """Decide what each name of a listing is.
 
     Args:
         arguments: The function's arguments, or None for bare loops.
-        body: Its statements; nested helper functions are already taken out.
-        constants: Numbers the module sets.
-        helpers: Helper functions by name.
+        body: Its statements; helpers are already put in.
 
     Returns:
-        The roles, and what is wrong with the annotations.
+        The roles, the statements without those that only declare sizes, and what is wrong with
+        the signature.
     """
-    names = Names(constants=dict(constants), helpers=dict(helpers))
-    mistakes: list[Mistake] = []
-    names.loop_variables, names.assigned, lambdas = _bound_names(body)
-    names.helpers |= lambdas
-    names.assigned_elements = _stored_elements(body)
-    usage = _gather(body, names.loop_variables)
-    for helper in names.helpers.values():
-        usage.order.extend(_free_in_helper(helper))
-    ranks = _ranks(body, usage)
-    for argument in _all_arguments(arguments):
-        names.arguments.append(argument.arg)
-        mistakes.extend(_argument(argument, names, usage, ranks))
-    for default, argument in _defaults(arguments):
-        number = literal_number(default)
-        if argument.arg in names.parameters and number is not None:
-            old = names.parameters[argument.arg]
-            names.parameters[argument.arg] = Parameter(
-                old.name, old.kind, old.annotation, number, old.span
+    finder = _Finder(arguments)
+    finder.signature()
+    body = finder.extents(body)
+    integers = {name for name, shape in finder.shapes.items() if shape.element == "int"}
+    finder.usage = find_usage(body, integers)
+    finder.ranks = find_ranks(
+        body,
+        {name: len(shape.extents) for name, shape in finder.shapes.items()},
+        {name: max(sizes) + 1 for name, sizes in finder.read.items() if sizes},
+    )
+    finder.conclude()
+    return finder.names, body, finder.mistakes
+
+
+class _Finder:
+    """The steps of `find_names`, in order."""
+
+    def __init__(self, arguments: ast.arguments | None) -> None:
+        self.syntax = arguments
+        self.names = Names()
+        self.mistakes: list[Mistake] = []
+        self.shapes: dict[str, Shape] = {}
+        self.read: dict[str, dict[int, str]] = {}
+        self.usage = Usage()
+        self.ranks: dict[str, int] = {}
+
+    def signature(self) -> None:
+        """Read the shapes in the annotations."""
+        if self.syntax is None:
+            return
+        for argument in _all_arguments(self.syntax):
+            self.names.arguments.append(argument.arg)
+            try:
+                shape = shape_of(argument.annotation)
+            except BadAnnotation as mistake:
+                self.mistakes.append(mistake)
+                continue
+            if shape is not None:
+                self.shapes[argument.arg] = shape
+        odd = self.syntax.vararg or self.syntax.kwarg
+        if odd is not None:
+            self.mistakes.append(
+                UnsupportedStatement(
+                    "the function takes any number of arguments",
+                    span_of(odd),
+                    why="every array and size of a listing has a name",
+                    remedy="name every argument",
+                )
             )
-    free = dict.fromkeys(usage.order)
-    for name in free:
-        if not _is_open(name, names):
-            continue
-        base = name.partition(".")[0]
-        is_attribute = "." in name
-        if is_attribute and (base not in names.arguments or base in names.arrays):
-            continue
-        if name in usage.subscripted and (arguments is None or is_attribute):
-            element: Element = "int" if name in usage.index_arrays else "float"
-            names.arrays[name] = _plain_array(name, ranks.get(name, 0), element)
-        elif name in usage.in_index:
-            names.add_parameter(name, "size", None, span_of(usage.in_index[name]))
-        elif arguments is None or is_attribute:
-            names.add_parameter(name, "real")
-    for name in names.assigned:
-        if name not in names.arrays and name not in names.parameters:
-            rank = ranks.get(name, 0)
-            names.arrays[name] = Array(name, rank, "float", "local", (None,) * rank)
-    return names, mistakes
+
+    def extents(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Take out the lines that declare sizes."""
+        if self.syntax is None:
+            return body
+        declared = {
+            name: [e.name if isinstance(e, Param) else None for e in shape.extents]
+            for name, shape in self.shapes.items()
+        }
+        body, self.read = read_off(body, set(self.names.arguments), declared)
+        return body
+
+    def conclude(self) -> None:
+        """Give every name its role."""
+        names, usage = self.names, self.usage
+        names.loop_variables = usage.loop_variables
+        names.assigned = set(usage.assigned)
+        names.assigned_elements = usage.assigned_elements
+        for argument in _all_arguments(self.syntax):
+            self._argument(argument)
+        self._defaults()
+        for name, node in usage.order.items():
+            if not names.is_bound(name) and name not in names.assigned:
+                self._free(name, node)
+        for name, node in usage.assigned.items():
+            if name not in names.arrays and name not in names.parameters:
+                self._assigned(name, node)
+        for name, array in names.arrays.items():
+            if array.rank >= HIGHEST:
+                self.mistakes.append(
+                    WrongRank(
+                        f"{name!r} would need ever more dimensions",
+                        span_of(usage.order[name]) if name in usage.order else array.span,
+                        why="it is used both as an array and as an element of itself",
+                        remedy="use two names",
+                    )
+                )
+
+    def _argument(self, argument: ast.arg) -> None:
+        name, annotation, span = argument.arg, argument.annotation, span_of(argument)
+        names, usage = self.names, self.usage
+        text = None if annotation is None else _text(annotation)
+        shape = self.shapes.get(name)
+        if shape is not None:
+            self._sizes_of(shape, span_of(annotation or argument))
+            names.arrays[name] = Array(
+                name,
+                len(shape.extents),
+                shape.element,
+                "input",
+                shape.extents,
+                shape.values,
+                text,
+                span=span,
+            )
+        elif name in usage.subscripted or self.ranks.get(name, 0) or name in self.read:
+            names.arrays[name] = self._plain(name, text, span)
+        elif name in usage.assigned:
+            names.arrays[name] = Array(name, 0, "float", "input", (), None, text, span=span)
+        elif not any(other.startswith(name + ".") for other in usage.order):
+            kind = self._kind(name, annotation)
+            names.parameters.setdefault(name, Parameter(name, kind, text, span=span))
+            names.parameters[name] = replace(names.parameters[name], kind=kind, annotation=text)
+
+    def _kind(self, name: str, annotation: ast.expr | None) -> ParameterKind:
+        stated = kind_of(annotation)
+        if stated is not None and not (stated == "size" and name in self.usage.seeds):
+            return stated
+        if name in self.usage.seeds:
+            return "seed"
+        return "size" if name in self.usage.in_index else "real"
+
+    def _sizes_of(self, shape: Shape, span: Span) -> None:
+        for size in shape.sizes:
+            if size in self.usage.assigned or size in self.usage.loop_variables:
+                what = "assigned" if size in self.usage.assigned else "a loop variable"
+                self.mistakes.append(
+                    BadAnnotation(
+                        f"the size {size!r} of the annotation is also {what}",
+                        span,
+                        why="a size is fixed during a run",
+                        remedy="use another name for one of the two",
+                    )
+                )
+            self.names.add_size(size, span)
+
+    def _plain(self, name: str, text: str | None, span: Span) -> Array:
+        """An array without a shape in its annotation; its sizes may be read off it."""
+        element: Element = "int" if name in self.usage.index_arrays else "float"
+        rank = self.ranks.get(name, 0)
+        shape: list[Index | None] = [None] * rank
+        for dimension, size in self.read.get(name, {}).items():
+            if size != "_":
+                self.names.add_size(size, span)
+                shape[dimension] = Param(size)
+        if name in self.read:
+            extents = " ".join("_" if e is None else index_text(e) for e in shape)
+            text = f'{NAMES[element]}[Array, "{extents}"]'
+        return Array(name, rank, element, "input", tuple(shape), None, text, span=span)
+
+    def _defaults(self) -> None:
+        for default, argument in _default_pairs(self.syntax):
+            number = literal_number(default)
+            parameter = self.names.parameters.get(argument.arg)
+            if parameter is not None and number is not None:
+                self.names.parameters[argument.arg] = replace(parameter, default=number)
+
+    def _free(self, name: str, node: ast.AST) -> None:
+        """Give a name that is neither an argument nor assigned its role, if it can have one."""
+        base, _, attribute = name.partition(".")
+        owned = bool(attribute) and base in self.names.arguments
+        if (attribute and base in MODULES) or name in ("inf", "nan"):
+            return
+        if name.rpartition(".")[2] in ARRAY_ATTRIBUTES and attribute:
+            return
+        if attribute and self.names.is_bound(base) and not owned:
+            return
+        anything_goes = self.syntax is None or owned
+        if name in self.usage.subscripted and (anything_goes or attribute):
+            self.names.arrays[name] = self._plain(name, None, span_of(node))
+        elif name in self.usage.in_index:
+            self.names.add_size(name, span_of(node))
+        elif anything_goes and name not in self.usage.subscripted:
+            self.names.parameters[name] = Parameter(name, "real", span=span_of(node))
+
+    def _assigned(self, name: str, node: ast.AST) -> None:
+        rank = self.ranks.get(name, 0)
+        # An attribute belongs to an object of the caller's; a number stored there stays visible.
+        visible = "." in name and not rank
+        self.names.arrays[name] = Array(
+            name,
+            rank,
+            "float",
+            "input" if visible else "local",
+            (None,) * rank,
+            span=span_of(node),
+        )
 
 
-def _free_in_helper(helper: ast.FunctionDef | ast.Lambda) -> Iterator[str]:
-    bound = {argument.arg for argument in _all_arguments(helper.args)}
-    bound |= {
-        node.id
-        for node in ast.walk(helper)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    for node in preorder(helper):
-        if isinstance(node, ast.Name) and node.id not in bound:
-            yield node.id
-
-
-def _is_open(name: str, names: Names) -> bool:
-    """Tell whether a name still has no role."""
-    taken = (
-        names.parameters,
-        names.arrays,
-        names.loop_variables,
-        names.constants,
-        names.helpers,
-        names.assigned,
-        names.arguments,
-        MODULES,
-        ("inf", "nan", "range", "all", "copy"),
-    )
-    return not any(name in group for group in taken)
-
-
-def _plain_array(name: str, rank: int, element: Element, span: Span | None = None) -> Array:
-    return Array(
-        name, rank, element, "input", (None,) * rank, span=span or Span(0, 0, 0, 0)
-    )
+def _text(annotation: ast.expr) -> str:
+    """Return an annotation as text, in double quotes where that is possible."""
+    text = ast.unparse(annotation)
+    return text if '"' in text else text.replace("'", '"')
 
 
 def _all_arguments(arguments: ast.arguments | None) -> list[ast.arg]:
     if arguments is None:
         return []
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    star = [odd for odd in (arguments.vararg, arguments.kwarg) if odd is not None]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *star]
 
 
-def _defaults(arguments: ast.arguments | None) -> list[tuple[ast.expr, ast.arg]]:
+def _default_pairs(arguments: ast.arguments | None) -> list[tuple[ast.expr, ast.arg]]:
     if arguments is None:
         return []
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -391,219 +309,3 @@ def _defaults(arguments: ast.arguments | None) -> list[tuple[ast.expr, ast.arg]]
         if default is not None
     ]
     return pairs
-
-
-def literal_number(node: ast.expr) -> float | int | None:
-    """Return the number an expression spells, `1e-5` or `-2`, or None."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = literal_number(node.operand)
-        return None if inner is None else -inner
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return node.value  # type: ignore[return-value]  # the type was just tested
-    return None
-
-
-def _argument(
-    argument: ast.arg, names: Names, usage: _Usage, ranks: dict[str, int]
-) -> Iterator[Mistake]:
-    name, annotation, span = argument.arg, argument.annotation, span_of(argument)
-    text = None if annotation is None else ast.unparse(annotation)
-    shaped = _shaped(annotation)
-    if shaped is not None:
-        element, strings = shaped
-        names.declared.add(name)
-        try:
-            shape = _shape(strings[0], names, annotation)
-            bounds = _value_range(strings[1], names, annotation) if len(strings) > 1 else None
-        except Mistake as mistake:
-            yield mistake
-            shape, bounds = (None,) * ranks.get(name, 0), None
-        names.arrays[name] = Array(
-            name, len(shape), element, "input", shape, bounds, text, span=span
-        )
-        return
-    if name in usage.subscripted or ranks.get(name, 0):
-        element = "int" if name in usage.index_arrays else "float"
-        array = _plain_array(name, ranks.get(name, usage.subscripted.get(name, 0)), element, span)
-        names.arrays[name] = Array(
-            name, array.rank, element, "input", array.shape, None, text, span=span
-        )
-        return
-    if any(other.startswith(name + ".") for other in usage.order):
-        return
-    if name in names.assigned:
-        names.arrays[name] = Array(name, 0, "float", "input", (), None, text, span=span)
-        return
-    names.add_parameter(name, _parameter_kind(name, text, usage), text, span)
-
-
-def _parameter_kind(name: str, annotation: str | None, usage: _Usage) -> ParameterKind:
-    if annotation == "Const":
-        return "const"
-    if annotation == "Stride":
-        return "stride"
-    if annotation == "Seed" or name in usage.seeds:
-        return "seed"
-    if annotation is not None and annotation.lower().startswith("float"):
-        return "real"
-    if annotation == "int" or name in usage.in_index:
-        return "size"
-    return "real"
-
-
-def _shaped(annotation: ast.expr | None) -> tuple[Element, list[str]] | None:
-    """Read `Float[Array, "M E"]`; None where the annotation is of another kind."""
-    if not isinstance(annotation, ast.Subscript):
-        return None
-    base = annotation.value
-    name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", None)
-    element = ELEMENTS.get(name or "")
-    if element is None or not isinstance(annotation.slice, ast.Tuple):
-        return None
-    strings = [
-        part.value
-        for part in annotation.slice.elts[1:]
-        if isinstance(part, ast.Constant) and isinstance(part.value, str)
-    ]
-    return (element, strings) if strings else None
-
-
-def _shape(text: str, names: Names, place: ast.AST | None) -> tuple[Index | None, ...]:
-    extents: list[Index | None] = []
-    for token in text.split():
-        cleaned = token.lstrip("#?").rpartition("=")[2]
-        if "*" in cleaned[:1] or cleaned == "...":
-            raise BadAnnotation(
-                f"the shape {text!r} leaves the number of dimensions open",
-                place and span_of(place),
-                remedy="name every dimension",
-            )
-        extents.append(None if cleaned == "_" else _extent(cleaned, names, place))
-    return tuple(extents)
-
-
-def _value_range(text: str, names: Names, place: ast.AST | None) -> tuple[Index, Index]:
-    low, colon, high = text.partition(":")
-    if not colon:
-        raise BadAnnotation(
-            f"the range of values {text!r} is not low:high",
-            place and span_of(place),
-            remedy='write it as in Int[Array, "B T", "0:NP"], the upper end excluded',
-        )
-    return _extent(low.strip(), names, place), _extent(high.strip(), names, place)
-
-
-def _extent(token: str, names: Names, place: ast.AST | None) -> Index:
-    try:
-        return _size_expression(ast.parse(token.strip(), mode="eval").body, names)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise BadAnnotation(
-            f"{token!r} is no extent",
-            place and span_of(place),
-            why="an extent is an integer, a size, or an expression of sizes without spaces",
-            remedy="write it as in Float[Array, \"B H//R N+1\"]",
-        ) from None
-
-
-def _size_expression(node: ast.expr, names: Names) -> Index:
-    match node:
-        case ast.Constant(value=int(value)) if not isinstance(value, bool):
-            return Int(value)
-        case ast.Name(id=name):
-            if name in names.constants and isinstance(value := names.constants[name], int):
-                return Int(value)
-            if name in names.loop_variables or name in names.assigned:
-                raise ValueError(name)
-            names.add_parameter(name, "size")
-            return Param(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return Neg(_size_expression(operand, names))
-        case ast.BinOp(left=left, op=operator, right=right):
-            symbols = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
-            symbol = symbols.get(type(operator))
-            if symbol is None:
-                raise ValueError(ast.unparse(node))
-            return Arith(symbol, _size_expression(left, names), _size_expression(right, names))  # type: ignore[arg-type]  # one of the five
-        case _:
-            raise ValueError(ast.unparse(node))
-
-
-def _ranks(body: list[ast.stmt], usage: _Usage) -> dict[str, int]:
-    """Find the least rank of every array and row that its uses allow.
-
-    `A[i, j]` needs rank 2; an operand of `@` is a row; `q = A[i]` ties the two names together.
-    """
-    ranks = dict(usage.subscripted)
-    ties: list[tuple[str, ast.expr]] = []
-    rows: list[ast.expr] = []
-    for statement in body:
-        for node in preorder(statement):
-            match node:
-                case ast.BinOp(left=left, op=ast.MatMult(), right=right):
-                    rows += [left, right]
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    creation = creation_of(value)
-                    if creation is not None and creation.args:
-                        shape = creation.args[0]
-                        rank = len(shape.elts) if isinstance(shape, ast.Tuple | ast.List) else 1
-                        ranks[name] = max(rank, ranks.get(name, 0))
-                    else:
-                        ties.append((name, value))
-                case _:
-                    pass
-    for _ in range(len(ties) + 2):
-        before = dict(ranks)
-        for row in rows:
-            _require(row, 1, ranks)
-        for name, value in ties:
-            ranks[name] = max(ranks.get(name, 0), _expression_rank(value, ranks))
-            _require(value, ranks[name], ranks)
-        if ranks == before:
-            break
-    return ranks
-
-
-def _view(node: ast.expr) -> tuple[str, int] | None:
-    """Return the array and the number of fixed subscripts of `A`, `A[i]`, `A[i].copy()`."""
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "copy"
-    ):
-        node = node.func.value
-    base, subscripts = flattened(node)
-    name = dotted(base)
-    if name is None:
-        return None
-    return name, sum(not isinstance(s, ast.Slice) for s in subscripts)
-
-
-def _require(node: ast.expr, rank: int, ranks: dict[str, int]) -> None:
-    view = _view(node)
-    if view is not None and rank > 0:
-        name, fixed = view
-        ranks[name] = max(ranks.get(name, 0), fixed + rank)
-
-
-def _expression_rank(node: ast.expr, ranks: dict[str, int]) -> int:
-    view = _view(node)
-    if view is not None:
-        name, fixed = view
-        return max(ranks.get(name, 0) - fixed, 0)
-    match node:
-        case ast.BinOp(op=ast.MatMult()):
-            return 0
-        case ast.BinOp(left=left, right=right):
-            return max(_expression_rank(left, ranks), _expression_rank(right, ranks))
-        case ast.UnaryOp(operand=operand):
-            return _expression_rank(operand, ranks)
-        case ast.IfExp(body=chosen, orelse=otherwise):
-            return max(_expression_rank(chosen, ranks), _expression_rank(otherwise, ranks))
-        case ast.Call(func=function, args=arguments):
-            if called(function) in ("sum",) or (
-                called(function) in ("max", "min") and len(arguments) == 1
-            ):
-                return 0
-            return max((_expression_rank(a, ranks) for a in arguments), default=0)
-        case _:
-            return 0

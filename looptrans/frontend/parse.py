@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import ast
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import replace
 
 from looptrans.frontend.aliases import shared_rows
+from looptrans.frontend.appearance import names_in
+from looptrans.frontend.choice import Choice, choose, has_loop, nothing
 from looptrans.frontend.comments import Comments, read_comments
+from looptrans.frontend.elements import number_joins, with_elements
+from looptrans.frontend.helpers import expand
 from looptrans.frontend.mistakes import (
-    NothingToRead,
+    NameTaken,
     SyntaxMistake,
     TooDeep,
-    UnsupportedStatement,
-    WhichFunction,
+    UnknownFunction,
+    UnsetName,
+    WrittenIndexArray,
 )
-from looptrans.frontend.names import Names, find_names, literal_number, preorder, span_of
+from looptrans.frontend.names import Names, find_names
 from looptrans.frontend.reader import read_source
 from looptrans.frontend.statements import Statements
+from looptrans.frontend.syntax import preorder, span_of, stored_names
 from looptrans.ir.diagnostic import ListingError, Mistake
-from looptrans.ir.program import Array, Parameter, Program
+from looptrans.ir.index import parameters as sizes_of
+from looptrans.ir.program import Declaration, Program
 from looptrans.ir.source import Source, Span
+from looptrans.ir.walk import loops
+
+DEEPEST = 120
 
 
 def load(target: str) -> Program:
@@ -45,262 +56,193 @@ def parse(source: Source, function: str | None = None) -> Program:
         ListingError: With every mistake found, in the order of the text.
     """
     tree = _syntax_tree(source)
-    comments = read_comments(source.text)
     try:
-        return _program(_chosen(tree, function, source), comments, source)
+        return _program(choose(tree, function, source), source)
     except RecursionError:
         mistake = TooDeep("the listing is nested too deeply", None, remedy="split it")
         raise ListingError([mistake], source) from None
 
 
 def _syntax_tree(source: Source) -> ast.Module:
+    mistake: Mistake
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source.text)
+            tree = ast.parse(source.plain)
     except SyntaxError as error:
-        line, column = error.lineno or 1, max((error.offset or 1) - 1, 0)
-        end = error.end_offset - 1 if error.end_lineno == line and error.end_offset else column + 1
-        text = source.line(line)
-        # SyntaxError counts characters, spans count bytes.
-        start_byte = len(text[:column].encode())
-        end_byte = max(len(text[:end].encode()), start_byte + 1)
-        span = Span(line, start_byte, line, end_byte)
-        kind = TooDeep if "too many nested" in (error.msg or "") else SyntaxMistake
-        mistake: Mistake = kind(
-            f"not valid Python: {error.msg}", span, remedy="mend the text at the place shown"
-        )
+        mistake = _syntax_mistake(error, source)
     except (RecursionError, MemoryError):
-        mistake = TooDeep("the text is nested too deeply", None, remedy="split its expressions")
+        mistake = TooDeep(
+            "the text is nested too deeply", None, remedy="split its expressions with temporaries"
+        )
     except ValueError as error:
         mistake = SyntaxMistake(f"not valid Python: {error}", None, remedy="save it as plain text")
-    raise ListingError([mistake], source) from None
-
-
-@dataclass(slots=True)
-class _Choice:
-    """The part of a text that is the listing.
-
-    Attributes:
-        name: What the program is called.
-        node: The function, or None for bare loops.
-        body: Its statements.
-        constants: Numbers the module sets.
-        helpers: Functions that may be called.
-    """
-
-    name: str
-    node: ast.FunctionDef | None
-    body: list[ast.stmt]
-    constants: dict[str, float | int] = field(default_factory=dict)
-    helpers: dict[str, ast.FunctionDef | ast.Lambda] = field(default_factory=dict)
-
-
-def _has_loop(node: ast.AST) -> bool:
-    return any(isinstance(inner, ast.For | ast.While) for inner in ast.walk(node))
-
-
-def _functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    found: dict[str, ast.FunctionDef] = {}
-    for node in tree.body:
-        match node:
-            case ast.FunctionDef(name=name):
-                found[name] = node
-            case ast.ClassDef(name=owner, body=body):
-                for method in body:
-                    if isinstance(method, ast.FunctionDef):
-                        found[f"{owner}.{method.name}"] = method
-            case _:
-                pass
-    return found
-
-
-def _chosen(tree: ast.Module, function: str | None, source: Source) -> _Choice:
-    functions = _functions(tree)
-    constants = {
-        target.id: number
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name) and (number := literal_number(node.value)) is not None
-    }
-    constants = {
-        name: number for name, number in constants.items() if _assigned_once(tree, name)
-    }
-    lambdas = {
-        node.targets[0].id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Lambda)
-        and isinstance(node.targets[0], ast.Name)
-    }
-    helpers: dict[str, ast.FunctionDef | ast.Lambda] = {
-        name: node for name, node in functions.items() if "." not in name and not _has_loop(node)
-    }
-    helpers |= lambdas
-    bare = [node for node in tree.body if isinstance(node, ast.For | ast.While)]
-    with_loops = [name for name, node in functions.items() if _has_loop(node)]
-    if function is None:
-        if bare and not with_loops:
-            return _bare(tree, source, helpers)
-        candidates = with_loops or list(functions)
-        if len(candidates) != 1:
-            raise _cannot_choose(candidates, tree, source)
-        function = candidates[0]
-    matching = [
-        name for name in functions if name == function or name.endswith("." + function)
-    ]
-    if function in functions:
-        matching = [function]
-    if len(matching) != 1:
-        known = ", ".join(functions) or "none"
-        mistake = WhichFunction(
-            f"there is no function {function!r}" if not matching else f"{function!r} is ambiguous",
-            None,
-            why=f"the text defines: {known}",
-            remedy="name one of them, FILE::NAME",
-        )
-        raise ListingError([mistake], source)
-    node = functions[matching[0]]
-    helpers = {name: helper for name, helper in helpers.items() if helper is not node}
-    return _Choice(matching[0], node, node.body, constants, helpers)
-
-
-def _assigned_once(tree: ast.Module, name: str) -> bool:
-    stores = [
-        node
-        for statement in tree.body
-        if not isinstance(statement, ast.FunctionDef | ast.ClassDef)
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-    ]
-    return len(stores) == 1
-
-
-def _bare(
-    tree: ast.Module, source: Source, helpers: dict[str, ast.FunctionDef | ast.Lambda]
-) -> _Choice:
-    ignored = (ast.Import, ast.ImportFrom, ast.FunctionDef)
-    body = [node for node in tree.body if not isinstance(node, ignored)]
-    body = [node for node in body if not (isinstance(node, ast.If) and _is_main(node))]
-    stem = source.name.rpartition("/")[2].removesuffix(".py").strip("<>")
-    return _Choice(stem, None, body, {}, helpers)
-
-
-def _is_main(node: ast.If) -> bool:
-    return ast.unparse(node.test).startswith("__name__ ==")
-
-
-def _cannot_choose(candidates: list[str], tree: ast.Module, source: Source) -> ListingError:
-    if not candidates:
-        mistake: Mistake = NothingToRead(
-            "there is no loop nest in the text" if tree.body else "the text is empty",
-            None,
-            why="a listing is a function with loops, or bare loops",
-            remedy="see specs/matmul.py for an example",
-        )
     else:
-        mistake = WhichFunction(
-            f"the text holds {len(candidates)} functions: {', '.join(candidates)}",
-            None,
-            why="none was named",
-            remedy=f"name one, {source.name}::{candidates[0]}",
-        )
-    return ListingError([mistake], source)
+        deep = _too_deep(tree)
+        if deep is None:
+            return tree
+        mistake = deep
+    raise ListingError([mistake], source)
 
 
-def _program(choice: _Choice, comments: Comments, source: Source) -> Program:
-    node, body = choice.node, list(choice.body)
-    docstring = None
-    match body[:1]:
-        case [ast.Expr(value=ast.Constant(value=str(text)))]:
-            docstring = text
-            body = body[1:]
-        case _:
-            pass
-    helpers = dict(choice.helpers)
-    helpers |= {inner.name: inner for inner in body if isinstance(inner, ast.FunctionDef)}
-    arguments = None if node is None else node.args
-    names, mistakes = find_names(arguments, body, choice.constants, helpers)
-    if arguments is not None and (arguments.vararg or arguments.kwarg):
-        mistakes.append(
-            UnsupportedStatement(
-                "the function takes any number of arguments",
-                span_of(arguments.vararg or arguments.kwarg or node or body[0]),
-                remedy="name every argument",
-            )
-        )
-    statements = Statements(names, comments, mistakes)
-    first, last = _lines(node, choice.body, source, comments)
-    nodes = statements.read(body, first, last)
+def _syntax_mistake(error: SyntaxError, source: Source) -> Mistake:
+    line, column = error.lineno or 1, max((error.offset or 1) - 1, 0)
+    end = error.end_offset - 1 if error.end_lineno == line and error.end_offset else column + 1
+    text = source.line(line)
+    # SyntaxError counts characters, spans count bytes.
+    start_byte = len(text[:column].encode(errors="replace"))
+    end_byte = max(len(text[:end].encode(errors="replace")), start_byte + 1)
+    span = Span(line, start_byte, line, end_byte)
+    message = (error.msg or "invalid syntax").removesuffix("?")
+    if "too many nested" in message or "too many levels" in message:
+        return TooDeep(message, span, remedy="split it with temporaries")
+    remedies = {
+        TabError: "indent with spaces only",
+        IndentationError: "line the statements of a block up",
+    }
+    return SyntaxMistake(
+        f"not valid Python: {message}",
+        span,
+        why="a listing is ordinary Python text",
+        remedy=remedies.get(type(error), "mend the text at the place shown"),
+    )
+
+
+def _too_deep(tree: ast.Module) -> TooDeep | None:
+    """Refuse what is nested so deeply that reading it could run out of stack."""
+    level: list[ast.AST] = [tree]
+    for _ in range(DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return None
+    places = [node for node in level if isinstance(node, ast.expr | ast.stmt)]
+    line = places[0].lineno if places else 1
+    return TooDeep(
+        "the text is nested too deeply",
+        Span(line, 0, line, 1_000_000),
+        why=f"expressions, loops and guards may be nested {DEEPEST} deep",
+        remedy="split it with temporaries",
+    )
+
+
+def _program(choice: Choice, source: Source) -> Program:
+    node = choice.node
+    comments = read_comments(source.plain)
+    leading, comment = _heading(choice, comments, source)
+    bound = set(stored_names(choice.body))
+    if node is not None:
+        bound |= {argument.arg for argument in preorder(node.args) if isinstance(argument, ast.arg)}
+    body, mistakes = expand(choice.body, choice.definitions, bound)
+    names, body, found = find_names(None if node is None else node.args, body)
+    statements = Statements(names, comments, node is not None, mistakes + found)
+    nodes = statements.read(body, _last_line(node, source, comments))
+    mistakes = statements.mistakes
+    if not mistakes:
+        created = {n.array for n in nodes if isinstance(n, Declaration)}
+        names.arrays = with_elements(names.arrays, nodes, created)
+        mistakes += number_joins(names.arrays, nodes)
+    attributes = (n for n, a in names.arrays.items() if "." in n and a.role == "local")
     program = Program(
         name=choice.name,
         arguments=tuple(names.arguments),
-        parameters=tuple(names.parameters.values()),
-        arrays=_arrays_in_order(names, body),
+        parameters=(),
+        arrays=(),
         contracts=tuple(statements.contracts),
         body=nodes,
-        outputs=statements.outputs,
+        outputs=tuple(dict.fromkeys((*statements.outputs, *attributes))),
         is_function=node is not None,
-        docstring=docstring,
-        comment="" if node is None else _def_comment(node, comments),
+        docstring=choice.docstring,
+        comment=comment,
         return_comment=statements.return_comment,
         closing=statements.closing,
+        leading=leading,
         source=source,
     )
-    if not statements.mistakes:
-        statements.mistakes.extend(shared_rows(program))
-    if statements.mistakes:
-        unique = {(m.code, m.message, m.span): m for m in statements.mistakes}
-        ordered = sorted(unique.values(), key=_place)
-        raise ListingError(ordered, source)
-    if not any(isinstance(inner, ast.For) for top in body for inner in ast.walk(top)):
-        if not nodes:
-            raise _cannot_choose([], ast.Module([], []), source)
+    program = _in_order(program, names)
+    if not mistakes:
+        mistakes += [*_taken(program, names), *shared_rows(program)]
+    if not mistakes and not nodes and not any(has_loop(statement) for statement in choice.body):
+        mistakes.append(nothing("there is no loop nest in the text"))
+    if mistakes:
+        raise ListingError(_without_repeats(mistakes), source)
     return program
+
+
+def _heading(choice: Choice, comments: Comments, source: Source) -> tuple[tuple[str, ...], str]:
+    """Take the comments above a function and beside its signature."""
+    node = choice.node
+    if node is None:
+        return (), ""
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    top = first
+    while top > 1 and (top - 1 in comments.own or not source.line(top - 1).strip()):
+        top -= 1
+    comments.skip_to(top)
+    leading = comments.above(first)
+    comments.skip_to(node.lineno)
+    body = node.body[0].lineno
+    signature = [node.args] if node.returns is None else [node.args, node.returns]
+    last = max(span_of(part).end_line for part in preorder(*signature))
+    last = max(last, node.lineno)
+    return leading, comments.beside(node.lineno, body - 1, min(last, body - 1))
+
+
+def _last_line(node: ast.FunctionDef | None, source: Source, comments: Comments) -> int:
+    """Return the last line whose comments belong to the listing."""
+    end = source.plain.count("\n") + 1
+    if node is None:
+        return end
+    last = node.end_lineno or node.lineno
+    while last < end:
+        text = source.line(last + 1)
+        if text.strip() and not (last + 1 in comments.own and text[:1].isspace()):
+            break
+        last += 1
+    return last
+
+
+def _in_order(program: Program, names: Names) -> Program:
+    """Put in the parameters and arrays that the program mentions, in order of first appearance."""
+    mentioned = names_in(program.contracts, program.body)
+    arrays = dict.fromkeys([*names.arguments, *mentioned, *program.outputs])
+    ordered = tuple(names.arrays[name] for name in arrays if name in names.arrays)
+    stated = set(names.arguments)
+    for array in ordered:
+        extents = [*array.shape, *(array.value_range or ())] if array.name in stated else []
+        stated |= {name for extent in extents if extent is not None for name in sizes_of(extent)}
+    parameters = dict.fromkeys([*(n for n in names.parameters if n in stated), *mentioned])
+    return replace(
+        program,
+        parameters=tuple(names.parameters[n] for n in parameters if n in names.parameters),
+        arrays=ordered,
+    )
+
+
+def _taken(program: Program, names: Names) -> Iterator[NameTaken]:
+    """Find names of the listing that are also functions it needs, `max` through `if x > s`."""
+    places = {loop.variable: loop.span for loop in loops(program)}
+    places |= {parameter.name: parameter.span for parameter in program.parameters}
+    places |= {array.name: array.span for array in program.arrays}
+    for mention in names_in(program.contracts, program.body):
+        name = mention.removesuffix("(")
+        if mention.endswith("(") and names.is_bound(name):
+            yield NameTaken(
+                f"{name!r} is a name of the listing, which also needs the language's {name}",
+                places.get(name),
+                why="one name cannot mean both (if x > s: s = x is read as s = max(s, x))",
+                remedy=f"rename the one of the listing, e.g. {name}_",
+            )
+
+
+def _without_repeats(mistakes: list[Mistake]) -> list[Mistake]:
+    """Sort mistakes by place, and keep what is wrong with a name only where it shows first."""
+    ordered = sorted(mistakes, key=_place)
+    first: dict[tuple[str, str, Span | None], Mistake] = {}
+    for mistake in ordered:
+        once = isinstance(mistake, UnsetName | UnknownFunction | NameTaken | WrittenIndexArray)
+        first.setdefault((mistake.code, mistake.message, None if once else mistake.span), mistake)
+    return list(first.values())
 
 
 def _place(mistake: Mistake) -> tuple[int, int]:
     return (0, 0) if mistake.span is None else (mistake.span.line, mistake.span.column)
-
-
-def _def_comment(node: ast.FunctionDef, comments: Comments) -> str:
-    last = node.body[0].lineno - 1
-    found = [
-        comments.trailing[line]
-        for line in range(node.lineno, max(last, node.lineno) + 1)
-        if line in comments.trailing and line < node.body[0].lineno
-    ]
-    return " # ".join(found)
-
-
-def _lines(
-    node: ast.FunctionDef | None, body: list[ast.stmt], source: Source, comments: Comments
-) -> tuple[int, int]:
-    """Return the first and the last line whose comments belong to the listing."""
-    end = len(source.text.splitlines())
-    if node is None:
-        return 1, end
-    last = node.end_lineno or node.lineno
-    for line in range(last + 1, end + 1):
-        text = source.line(line)
-        if text.strip() and not (line in comments.own and text[:1].isspace()):
-            break
-        last = line
-    return node.body[0].lineno if node.body else node.lineno, last
-
-
-def _arrays_in_order(names: Names, body: list[ast.stmt]) -> tuple[Array, ...]:
-    """Return the arrays in order of first appearance, arguments first."""
-    order: dict[str, None] = dict.fromkeys(a for a in names.arguments if a in names.arrays)
-    for statement in body:
-        for node in preorder(statement):
-            if isinstance(node, ast.Name | ast.Attribute):
-                text = node.id if isinstance(node, ast.Name) else ast.unparse(node)
-                if text in names.arrays:
-                    order[text] = None
-    order |= dict.fromkeys(sorted(names.arrays))
-    return tuple(names.arrays[name] for name in order)
-
-
-__all__ = ["Parameter", "load", "parse"]

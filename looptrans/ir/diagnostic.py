@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import ClassVar
+from unicodedata import combining, east_asian_width
 
 from looptrans.ir.source import Source, Span
 
@@ -67,25 +68,35 @@ WIDEST = 160
 
 
 def _excerpt(source: Source, span: Span) -> list[str]:
+    """Return the line a span starts on, and carets under the part of it that the span covers."""
     place = f"  {source.name}:{span.line}:{span.column + 1} | "
-    encoded = source.line(span.line).encode()
-    text = _visible(encoded.decode())
-    start = len(encoded[: span.column].decode(errors="ignore"))
-    end = len(text)
-    if span.end_line == span.line:
-        end = len(encoded[: span.end_column].decode(errors="ignore"))
+    text = source.line(span.line)
+    start = _characters(text, span.column)
+    end = len(text) if span.end_line != span.line else _characters(text, span.end_column)
     end = max(start + 1, min(end, len(text)))
-    if len(text) > WIDEST:
-        left = max(0, start - WIDEST // 4)
-        cut = text[left : left + WIDEST]
-        text = ("…" if left else "") + cut + ("…" if left + WIDEST < len(text) else "")
-        shift = left - (1 if left else 0)
-        start, end = start - shift, min(end - shift, len(text))
-    margin = len(text) - len(text.lstrip())
-    margin = min(margin, start)
-    text, start, end = text[margin:], start - margin, max(end - margin, start - margin + 1)
-    return [place + text, " " * (len(place) + start) + "^" * (end - start)]
+    left = min(start, len(text) - len(text.lstrip()))
+    if len(text) - left > WIDEST:
+        left = max(left, start - WIDEST // 4)
+    shown = text[left : left + WIDEST]
+    before = "…" if text[:left].strip() else ""
+    after = "…" if text[left + WIDEST :].strip() else ""
+    end = max(min(end, left + len(shown)), start + 1)
+    margin = " " * (len(place) + len(before) + _width(text[left:start]))
+    carets = "^" * max(_width(text[start:end]), 1)
+    return [f"{place}{before}{_visible(shown)}{after}".rstrip(), margin + carets]
+
+
+def _characters(text: str, column: int) -> int:
+    """Return how many characters the first `column` bytes of a line hold."""
+    return len(text.encode(errors="surrogatepass")[:column].decode(errors="ignore"))
 
 
 def _visible(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _width(text: str) -> int:
+    """Return how many columns a text takes on a terminal."""
+    return sum(
+        0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in _visible(text)
+    )

@@ -10,6 +10,7 @@ from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, 
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Opaque, Param, Var
 from looptrans.ir.program import Assign, Contract, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import (
+    WHOLE,
     Access,
     Binary,
     Call,
@@ -94,13 +95,17 @@ def subscript_text(subscript: Subscript) -> str:
 
 
 def access_text(access: Access, *, full: bool = False) -> str:
-    """Print an access; trailing whole dimensions are left out unless `full`."""
+    """Print an access; unless `full`, a trailing `:` only where the author wrote it."""
     subscripts = list(access.subscripts)
-    while not full and subscripts and isinstance(subscripts[-1], Whole):
+    while not full and subscripts and subscripts[-1] == WHOLE and not _is_written(subscripts[-1]):
         subscripts.pop()
     if not subscripts:
         return access.array
     return f"{access.array}[{', '.join(subscript_text(s) for s in subscripts)}]"
+
+
+def _is_written(subscript: Subscript) -> bool:
+    return isinstance(subscript, Whole) and subscript.written
 
 
 def _constant_text(value: float | int | bool) -> str:
@@ -190,7 +195,9 @@ def assign_text(statement: Assign, inputs: Container[str] = ()) -> str:
     targets = []
     for target in statement.targets:
         bare = bool(target.subscripts) and not target.indices
-        targets.append(f"{target.array}[:]" if bare and target.array in inputs else access_text(target))
+        text = access_text(target)
+        store = bare and target.array in inputs and text == target.array
+        targets.append(f"{text}[:]" if store else text)
     if statement.augmented:
         value = statement.values[0]
         assert isinstance(value, Binary)
@@ -223,10 +230,14 @@ def listing(program: Program) -> str:
     """Print a whole program; the text parses back to an equal program."""
     lines: list[str] = []
     inputs = {array.name for array in program.arrays if array.role == "input"}
-    depth = 0
+    *owners, name = program.name.split(".") if program.is_function else [program.name]
+    for depth, owner in enumerate(owners):
+        _line(f"class {owner}:", "", depth, lines)
+    depth = len(owners)
+    _leading(program.leading, depth, lines)
     if program.is_function:
-        lines.append(_with_comment(f"def {_signature(program)}:", program.comment))
-        depth = 1
+        _line(f"def {name}({_arguments(program)}):", program.comment, depth, lines)
+        depth += 1
     if program.docstring is not None:
         lines.append(INDENT * depth + _docstring(program.docstring))
     for contract in program.contracts:
@@ -241,22 +252,28 @@ def listing(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _signature(program: Program) -> str:
+def _arguments(program: Program) -> str:
     annotations = {array.name: array.annotation for array in program.arrays}
     annotations |= {parameter.name: parameter.annotation for parameter in program.parameters}
     defaults = {parameter.name: parameter.default for parameter in program.parameters}
+    given = [defaults.get(name) is not None for name in program.arguments]
     arguments = []
-    for name in program.arguments:
+    for position, name in enumerate(program.arguments):
         annotation, default = annotations.get(name), defaults.get(name)
         text = name if annotation is None else f"{name}: {annotation}"
         if default is not None:
             text += f" = {_constant_text(default)}" if annotation else f"={_constant_text(default)}"
+        if given[position] and not any(given[:position]) and not all(given[position:]):
+            text = f"*, {text}"  # Python wants no argument without a default after one with
         arguments.append(text)
-    return f"{program.name.rpartition('.')[2]}({', '.join(arguments)})"
+    return ", ".join(arguments)
 
 
 def _docstring(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    escaped = "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode()
+        for c in text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    )
     if escaped.endswith('"'):
         escaped = escaped[:-1] + '\\"'
     return f'"""{escaped}"""'
@@ -300,13 +317,15 @@ class _Printer:
         head = f"{keyword} {condition_text(node.condition)}:"
         _line(head, node.comment, depth, self.lines)
         self.block(node.body, depth + 1)
-        if not node.orelse:
+        if not node.orelse and not node.else_comment:
             return
-        first = node.orelse[0]
-        chained = len(node.orelse) == 1 and not node.else_comment and not first.leading
-        if chained and isinstance(first, If):
-            self.guard(first, "elif", depth)
-            return
+        match node.orelse:
+            case (If() as first,) if not node.else_comment:
+                _leading(first.leading, depth, self.lines)
+                self.guard(first, "elif", depth)
+                return
+            case _:
+                pass
         _line("else:", node.else_comment, depth, self.lines)
         self.block(node.orelse, depth + 1)
 

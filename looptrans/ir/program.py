@@ -173,6 +173,7 @@ class Program:
         docstring: The docstring, or None.
         closing: Comment lines after the last statement.
         return_comment: The trailing comment of the `return`.
+        leading: The comment lines above the `def`.
         source: The text the spans point into.
     """
 
@@ -188,6 +189,7 @@ class Program:
     comment: str = ""
     return_comment: str = ""
     closing: tuple[str, ...] = ()
+    leading: tuple[str, ...] = ()
     source: Source = field(default=Source("<listing>", ""), compare=False)
 
     def array(self, name: str) -> Array:

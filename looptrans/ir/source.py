@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of source text; lines count from 1, columns from 0 in UTF-8 bytes, end exclusive."""
+    """A stretch of text: lines from 1, columns from 0 in UTF-8 bytes, the end exclusive."""
 
     line: int
     column: int
@@ -25,7 +25,15 @@ class Source:
     name: str
     text: str
 
+    @property
+    def plain(self) -> str:
+        """The text without a byte order mark, every line ended by a line feed.
+
+        Its lines are Python's: other characters that Unicode calls line breaks do not end one.
+        """
+        return self.text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
     def line(self, number: int) -> str:
         """Return line `number` (from 1) without its newline; empty past the end."""
-        lines = self.text.splitlines()
+        lines = self.plain.split("\n")
         return lines[number - 1] if 0 < number <= len(lines) else ""

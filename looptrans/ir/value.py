@@ -7,7 +7,7 @@ element by element; `@` and `sum(row)` bring a row down to a number.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from looptrans.ir.condition import Comparison, Condition, Data, walk_condition
@@ -16,7 +16,14 @@ from looptrans.ir.index import Index
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The subscript `:`, every index of a dimension."""
+    """The subscript `:`, every index of a dimension.
+
+    Attributes:
+        written: Whether the listing spells it out at the end of the subscripts: `A[i, :]` is
+            `A[i]`, but says how many dimensions A has.
+    """
+
+    written: bool = field(default=False, compare=False)
 
 
 WHOLE = Whole()
@@ -212,3 +219,24 @@ def walk_value(value: Value) -> Iterator[Value]:
     yield value
     for child in value_children(value):
         yield from walk_value(child)
+
+
+def rank_of(value: Value) -> int:
+    """Return 0 for a number, 1 for a row, more for what only a creation makes."""
+    match value:
+        case Read(access):
+            return access.rank
+        case Binary("@", _, _) | Call("sum", _) | Call("max" | "min", (_,)):
+            return 0
+        case Call("where", (_, *arguments)) | Call(_, (*arguments,)):
+            return max((rank_of(argument) for argument in arguments), default=0)
+        case Unary(_, operand):
+            return rank_of(operand)
+        case Binary(_, left, right):
+            return max(rank_of(left), rank_of(right))
+        case Select(_, chosen, otherwise):
+            return max(rank_of(chosen), rank_of(otherwise))
+        case Create(_, shape):
+            return len(shape)
+        case _:
+            return 0

@@ -66,8 +66,9 @@ class Placed:
         node: The statement, or the guard.
         loops: The loops around it, outermost first.
         conditions: The guards around it, outermost first, as they must hold.
-        position: Its place in the tree: the number of the node at each level, alternating with
-            nothing else, so that two positions compare as the text orders them.
+        position: Its place in the tree, a number for each level; positions compare as the text
+            orders them.
+        loop_positions: The positions of its loops, which tell two loops apart.
     """
 
     label: str
@@ -75,6 +76,7 @@ class Placed:
     loops: tuple[Loop, ...]
     conditions: tuple[Condition, ...]
     position: tuple[int, ...]
+    loop_positions: tuple[tuple[int, ...], ...]
 
     @property
     def is_may(self) -> bool:
@@ -84,7 +86,7 @@ class Placed:
 
 def placed(program: Program) -> tuple[Placed, ...]:
     """Return every statement and data-dependent condition in textual order."""
-    return tuple(_placed(program.body, (), (), ()))
+    return tuple(_placed(program.body, (), (), (), ()))
 
 
 def _placed(
@@ -92,21 +94,22 @@ def _placed(
     loops: tuple[Loop, ...],
     conditions: tuple[Condition, ...],
     position: tuple[int, ...],
+    above: tuple[tuple[int, ...], ...],
 ) -> Iterator[Placed]:
     for number, node in enumerate(body):
         here = (*position, number)
         match node:
             case Assign():
-                yield Placed(node.label, node, loops, conditions, here)
+                yield Placed(node.label, node, loops, conditions, here, above)
             case Loop():
-                yield from _placed(node.body, (*loops, node), conditions, here)
+                yield from _placed(node.body, (*loops, node), conditions, here, (*above, here))
             case If():
                 if node.label is not None:
-                    yield Placed(node.label, node, loops, conditions, (*here, 0))
+                    yield Placed(node.label, node, loops, conditions, (*here, 0), above)
                 then = (*conditions, node.condition)
                 other = (*conditions, negation(node.condition))
-                yield from _placed(node.body, loops, then, (*here, 1))
-                yield from _placed(node.orelse, loops, other, (*here, 2))
+                yield from _placed(node.body, loops, then, (*here, 1), above)
+                yield from _placed(node.orelse, loops, other, (*here, 2), above)
             case Declaration():
                 pass
 
@@ -238,4 +241,3 @@ def live_out(program: Program) -> tuple[str, ...]:
         for array in program.arrays
         if array.name in program.outputs or (array.role == "input" and array.name in changed)
     )
-

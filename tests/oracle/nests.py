@@ -467,7 +467,7 @@ class _Builder:
         if form != "module" or kinds:
             given = [*used, *(f"{name}: {text}" for name, text in annotations.items())]
             scalars = [*sizes, *(["alpha"] if "alpha" in words else [])]
-            arguments = ", ".join(given + (scalars if form == "all" else []))
+            arguments = ", ".join(given + (scalars if form == "all" else scalars[len(sizes) :]))
             lines = [f"def nest({arguments}):", *_indent(lines)]
         return Nest("\n".join(lines) + "\n", sizes, arrays, frozenset(self.features))
 

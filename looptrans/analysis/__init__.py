@@ -1,0 +1,1 @@
+"""isl facts: dependences, the graph and its components, loop verdicts, claims."""

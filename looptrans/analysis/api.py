@@ -1,0 +1,212 @@
+"""What the command line asks of the analysis: plain data in, plain data out, within a budget.
+
+Every question is answered in a process of its own that is ended when its time is up; the answer
+then says so and why, and nothing is concluded from what was not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from looptrans.analysis.budget import DEFAULT_SECONDS, BudgetExceeded, within_budget
+from looptrans.analysis.statements import statement_facts
+from looptrans.ir.facts import (
+    Basis,
+    ClaimFact,
+    ComponentReport,
+    DependenceReport,
+    LoopFacts,
+    LoopVerdict,
+)
+from looptrans.ir.program import Program
+from looptrans.ir.walk import loops
+
+KINDS = ("flow", "anti", "output")
+Contents = Mapping[str, Mapping[tuple[int, ...], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything the analysis says about a program."""
+
+    dependences: DependenceReport
+    components: ComponentReport
+    all_components: ComponentReport
+    loops: tuple[LoopFacts, ...]
+    claims: tuple[ClaimFact, ...]
+
+
+def dependences(
+    program: Program,
+    *,
+    bases: tuple[Basis, ...] = ("value", "memory"),
+    kinds: tuple[str, ...] = KINDS,
+    at: Mapping[str, int] | None = None,
+    contents: Contents | None = None,
+    budget: float = DEFAULT_SECONDS,
+) -> DependenceReport:
+    """List the dependences of a program.
+
+    Args:
+        program: The program.
+        bases: Value-based flow, memory-based dependences, or both.
+        kinds: Which kinds to list.
+        at: Sizes at which every dependence also lists its instance pairs.
+        contents: Contents of integer arrays for those sizes, cell by cell.
+        budget: Seconds.
+    """
+
+    def work() -> DependenceReport:
+        from looptrans.analysis.dependences import analyse, dependence_report
+
+        analysis = analyse(program, bases=bases)
+        return dependence_report(analysis, kinds=kinds, at=at, contents=contents)
+
+    try:
+        return within_budget(work, budget)
+    except BudgetExceeded as error:
+        return _no_dependences(program, str(error))
+
+
+def components(
+    program: Program,
+    *,
+    graph: Literal["flow", "all"] = "flow",
+    budget: float = DEFAULT_SECONDS,
+) -> ComponentReport:
+    """Find the strongly connected components of the dependence graph."""
+
+    def work() -> ComponentReport:
+        from looptrans.analysis.dependences import analyse
+        from looptrans.analysis.graph import components as find
+
+        bases: tuple[Basis, ...] = ("value",) if graph == "flow" else ("value", "memory")
+        return find(analyse(program, bases=bases), graph)
+
+    try:
+        return within_budget(work, budget)
+    except BudgetExceeded as error:
+        return ComponentReport(graph, (), str(error))
+
+
+def loop_facts(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[LoopFacts, ...]:
+    """Judge every loop, in textual order."""
+
+    def work() -> tuple[LoopFacts, ...]:
+        from looptrans.analysis.dependences import analyse
+        from looptrans.analysis.loops import loop_facts as judge
+
+        return judge(analyse(program))
+
+    try:
+        return within_budget(work, budget)
+    except BudgetExceeded as error:
+        return _no_verdicts(program, str(error))
+
+
+def claims(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[ClaimFact, ...]:
+    """Judge every claim of the comments, in the order of the text."""
+
+    def work() -> tuple[ClaimFact, ...]:
+        from looptrans.analysis.dependences import analyse
+        from looptrans.analysis.judge import judge_claims
+
+        return judge_claims(analyse(program))
+
+    try:
+        return within_budget(work, budget)
+    except BudgetExceeded as error:
+        return _no_judgements(program, str(error))
+
+
+def everything(program: Program, *, budget: float = DEFAULT_SECONDS) -> Report:
+    """Answer all questions at once."""
+
+    def work() -> Report:
+        from looptrans.analysis.dependences import analyse, dependence_report
+        from looptrans.analysis.graph import components as find
+        from looptrans.analysis.judge import judge_claims
+        from looptrans.analysis.loops import loop_facts as judge
+
+        analysis = analyse(program)
+        return Report(
+            dependence_report(analysis),
+            find(analysis, "flow"),
+            find(analysis, "all"),
+            judge(analysis),
+            judge_claims(analysis),
+        )
+
+    try:
+        return within_budget(work, budget)
+    except BudgetExceeded as error:
+        reason = str(error)
+        return Report(
+            _no_dependences(program, reason),
+            ComponentReport("flow", (), reason),
+            ComponentReport("all", (), reason),
+            _no_verdicts(program, reason),
+            _no_judgements(program, reason),
+        )
+
+
+def annotated(program: Program, *, budget: float = DEFAULT_SECONDS) -> Program:
+    """Return the program with generated annotations.
+
+    Raises:
+        BudgetExceeded: The dependences could not be found in time.
+    """
+
+    def work() -> Program:
+        from looptrans.analysis.annotate import annotate
+        from looptrans.analysis.dependences import analyse
+
+        return annotate(analyse(program))
+
+    return within_budget(work, budget)
+
+
+def iteration_points(
+    program: Program,
+    at: Mapping[str, int],
+    contents: Contents | None = None,
+    budget: float = DEFAULT_SECONDS,
+) -> dict[str, list[tuple[int, ...]]]:
+    """Return the iterations of every statement at given sizes.
+
+    Raises:
+        BudgetExceeded: There are too many to list in time.
+    """
+
+    def work() -> dict[str, list[tuple[int, ...]]]:
+        from looptrans.analysis.instances import points_of
+
+        return points_of(program, at, contents)
+
+    return within_budget(work, budget)
+
+
+# What is said when the budget has run out: the statements and loops, and that nothing is known.
+
+
+def _no_dependences(program: Program, reason: str) -> DependenceReport:
+    names = tuple(p.name for p in program.parameters if p.is_integer)
+    return DependenceReport(program.name, names, statement_facts(program), (), unknown=reason)
+
+
+def _no_verdicts(program: Program, reason: str) -> tuple[LoopFacts, ...]:
+    verdict = LoopVerdict("unknown", reason=reason)
+    return tuple(
+        LoopFacts(loop.variable, loop.span.line, verdict, verdict) for loop in loops(program)
+    )
+
+
+def _no_judgements(program: Program, reason: str) -> tuple[ClaimFact, ...]:
+    from looptrans.frontend.claims import read_claims
+
+    return tuple(
+        ClaimFact(claim.statement, claim.line, claim.text, "unknown", reason)
+        for claim in read_claims(program)
+    )

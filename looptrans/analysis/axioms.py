@@ -1,0 +1,357 @@
+"""What is known of opaque terms: equal for equal arguments, and what contracts and arithmetic add.
+
+Two terms of one function say, for arguments a, b and values v, w:
+
+    any array                      a = b  implies  v = w
+    `f[b] <= f[b + 1]`             a < b  implies  v <= w        (within the contract's range)
+    `f[b] < f[b + 1]`              a < b  implies  v + (b - a) <= w
+    `f[b] != f[c]` for b != c      a != b implies  v != w
+    `x // P`                       a < b  implies  v <= w, and v = w only where b - a < P
+    `x * P`                        a < b  implies  v + P <= w
+
+Pairwise facts are complete for uninterpreted functions (Ackermann's reduction): values that obey
+them belong to some array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from looptrans.analysis.formula import TRUE, conjunction, disjunction
+from looptrans.analysis.model import Model
+from looptrans.ir.condition import ALWAYS, Condition, Every, Relation, walk_condition
+from looptrans.ir.index import Arith, Index, Int, Opaque, Var, opaque_terms, substitute, walk
+from looptrans.ir.program import Contract
+from looptrans.ir.value import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An opaque term of an instance, in the names of a formula.
+
+    Attributes:
+        function: The array, or the arithmetic it stands for.
+        arguments: Its arguments, as formulas.
+        value: The name of the dimension that holds its value.
+    """
+
+    function: str
+    arguments: tuple[str, ...]
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Monotone:
+    """`f` rises (or falls) over the arguments from `low` to `high`, both included."""
+
+    function: str
+    low: Index
+    high: Index
+    strict: bool
+    falling: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Injective:
+    """`f` takes different values at different arguments from `low` up to `high`, excluded."""
+
+    function: str
+    low: Index
+    high: Index
+
+
+@dataclass(slots=True)
+class Axioms:
+    """The facts about the opaque terms of one program."""
+
+    model: Model
+    monotone: dict[str, list[Monotone]]
+    injective: dict[str, list[Injective]]
+    pointwise: list[Contract]
+
+    def about(self, terms: list[Term]) -> str:
+        """Say everything known about the values of some terms."""
+        parts = [self._alone(term) for term in terms]
+        for first, second in combinations(terms, 2):
+            if first.function == second.function and first.function not in self.model.contents:
+                parts.append(self._together(first, second))
+        parts.extend(self._instances(terms))
+        return conjunction(part for part in parts if part != TRUE)
+
+    def determined(self, term: Term, known: list[Term]) -> str:
+        """Say that a term has the value of a known one, and which."""
+        if term.function in self.model.contents:
+            return self._listed(term)
+        same = [other for other in known if other.function == term.function]
+        options = [
+            conjunction([*_equal(term, other), f"{term.value} = {other.value}"]) for other in same
+        ]
+        if term.function in self.monotone or self._is(term, "//"):
+            for low, high in product(same, same):
+                if low is not high:
+                    options.append(self._squeezed(term, low, high))
+        return disjunction(options)
+
+    def _squeezed(self, term: Term, low: Term, high: Term) -> str:
+        """Between two arguments with one value, a monotone function has that value."""
+        parts = [
+            f"{low.arguments[0]} <= {term.arguments[0]}",
+            f"{term.arguments[0]} <= {high.arguments[0]}",
+            f"{low.value} = {high.value}",
+            f"{term.value} = {low.value}",
+        ]
+        ranges = [
+            conjunction([self._inside(m, low.arguments[0]), self._inside(m, high.arguments[0])])
+            for m in self.monotone.get(term.function, [])
+        ]
+        if ranges:
+            parts.append(disjunction(ranges))
+        return conjunction(parts)
+
+    def _inside(self, fact: Monotone, argument: str) -> str:
+        low, high = self._size(fact.low), self._size(fact.high)
+        return f"{low} <= {argument} and {argument} <= {high}"
+
+    def _size(self, index: Index) -> str:
+        return self.model.notation({}).index(index)
+
+    def _is(self, term: Term, op: str) -> bool:
+        arithmetic = self.model.normalizer.arithmetic.get(term.function)
+        return arithmetic is not None and arithmetic.op == op
+
+    def _listed(self, term: Term) -> str:
+        """The value of a term of an array whose contents are given."""
+        return disjunction(
+            conjunction(
+                [
+                    *(f"{a} = {at}" for a, at in zip(term.arguments, cell, strict=True)),
+                    f"{term.value} = {value}",
+                ]
+            )
+            for cell, value in self.model.contents[term.function].items()
+        )
+
+    def _alone(self, term: Term) -> str:
+        if term.function in self.model.contents:
+            return self._listed(term)
+        parts: list[str] = []
+        if term.function in self.model.value_ranges:
+            low, high = self.model.value_ranges[term.function]
+            parts.append(f"{self._size(low)} <= {term.value}")
+            parts.append(f"{term.value} < {self._size(high)}")
+        arithmetic = self.model.normalizer.arithmetic.get(term.function)
+        if arithmetic is not None:
+            size, argument = self._size(arithmetic.size), term.arguments[0]
+            parts.append(f"{size} >= 1")
+            match arithmetic.op:
+                case "%":
+                    parts.append(f"0 <= {term.value} and {term.value} < {size}")
+                    parts.append(
+                        f"({argument} < 0) or ({argument} >= {size} and {term.value} <= {argument})"
+                        f" or ({argument} < {size} and {term.value} = {argument})"
+                    )
+                case "//":
+                    parts.append(
+                        f"({argument} < 0 and {term.value} < 0 and {term.value} >= {argument}) or "
+                        f"(0 <= {argument} and {argument} < {size} and {term.value} = 0) or "
+                        f"({argument} >= {size} and 1 <= {term.value} and "
+                        f"{term.value} <= {argument})"
+                    )
+                case _:
+                    parts.append(
+                        f"({argument} < 0 and {term.value} <= {argument} and "
+                        f"{term.value} <= -{size}) or "
+                        f"({argument} = 0 and {term.value} = 0) or "
+                        f"({argument} > 0 and {term.value} >= {argument} and "
+                        f"{term.value} >= {size})"
+                    )
+        return conjunction(parts)
+
+    def _together(self, first: Term, second: Term) -> str:
+        equal = conjunction([*_equal(first, second), f"{first.value} = {second.value}"])
+        differ = _different(first, second)
+        if len(first.arguments) != 1:
+            return disjunction([equal, differ])
+        less = self._ordered(first, second)
+        greater = self._ordered(second, first)
+        return disjunction([equal, less, greater])
+
+    def _ordered(self, low: Term, high: Term) -> str:
+        """What holds where the argument of `low` is less than that of `high`."""
+        a, b, v, w = low.arguments[0], high.arguments[0], low.value, high.value
+        parts = [f"{a} < {b}"]
+        for fact in self.monotone.get(low.function, []):
+            lower, upper = (w, v) if fact.falling else (v, w)
+            bound = f"{lower} + ({b} - {a}) <= {upper}" if fact.strict else f"{lower} <= {upper}"
+            below, above = self._size(fact.low), self._size(fact.high)
+            parts.append(disjunction([bound, f"{a} < {below}", f"{b} > {above}"]))
+        for injective in self.injective.get(low.function, []):
+            low_end, high_end = self._size(injective.low), self._size(injective.high)
+            parts.append(disjunction([f"{v} != {w}", f"{a} < {low_end}", f"{b} >= {high_end}"]))
+        arithmetic = self.model.normalizer.arithmetic.get(low.function)
+        if arithmetic is not None:
+            size = self._size(arithmetic.size)
+            match arithmetic.op:
+                case "//":
+                    parts.append(f"{v} < {w} or ({v} = {w} and {b} - {a} < {size})")
+                case "*":
+                    parts.append(f"{v} + {size} <= {w}")
+                case _:
+                    parts.append(f"{b} - {a} >= {size} or {v} != {w}")
+        return conjunction(parts)
+
+    def _instances(self, terms: list[Term]) -> Iterator[str]:
+        """Contracts that speak of single elements, at every combination of terms they fit."""
+        for contract in self.pointwise:
+            patterns = list(
+                dict.fromkeys(
+                    term
+                    for part in walk_condition(contract.condition)
+                    if isinstance(part, Relation)
+                    for side in (part.left, part.right)
+                    for term in opaque_terms(side)
+                )
+            )
+            candidates = [[t for t in terms if t.function == p.array] for p in patterns]
+            for chosen in product(*candidates):
+                yield self._instance(contract, patterns, chosen)
+
+    def _instance(
+        self, contract: Contract, patterns: list[Opaque], chosen: tuple[Term, ...]
+    ) -> str:
+        """The contract for generators that give the chosen terms their arguments."""
+        names = {g.variable: f"y{number}" for number, g in enumerate(contract.generators)}
+        values = {p: term.value for p, term in zip(patterns, chosen, strict=True)}
+        notation = self.model.notation(names, values)
+        premises = [
+            f"{notation.index(argument)} = {given}"
+            for pattern, term in zip(patterns, chosen, strict=True)
+            for argument, given in zip(pattern.arguments, term.arguments, strict=True)
+        ]
+        for generator in contract.generators:
+            premises.append(notation.bounds(names[generator.variable], generator.range))
+            premises.append(notation.condition(generator.condition))
+        violated = notation.condition(contract.condition, negated=True)
+        body = conjunction([*premises, violated])
+        if not names:
+            return f"not ({body})"
+        return f"not (exists ({', '.join(names.values())} : {body}))"
+
+
+def _equal(first: Term, second: Term) -> list[str]:
+    return [f"{a} = {b}" for a, b in zip(first.arguments, second.arguments, strict=True)]
+
+
+def _different(first: Term, second: Term) -> str:
+    return disjunction(
+        f"{a} != {b}" for a, b in zip(first.arguments, second.arguments, strict=True)
+    )
+
+
+def axioms_of(model: Model) -> Axioms:
+    """Sort a model's contracts by what they say."""
+    axioms = Axioms(model, {}, {}, [])
+    for contract in model.contracts:
+        for condition in _conjuncts(contract.condition):
+            single = Contract(condition, contract.generators)
+            monotone = _as_monotone(single)
+            injective = _as_injective(single)
+            if monotone is not None:
+                axioms.monotone.setdefault(monotone.function, []).append(monotone)
+            elif injective is not None:
+                axioms.injective.setdefault(injective.function, []).append(injective)
+            axioms.pointwise.append(single)
+    return axioms
+
+
+def _conjuncts(condition: Condition) -> Iterator[Condition]:
+    if isinstance(condition, Every):
+        for part in condition.parts:
+            yield from _conjuncts(part)
+    else:
+        yield condition
+
+
+def _as_monotone(contract: Contract) -> Monotone | None:
+    """Read `f[b] <= f[b + 1] for b in range(low, high)` and its mirror images."""
+    match contract:
+        case Contract(
+            condition=Relation(op, Opaque(first, (left,)), Opaque(second, (right,))),
+            generators=(generator,),
+        ) if first == second and op in ("<", "<=", ">", ">="):
+            pass
+        case _:
+            return None
+    if generator.condition != ALWAYS or generator.range.step != 1:
+        return None
+    offsets = _offset(left, generator.variable), _offset(right, generator.variable)
+    if offsets[0] is None or offsets[1] is None or abs(offsets[0] - offsets[1]) != 1:
+        return None
+    lower = min(offsets[0], offsets[1])
+    rising_order = offsets[0] < offsets[1]
+    falling = (op in (">", ">=")) == rising_order
+    limits: Range = generator.range
+    return Monotone(
+        first,
+        Arith("+", limits.start, Int(lower)),
+        Arith("+", limits.stop, Int(lower)),
+        op in ("<", ">"),
+        falling,
+    )
+
+
+def _offset(index: Index, variable: str) -> int | None:
+    """Return c where an index expression is `variable + c`."""
+    if not any(node == Var(variable) for node in walk(index)):
+        return None
+    zero, one = _number(substitute(index, {variable: Int(0)})), _number(
+        substitute(index, {variable: Int(1)})
+    )
+    if zero is None or one is None or one - zero != 1:
+        return None
+    return zero
+
+
+def _number(index: Index) -> int | None:
+    match index:
+        case Int(value):
+            return value
+        case Arith("+", left, right):
+            a, b = _number(left), _number(right)
+            return None if a is None or b is None else a + b
+        case Arith("-", left, right):
+            a, b = _number(left), _number(right)
+            return None if a is None or b is None else a - b
+        case _:
+            return None
+
+
+def _as_injective(contract: Contract) -> Injective | None:
+    """Read `f[b] != f[c]` for two different indices of one range, in either spelling."""
+    match contract:
+        case Contract(
+            condition=Relation("!=", Opaque(first, (Var(left),)), Opaque(second, (Var(right),))),
+            generators=(outer, inner),
+        ) if first == second and {left, right} == {outer.variable, inner.variable}:
+            pass
+        case _:
+            return None
+    if outer.condition != ALWAYS or outer.range.step != 1 or inner.range.step != 1:
+        return None
+    limits = outer.range
+    apart = {
+        Relation("!=", Var(outer.variable), Var(inner.variable)),
+        Relation("!=", Var(inner.variable), Var(outer.variable)),
+        Relation("<", Var(outer.variable), Var(inner.variable)),
+        Relation("<", Var(inner.variable), Var(outer.variable)),
+    }
+    same_range = inner.range == limits and inner.condition in apart
+    below = inner.range == Range(limits.start, Var(outer.variable)) and inner.condition == ALWAYS
+    above = inner.condition == ALWAYS and inner.range == Range(
+        Arith("+", Var(outer.variable), Int(1)), limits.stop
+    )
+    if same_range or below or above:
+        return Injective(first, limits.start, limits.stop)
+    return None

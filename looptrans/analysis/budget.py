@@ -1,0 +1,108 @@
+"""A limit on time and memory for work that may take more of either than anyone wants to wait for.
+
+isl cannot be interrupted, and its own operation counter does not follow the clock, so the work
+runs in a forked process that is ended when its time is up.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+DEFAULT_SECONDS = 30.0
+MEMORY_BYTES = 4 << 30
+_CHUNK = 1 << 16
+
+
+class BudgetExceeded(Exception):
+    """The work did not end within its budget; the message says which part of it ran out."""
+
+
+def within_budget(work: Callable[[], T], seconds: float = DEFAULT_SECONDS) -> T:
+    """Run `work` in a process of its own and return its result, which must be picklable.
+
+    Args:
+        work: What to do.
+        seconds: How long it may take.
+
+    Raises:
+        BudgetExceeded: It took longer, or more memory than 4 GiB.
+    """
+    if not hasattr(os, "fork"):
+        return work()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _work_in_child(work, writing)
+    os.close(writing)
+    try:
+        data = _receive(reading, time.monotonic() + seconds)
+        if data is None:
+            raise BudgetExceeded(f"the budget of {seconds:g} s ran out")
+    finally:
+        os.close(reading)
+        try:
+            os.kill(child, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        os.waitpid(child, 0)
+    if not data:
+        raise BudgetExceeded(f"the analysis needed more than {MEMORY_BYTES >> 30} GiB of memory")
+    # The bytes come from the child that this very process forked.
+    failed, result = pickle.loads(data)  # noqa: S301
+    if failed:
+        raise result
+    return result  # type: ignore[no-any-return]  # whatever work() returned
+
+
+def _work_in_child(work: Callable[[], T], writing: int) -> None:
+    """Do the work, send the result, and leave without running anyone's clean-up."""
+    try:
+        _limit_memory()
+        try:
+            result: tuple[bool, object] = (False, work())
+        except MemoryError:
+            os._exit(1)
+        except Exception as error:  # noqa: BLE001  # handed on to the parent
+            result = (True, error)
+        data = pickle.dumps(result)
+        while data:
+            data = data[os.write(writing, data) :]
+    finally:
+        os._exit(0)
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, hard))
+    except (ImportError, ValueError, OSError):
+        # A system without such limits has only the time limit.
+        pass
+
+
+def _receive(reading: int, deadline: float) -> bytes | None:
+    parts = []
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        ready, _, _ = select.select([reading], [], [], left)
+        if not ready:
+            return None
+        part = os.read(reading, _CHUNK)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)

@@ -1,0 +1,295 @@
+"""Dependences of accesses that are affine, computed by isl.
+
+Memory-based dependences are all pairs that touch one cell, one of them writing. Value-based flow
+is what remains of the flow pairs when those are taken out between which the cell is written again;
+where one instance writes many cells (a row), isl's dataflow analysis finds the last writers cell by
+cell. An access that only the running program decides on (a *may* access) overwrites nothing for
+certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import islpy as isl
+
+from looptrans.analysis.formula import FALSE
+from looptrans.analysis.model import AccessModel, Model, StatementModel
+from looptrans.analysis.polyhedra import access_map, before, order_map, schedule_map, union_of
+from looptrans.analysis.relation import Relation, Uncovered
+from looptrans.ir.facts import Basis, DependenceKind
+from looptrans.ir.value import Whole
+
+MOST_JOINED = 60
+_MEMORY: tuple[tuple[DependenceKind, bool, bool], ...] = (
+    ("flow", True, False),
+    ("anti", False, True),
+    ("output", True, True),
+)
+
+
+def affine_dependences(
+    model: Model, arrays: list[str], bases: tuple[Basis, ...]
+) -> tuple[list[Relation], list[Uncovered]]:
+    """Find the dependences over arrays whose accesses have no opaque terms."""
+    relations: list[Relation] = []
+    uncovered: list[Uncovered] = []
+    orders = Orders(model)
+    rows: list[_Group] = []
+    for array in arrays:
+        groups = _groups(model, array)
+        memory = {kind: _memory(kind, groups, orders) for kind, _, _ in _MEMORY}
+        if "memory" in bases:
+            relations += [relation for found in memory.values() for relation in found.values()]
+        if "value" not in bases:
+            continue
+        if all(group.single_cell for group in groups if group.is_write):
+            relations += _last_writers(groups, memory["flow"], memory["output"])
+            uncovered += _uncovered(groups, orders)
+        else:
+            rows += groups
+    if rows:
+        found, missing = _value_flow(model, rows)
+        relations += found
+        uncovered += missing
+    return relations, uncovered
+
+
+@dataclass(slots=True)
+class _Group:
+    """All reads, or all writes, of one array by one statement.
+
+    Attributes:
+        statement: The statement.
+        array: The array.
+        is_write: Whether they are writes.
+        single_cell: Whether an instance touches one cell only.
+        exact: What is accessed for certain.
+        may: What only the running program decides on, or None.
+    """
+
+    statement: StatementModel
+    array: str
+    is_write: bool
+    single_cell: bool
+    exact: isl.Map | None = None
+    may: isl.Map | None = None
+
+    @property
+    def all(self) -> isl.Map:
+        if self.exact is None or self.may is None:
+            return self.exact or self.may
+        return self.exact.union(self.may)
+
+
+def _groups(model: Model, array: str) -> list[_Group]:
+    accesses = [access for access in model.accesses if access.array == array]
+    number = next(n for n, a in enumerate(model.program.arrays) if a.name == array)
+    kept = _varying_dimensions(accesses)
+    groups: dict[tuple[int, bool], _Group] = {}
+    for access in accesses:
+        key = (access.statement.number, access.is_write)
+        single = not access.generators and not any(
+            isinstance(access.subscripts[dimension], Whole) for dimension in kept
+        )
+        touched = access_map(model, access, number)
+        if key not in groups:
+            groups[key] = _Group(access.statement, array, access.is_write, single)
+        else:
+            groups[key].single_cell = False
+        group = groups[key]
+        if access.is_may:
+            group.may = touched if group.may is None else group.may.union(touched)
+        else:
+            group.exact = touched if group.exact is None else group.exact.union(touched)
+    return list(groups.values())
+
+
+def _varying_dimensions(accesses: list[AccessModel]) -> list[int]:
+    """Return the dimensions that are not accessed as a whole by every access."""
+    count = len(accesses[0].subscripts)
+    return [d for d in range(count) if not all(isinstance(a.subscripts[d], Whole) for a in accesses)]
+
+
+@dataclass(slots=True)
+class Orders:
+    """Which instances of one statement run before which of another, made once and kept."""
+
+    model: Model
+    made: dict[tuple[int, int], isl.Map | None] = field(default_factory=dict)
+
+    def of(self, first: StatementModel, second: StatementModel) -> isl.Map | None:
+        """Map instances of the first to later ones of the second; None if there are none."""
+        key = (first.number, second.number)
+        if key not in self.made:
+            never = before(first, second, ("s", "t")) == FALSE
+            self.made[key] = None if never else order_map(self.model, first, second)
+        return self.made[key]
+
+
+def _memory(
+    kind: DependenceKind, groups: list[_Group], orders: Orders
+) -> dict[tuple[int, int], Relation]:
+    """Return the pairs of accesses to one cell, by source and sink statement."""
+    _, source_writes, sink_writes = next(row for row in _MEMORY if row[0] == kind)
+    found = {}
+    for source in groups:
+        for sink in groups:
+            if source.is_write == source_writes and sink.is_write == sink_writes:
+                relation = _pairs(kind, source, sink, orders)
+                if relation is not None:
+                    found[source.statement.number, sink.statement.number] = relation
+    return found
+
+
+def _pairs(kind: DependenceKind, source: _Group, sink: _Group, orders: Orders) -> Relation | None:
+    """Return the pairs of two groups that touch one cell, the first running earlier."""
+    order = orders.of(source.statement, sink.statement)
+    if order is None:
+        return None
+    pairs = tidied(source.all.apply_range(sink.all.reverse()).intersect(order))
+    if pairs.is_empty():
+        return None
+    if source.may is None and sink.may is None:
+        certain = pairs
+    elif source.exact is None or sink.exact is None:
+        certain = pairs.subtract(pairs)
+    else:
+        certain = source.exact.apply_range(sink.exact.reverse()).intersect(order)
+    numbers = source.statement.number, sink.statement.number
+    return Relation(kind, "memory", *numbers, source.array, pairs, certain)
+
+
+def tidied(pairs: isl.Map) -> isl.Map:
+    """Join convex parts where that is cheap."""
+    return pairs.coalesce() if 1 < pairs.n_basic_map() <= MOST_JOINED else pairs
+
+
+def _last_writers(
+    groups: list[_Group],
+    flow: dict[tuple[int, int], Relation],
+    output: dict[tuple[int, int], Relation],
+) -> list[Relation]:
+    """Take out of the memory-based flow the pairs between which the cell is written again.
+
+    A write touches one cell, so whatever writes the cell after the source, and is read by the
+    sink after that, comes between the two: the composition of an output and a flow dependence.
+    A write that may not happen takes nothing out, but leaves no pair around it certain.
+    """
+    found = []
+    writes = [group for group in groups if group.is_write]
+    for (source, sink), relation in flow.items():
+        pairs = relation.pairs
+        doubtful: list[isl.Map] = []
+        for write in writes:
+            number = write.statement.number
+            first, second = output.get((source, number)), flow.get((number, sink))
+            if first is None or second is None:
+                continue
+            between = first.pairs.apply_range(second.pairs)
+            if write.may is None:
+                pairs = pairs.subtract(between)
+            else:
+                doubtful.append(between)
+        pairs = tidied(pairs)
+        if pairs.is_empty():
+            continue
+        certain = pairs
+        if relation.certain is not relation.pairs:
+            certain = certain.intersect(relation.certain)
+        for between in doubtful:
+            certain = certain.subtract(between)
+        found.append(Relation("flow", "value", source, sink, relation.array, pairs, certain))
+    return found
+
+
+def _uncovered(groups: list[_Group], orders: Orders) -> list[Uncovered]:
+    """Return the reads that may see what was in a cell before the program ran."""
+    found = []
+    for read in groups:
+        if read.is_write:
+            continue
+        cells = read.all
+        for write in groups:
+            order = orders.of(write.statement, read.statement) if write.is_write else None
+            if order is not None and write.exact is not None and write.may is None:
+                cells = cells.subtract(order.reverse().apply_range(write.exact))
+        if not cells.is_empty():
+            found.append(Uncovered(read.statement.number, read.array, cells.domain()))
+    return found
+
+
+_Key = tuple[int, int, int]
+
+
+def _value_flow(
+    model: Model, groups: list[_Group]
+) -> tuple[list[Relation], list[Uncovered]]:
+    """Ask isl for the last writer of every cell read."""
+    arrays = [array.name for array in model.program.arrays]
+    statements = {group.statement.number: group.statement for group in groups}
+    schedule = schedule_map(model, statements.values())
+    must_writes, may_writes, must_reads, may_reads = (
+        union_of(
+            (
+                part
+                for group in groups
+                if group.is_write == is_write
+                and (part := group.may if is_may else group.exact) is not None
+            ),
+            model,
+        )
+        for is_write in (True, False)
+        for is_may in (False, True)
+    )
+    total: dict[_Key, isl.Map] = {}
+    certain: dict[_Key, isl.Map] = {}
+    uncovered: list[Uncovered] = []
+    for reads in (must_reads, may_reads):
+        if reads.is_empty():
+            continue
+        flow = (
+            isl.UnionAccessInfo.from_sink(reads)
+            .set_must_source(must_writes)
+            .set_may_source(may_writes)
+            .set_schedule_map(schedule)
+            .compute_flow()
+        )
+        must = flow.get_full_must_dependence()
+        _collect(flow.get_full_may_dependence().union(must), total)
+        if reads is must_reads:
+            _collect(must, certain)
+        for each in _maps(flow.get_may_no_source()):
+            array = arrays[_number(each.get_tuple_name(isl.dim_type.out))]
+            sink = _number(each.get_tuple_name(isl.dim_type.in_))
+            uncovered.append(Uncovered(sink, array, each.domain()))
+    relations = []
+    for key in sorted(total):
+        source, sink, array_number = key
+        pairs = total[key]
+        sure = certain.get(key, pairs.subtract(pairs))
+        relations.append(Relation("flow", "value", source, sink, arrays[array_number], pairs, sure))
+    return relations, uncovered
+
+
+def _maps(union: isl.UnionMap) -> Iterator[isl.Map]:
+    parts = union.get_map_list()
+    return (parts.get_at(number) for number in range(parts.n_map()))
+
+
+def _number(name: str) -> int:
+    return int(name[1:])
+
+
+def _collect(full: isl.UnionMap, into: dict[_Key, isl.Map]) -> None:
+    """Add `source -> [sink -> cell]` relations by source, sink and array."""
+    for each in _maps(full):
+        array = _number(each.range_factor_range().get_tuple_name(isl.dim_type.out))
+        pairs = each.range_factor_domain()
+        key = (
+            _number(pairs.get_tuple_name(isl.dim_type.in_)),
+            _number(pairs.get_tuple_name(isl.dim_type.out)),
+            array,
+        )
+        into[key] = into[key].union(pairs) if key in into else pairs

@@ -1,0 +1,102 @@
+"""isl's notation for index expressions and conditions in normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from looptrans.ir.condition import NEGATED, Condition, Every, Not, Relation, Some, Truth
+from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Opaque, Param, Var
+from looptrans.ir.value import Range
+
+TRUE, FALSE = "0 = 0", "0 = 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """What variables, parameters and opaque terms are called in a formula.
+
+    All names in formulas are positional (`p0`, `i1`, `x2`), so that nothing depends on how the
+    author named things, and no name can be mistaken for syntax.
+    """
+
+    parameters: Mapping[str, str]
+    variables: Mapping[str, str]
+    terms: Mapping[Opaque, str]
+
+    def index(self, index: Index) -> str:
+        """Write an index expression."""
+        match index:
+            case Int(value):
+                return f"({value})"
+            case Var(name):
+                return self.variables[name]
+            case Param(name):
+                return self.parameters[name]
+            case Opaque():
+                return self.terms[index]
+            case Neg(operand):
+                return f"(-{self.index(operand)})"
+            case Extremum(op, arguments):
+                return f"{op}({', '.join(self.index(a) for a in arguments)})"
+            case Arith("//", left, right):
+                return f"floor(({self.index(left)})/{self._constant(right)})"
+            case Arith("%", left, right):
+                return f"(({self.index(left)}) mod {self._constant(right)})"
+            case Arith("*", left, right):
+                # isl takes a number as a factor only without parentheses around it.
+                factors = (
+                    str(side.value) if isinstance(side, Int) else self.index(side)
+                    for side in (left, right)
+                )
+                return f"({' * '.join(factors)})"
+            case Arith(op, left, right):
+                return f"({self.index(left)} {op} {self.index(right)})"
+            case _:
+                raise AssertionError(index)
+
+    @staticmethod
+    def _constant(index: Index) -> int:
+        assert isinstance(index, Int)
+        return index.value
+
+    def condition(self, condition: Condition, *, negated: bool = False) -> str:
+        """Write a condition that has no data-dependent part."""
+        match condition:
+            case Truth(value):
+                return TRUE if value != negated else FALSE
+            case Relation(op, left, right):
+                shown = NEGATED[op] if negated else op
+                sign = "=" if shown == "==" else shown
+                return f"{self.index(left)} {sign} {self.index(right)}"
+            case Not(part):
+                return self.condition(part, negated=not negated)
+            case Every(parts) | Some(parts):
+                joined = conjunction if isinstance(condition, Every) != negated else disjunction
+                return joined(self.condition(part, negated=negated) for part in parts)
+            case _:
+                raise AssertionError(condition)
+
+    def bounds(self, variable: str, limits: Range) -> str:
+        """Say that the dimension `variable` is a value of a range."""
+        start, stop, step = self.index(limits.start), self.index(limits.stop), limits.step
+        inside = (
+            f"{variable} >= {start} and {variable} < {stop}"
+            if step > 0
+            else f"{variable} <= {start} and {variable} > {stop}"
+        )
+        if abs(step) == 1:
+            return inside
+        return f"{inside} and ({variable} - {start}) mod {abs(step)} = 0"
+
+
+def conjunction(parts: Iterable[str]) -> str:
+    """Join formulas by `and`."""
+    kept = [part for part in parts if part != TRUE]
+    return " and ".join(f"({part})" for part in kept) if kept else TRUE
+
+
+def disjunction(parts: Iterable[str]) -> str:
+    """Join formulas by `or`."""
+    kept = list(parts)
+    return " or ".join(f"({part})" for part in kept) if kept else FALSE

@@ -1,0 +1,62 @@
+"""The iterations of statements at given sizes, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import islpy as isl
+
+from looptrans.analysis.axioms import Term, axioms_of
+from looptrans.analysis.formula import conjunction
+from looptrans.analysis.model import Contents, Model, StatementModel, build_model
+from looptrans.analysis.polyhedra import dimensions, domain_formula
+from looptrans.ir.program import Program
+
+BEYOND = 8
+
+
+def points_of(
+    program: Program, at: Mapping[str, int], contents: Contents | None = None
+) -> dict[str, list[tuple[int, ...]]]:
+    """Return the iterations of every statement, by label, in lexicographic order.
+
+    Where the contents of an integer array decide and are not given, the iterations that some
+    contents allow are listed, as far as the sizes reach.
+
+    Args:
+        program: The program.
+        at: A value for every integer parameter.
+        contents: Contents of integer arrays, cell by cell.
+    """
+    model = build_model(program, at, contents=contents)
+    return {s.label: _points(model, s, max([0, *at.values()]) + BEYOND) for s in model.statements}
+
+
+def _points(model: Model, statement: StatementModel, limit: int) -> list[tuple[int, ...]]:
+    names = dimensions(statement)
+    values = {term: f"x{number}" for number, term in enumerate(statement.terms)}
+    notation = model.notation(names, values)
+    terms = [
+        Term(term.array, tuple(notation.index(a) for a in term.arguments), value)
+        for term, value in values.items()
+    ]
+    formula = conjunction(
+        [domain_formula(model, statement, terms=values), axioms_of(model).about(terms)]
+    )
+    dims = [*names.values(), *values.values()]
+    points = isl.Set(f"{model.prefix}{{ [{', '.join(dims)}] : {formula} }}")
+    points = points.project_out(isl.dim_type.set, statement.depth, len(values))
+    if not points.is_bounded():
+        for number in range(statement.depth):
+            points = points.lower_bound_val(isl.dim_type.set, number, isl.Val(-limit))
+            points = points.upper_bound_val(isl.dim_type.set, number, isl.Val(limit))
+    found: list[tuple[int, ...]] = []
+
+    def keep(point: isl.Point) -> None:
+        coordinates = (
+            point.get_coordinate_val(isl.dim_type.set, n) for n in range(statement.depth)
+        )
+        found.append(tuple(int(value.to_python()) for value in coordinates))
+
+    points.foreach_point(keep)
+    return sorted(found)

@@ -1,0 +1,142 @@
+"""Whether the iterations of a loop may run in any order, and why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looptrans.analysis.dependences import Analysis, Found, analyse, dependence_fact
+from looptrans.analysis.graph import loop_order
+from looptrans.analysis.reductions import Position, Reduction, inside, loop_level, reductions_of
+from looptrans.ir.facts import Dependence, LoopFacts, LoopVerdict
+from looptrans.ir.listing import contract_text
+from looptrans.ir.walk import live_out
+
+
+def loop_facts(analysis: Analysis) -> tuple[LoopFacts, ...]:
+    """Give both verdicts for every loop, in textual order.
+
+    Args:
+        analysis: The dependences, of both bases.
+    """
+    facts = _facts(analysis)
+    contracts = analysis.program.contracts
+    if not contracts:
+        return facts
+    # A contract is named by the verdicts that would be others without it.
+    needed: list[list[str]] = [[] for _ in facts]
+    for contract in contracts:
+        others = tuple(c for c in contracts if c is not contract)
+        without = _facts(analyse(analysis.program, contracts=others))
+        for number, (fact, other) in enumerate(zip(facts, without, strict=True)):
+            if (fact.flow.decision, fact.memory.decision) != (
+                other.flow.decision,
+                other.memory.decision,
+            ):
+                needed[number].append(contract_text(contract))
+    return tuple(
+        replace(
+            fact,
+            flow=replace(fact.flow, assumptions=tuple(texts)),
+            memory=replace(fact.memory, assumptions=tuple(texts)),
+        )
+        for fact, texts in zip(facts, needed, strict=True)
+    )
+
+
+def _facts(analysis: Analysis) -> tuple[LoopFacts, ...]:
+    found = []
+    for position, loop in loop_order(analysis.program).items():
+        judge = _Judge(analysis, position, reductions_of(analysis, position))
+        found.append(LoopFacts(loop.variable, loop.span.line, judge.flow(), judge.memory()))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    analysis: Analysis
+    loop: Position
+    reductions: list[Reduction]
+
+    def _carried(self, basis: str) -> list[Found]:
+        return [
+            found
+            for found in self.analysis.found
+            if found.relation.basis == basis and self.analysis.carrier(found) == self.loop
+        ]
+
+    def flow(self) -> LoopVerdict:
+        """Judge on values alone: as if every iteration had its own memory."""
+        return self._verdict(self._carried("value"), private=())
+
+    def memory(self) -> LoopVerdict:
+        """Judge on memory as the listing uses it."""
+        carried = self._carried("memory")
+        order = [array.name for array in self.analysis.program.arrays]
+        names = sorted({found.relation.array for found in carried}, key=order.index)
+        private = tuple(name for name in names if self._may_be_private(name))
+        return self._verdict(carried, private)
+
+    def _verdict(self, carried: list[Found], private: tuple[str, ...]) -> LoopVerdict:
+        left = [found for found in carried if found.relation.array not in private]
+        used = []
+        for found in left:
+            reduction = next((r for r in self.reductions if r.explains(found)), None)
+            if reduction is None:
+                verdict = self._sequential(left)
+                if verdict is not None:
+                    return verdict
+            elif reduction not in used:
+                used.append(reduction)
+        if used:
+            operators = tuple(dict.fromkeys(reduction.operator for reduction in used))
+            reduced = tuple(dict.fromkeys(reduction.array for reduction in used))
+            return LoopVerdict("reduction", private, operators, reduced)
+        if private:
+            return LoopVerdict("privatize", private)
+        return LoopVerdict("parallel")
+
+    def _sequential(self, left: list[Found]) -> LoopVerdict | None:
+        """Name the first dependence that no reduction explains; flow before anti and output."""
+        kinds = ("flow", "anti", "output")
+        unexplained = [f for f in left if not any(r.explains(f) for r in self.reductions)]
+        for found in sorted(unexplained, key=lambda f: kinds.index(f.relation.kind)):
+            fact = dependence_fact(self.analysis, found)
+            if fact is not None:
+                return LoopVerdict("sequential", witness=fact.witness, because=describe(fact))
+        return None
+
+    def _may_be_private(self, name: str) -> bool:
+        """Tell whether every iteration writes a name before it reads it, and nobody else reads it.
+
+        Then each iteration may have a copy of its own, and no copy is needed before or after.
+        """
+        if name in live_out(self.analysis.program):
+            return False
+        level = loop_level(self.analysis, self.loop)
+        for found in self.analysis.found:
+            relation = found.relation
+            if relation.basis != "value" or relation.array != name:
+                continue
+            ends = [
+                inside(self.analysis.statement(number), self.loop)
+                for number in (relation.source, relation.sink)
+            ]
+            if ends[0] != ends[1]:
+                return False
+            if all(ends) and found.piece.carrier is not None and found.piece.carrier <= level:
+                return False
+        return not any(
+            read.array == name
+            and inside(self.analysis.statement(read.sink), self.loop)
+            and not read.instances.intersect_params(self.analysis.context).is_empty()
+            for read in self.analysis.uncovered
+        )
+
+
+def describe(dependence: Dependence) -> str:
+    """Say what a dependence is in one phrase: `flow S12 → S3 on m, distance (0, 1)`."""
+    distance = ", ".join(dependence.distance)
+    may = "may " if dependence.may else ""
+    ends = f"{dependence.source} → {dependence.sink}"
+    text = f"{may}{dependence.kind} {ends} on {dependence.array}, distance ({distance})"
+    return f"{text}, direction ({', '.join(dependence.direction)})"

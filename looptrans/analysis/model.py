@@ -1,0 +1,281 @@
+"""A Program as the analysis sees it: numbered statements and accesses, in normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from looptrans.analysis.formula import Notation, conjunction
+from looptrans.analysis.normal import Normalizer
+from looptrans.ir.condition import Condition, Relation, approximated, parts_of
+from looptrans.ir.condition import conjunction as both
+from looptrans.ir.index import Index, Int, Opaque, opaque_terms, walk
+from looptrans.ir.program import Contract, Loop, Program
+from looptrans.ir.value import WHOLE, Generator, Range, Subscript, Whole
+from looptrans.ir.walk import AccessRelation, Placed, accesses, placed
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A variable and the range it runs over, in normal form."""
+
+    variable: str
+    range: Range
+
+
+@dataclass(frozen=True, slots=True)
+class StatementModel:
+    """A statement with its domain in normal form.
+
+    Attributes:
+        number: Its place among the statements.
+        place: Where it stands.
+        bounds: Its loops.
+        condition: Its guards, over-approximated where they depend on data.
+        order: Its place among its siblings at each level: one more entry than there are loops.
+        is_may: Whether a data-dependent guard surrounds it.
+        terms: The opaque terms of its domain.
+    """
+
+    number: int
+    place: Placed
+    bounds: tuple[Bound, ...]
+    condition: Condition
+    order: tuple[int, ...]
+    is_may: bool
+    terms: tuple[Opaque, ...]
+
+    @property
+    def label(self) -> str:
+        return self.place.label
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        return self.place.loops
+
+    @property
+    def depth(self) -> int:
+        return len(self.bounds)
+
+    def shared_depth(self, other: StatementModel) -> int:
+        """Return how many loops the statement shares with another."""
+        pairs = zip(self.place.loop_positions, other.place.loop_positions, strict=False)
+        for depth, (mine, theirs) in enumerate(pairs):
+            if mine != theirs:
+                return depth
+        return min(self.depth, other.depth)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessModel:
+    """One access of a statement in normal form.
+
+    Attributes:
+        statement: Whose access it is.
+        array: What it touches.
+        subscripts: Where.
+        is_write: A write, else a read.
+        is_may: Whether only the running program knows if it happens.
+        condition: What must hold beside the statement's guards, over-approximated.
+        generators: The bound variables it lies under.
+        terms: The opaque terms of its subscripts, condition and generators.
+    """
+
+    statement: StatementModel
+    array: str
+    subscripts: tuple[Subscript, ...]
+    is_write: bool
+    is_may: bool
+    condition: Condition
+    generators: tuple[Bound, ...]
+    terms: tuple[Opaque, ...]
+
+    @property
+    def all_terms(self) -> tuple[Opaque, ...]:
+        """The opaque terms of the access and of its statement's domain."""
+        return tuple(dict.fromkeys((*self.statement.terms, *self.terms)))
+
+
+Contents: TypeAlias = Mapping[str, Mapping[tuple[int, ...], int]]
+
+
+@dataclass(slots=True)
+class Model:
+    """A whole program in normal form.
+
+    Attributes:
+        program: The program.
+        statements: Its statements and data-dependent conditions, in textual order.
+        accesses: All their accesses; a statement's reads come before its writes.
+        parameters: Names of the parameters in formulas, made ones last.
+        context: What is known of the parameters: extents are not negative, contracts hold.
+        normalizer: What made the normal forms.
+        contracts: Contracts about integer arrays.
+        shapes: The extents of each array, where known.
+        value_ranges: The declared ranges of integer arrays' values, upper ends excluded.
+        contents: What is in the integer arrays whose contents are given, by cell.
+    """
+
+    program: Program
+    statements: tuple[StatementModel, ...]
+    accesses: tuple[AccessModel, ...]
+    parameters: dict[str, str]
+    context: str
+    normalizer: Normalizer
+    contracts: tuple[Contract, ...] = ()
+    shapes: dict[str, tuple[Index | None, ...]] = field(default_factory=dict)
+    value_ranges: dict[str, tuple[Index, Index]] = field(default_factory=dict)
+    contents: Contents = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """The declaration of the parameters at the start of every isl text."""
+        return f"[{', '.join(self.parameters.values())}] -> "
+
+    def notation(
+        self, variables: Mapping[str, str], terms: Mapping[Opaque, str] | None = None
+    ) -> Notation:
+        """Return a notation with the program's parameters."""
+        return Notation(self.parameters, variables, terms or {})
+
+
+def build_model(
+    program: Program,
+    sizes: Mapping[str, int] | None = None,
+    contracts: tuple[Contract, ...] | None = None,
+    contents: Contents | None = None,
+) -> Model:
+    """Bring a program into normal form.
+
+    Args:
+        program: The program.
+        sizes: Parameters that have a value.
+        contracts: The contracts to lean on; by default all of the program's.
+        contents: Integer arrays whose contents are given, cell by cell.
+    """
+    normal = Normalizer(dict(sizes or {}))
+    statements = tuple(_statements(program, normal))
+    found = tuple(
+        _access(statement, relation, normal)
+        for statement in statements
+        for relation in accesses(statement.place.node)
+    )
+    shapes = {
+        array.name: tuple(None if e is None else normal.index(e) for e in array.shape)
+        for array in program.arrays
+    }
+    stated = program.contracts if contracts is None else contracts
+    normal_contracts = tuple(_contract(contract, normal) for contract in stated)
+    value_ranges = {
+        array.name: (normal.index(array.value_range[0]), normal.index(array.value_range[1]))
+        for array in program.arrays
+        if array.value_range is not None
+    }
+    names = [p.name for p in program.parameters if p.is_integer and p.name not in normal.sizes]
+    names += [name for name in normal.made if name not in names]
+    parameters = {name: f"p{number}" for number, name in enumerate(names)}
+    model = Model(program, statements, found, parameters, "", normal, (), shapes, value_ranges)
+    model.contents = dict(contents or {})
+    model.contracts = tuple(c for c in normal_contracts if c.generators or _terms_of(c.condition))
+    about_sizes = [c.condition for c in normal_contracts if not c.generators]
+    model.context = _context(model, [c for c in about_sizes if not _terms_of(c)])
+    return model
+
+
+def _statements(program: Program, normal: Normalizer) -> list[StatementModel]:
+    places = placed(program)
+    orders = _orders(places)
+    found = []
+    for number, place in enumerate(places):
+        bounds = tuple(Bound(loop.variable, _range(loop.range, normal)) for loop in place.loops)
+        exact = both(*(normal.condition(condition) for condition in place.conditions))
+        condition = approximated(exact, over=True)
+        terms = dict.fromkeys(
+            term
+            for bound in bounds
+            for end in (bound.range.start, bound.range.stop)
+            for term in opaque_terms(end)
+        )
+        terms |= dict.fromkeys(_terms_of(condition))
+        found.append(
+            StatementModel(
+                number, place, bounds, condition, orders[number], place.is_may, tuple(terms)
+            )
+        )
+    return found
+
+
+def _orders(places: tuple[Placed, ...]) -> list[tuple[int, ...]]:
+    """Number the statements and loops inside each loop in textual order, guards taken away."""
+    numbers: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
+    orders = []
+    for place in places:
+        order: tuple[int, ...] = ()
+        for position in (*place.loop_positions, place.position):
+            siblings = numbers.setdefault(order, {})
+            order += (siblings.setdefault(position, len(siblings)),)
+        orders.append(order)
+    return orders
+
+
+def _range(limits: Range, normal: Normalizer) -> Range:
+    return Range(normal.index(limits.start), normal.index(limits.stop), limits.step)
+
+
+def _access(statement: StatementModel, relation: AccessRelation, normal: Normalizer) -> AccessModel:
+    subscripts: tuple[Subscript, ...] = tuple(
+        WHOLE if isinstance(s, Whole) else normal.index(s) for s in relation.access.subscripts
+    )
+    exact = normal.condition(relation.condition)
+    tests = [normal.condition(generator.condition) for generator in relation.generators]
+    condition = approximated(both(exact, *tests), over=True)
+    bounds = tuple(Bound(g.variable, _range(g.range, normal)) for g in relation.generators)
+    terms = dict.fromkeys(
+        term for s in subscripts if not isinstance(s, Whole) for term in opaque_terms(s)
+    )
+    terms |= dict.fromkeys(_terms_of(condition))
+    for bound in bounds:
+        for end in (bound.range.start, bound.range.stop):
+            terms |= dict.fromkeys(opaque_terms(end))
+    return AccessModel(
+        statement,
+        relation.access.array,
+        subscripts,
+        relation.is_write,
+        statement.is_may or relation.is_may,
+        condition,
+        bounds,
+        tuple(terms),
+    )
+
+
+def _terms_of(condition: Condition) -> tuple[Opaque, ...]:
+    if isinstance(condition, Relation):
+        found = (*opaque_terms(condition.left), *opaque_terms(condition.right))
+    else:
+        found = tuple(term for part in parts_of(condition) for term in _terms_of(part))
+    return tuple(dict.fromkeys(found))
+
+
+def _contract(contract: Contract, normal: Normalizer) -> Contract:
+    generators = tuple(
+        Generator(g.variable, _range(g.range, normal), normal.condition(g.condition))
+        for g in contract.generators
+    )
+    return Contract(normal.condition(contract.condition), generators, span=contract.span)
+
+
+def _context(model: Model, conditions: list[Condition]) -> str:
+    notation = model.notation({})
+    parts = []
+    for shape in model.shapes.values():
+        for extent in shape:
+            if extent is not None and not isinstance(extent, Int) and _about_sizes(extent):
+                parts.append(f"{notation.index(extent)} >= 0")
+    parts += [notation.condition(condition) for condition in conditions]
+    return conjunction(dict.fromkeys(parts))
+
+
+def _about_sizes(index: Index) -> bool:
+    return not any(isinstance(node, Opaque) for node in walk(index))

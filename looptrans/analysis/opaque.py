@@ -1,0 +1,248 @@
+"""Dependences of accesses with opaque terms: integer arrays in bounds, guards and subscripts.
+
+Every pair of accesses is asked for by itself. The instances of both get dimensions of their own
+for the values of their opaque terms, tied by what is known of those (`axioms`); what remains is
+the set of pairs that touch one cell for some contents of the arrays. For value-based flow, the
+pairs are taken out between which another instance certainly overwrites the cell: one whose own
+opaque terms have the value of a term of the pair, because they have its arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import islpy as isl
+
+from looptrans.analysis.axioms import Axioms, Term, axioms_of
+from looptrans.analysis.formula import FALSE, TRUE, conjunction
+from looptrans.analysis.model import AccessModel, Model, StatementModel
+from looptrans.analysis.polyhedra import before, cell_formula, dimensions, domain_formula
+from looptrans.analysis.relation import Relation, Supposed, Uncovered
+from looptrans.ir.facts import Basis, DependenceKind
+from looptrans.ir.index import Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An access at some iteration, in the names of a formula.
+
+    Attributes:
+        access: The access.
+        letter: What its dimensions start with.
+        dims: The loop variables' dimensions.
+        generators: The bound variables' dimensions.
+        values: The dimensions of the opaque terms' values.
+    """
+
+    access: AccessModel
+    letter: str
+    dims: tuple[str, ...]
+    generators: dict[str, str]
+    values: dict[Opaque, str]
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The dimensions that are no loop variables."""
+        return (*self.generators.values(), *self.values.values())
+
+    def terms(self, model: Model) -> list[Term]:
+        """Return its opaque terms with their arguments in the names of the formula."""
+        names = dimensions(self.access.statement, self.letter) | self.generators
+        notation = model.notation(names, self.values)
+        return [
+            Term(term.array, tuple(notation.index(a) for a in term.arguments), value)
+            for term, value in self.values.items()
+        ]
+
+    def happens(self, model: Model, cell: list[str]) -> str:
+        """Say that the instance exists and touches the cell."""
+        domain = domain_formula(model, self.access.statement, self.letter, self.values)
+        touched = cell_formula(
+            model, self.access, cell, self.letter, self.values, self.generators
+        )
+        return conjunction([domain, touched])
+
+
+def _instance(access: AccessModel, letter: str) -> Instance:
+    return Instance(
+        access,
+        letter,
+        tuple(f"{letter}{level}" for level in range(access.statement.depth)),
+        {g.variable: f"{letter}g{n}" for n, g in enumerate(access.generators)},
+        {term: f"{letter}x{n}" for n, term in enumerate(access.all_terms)},
+    )
+
+
+def opaque_dependences(
+    model: Model, arrays: list[str], bases: tuple[Basis, ...]
+) -> tuple[list[Relation], list[Uncovered]]:
+    """Find the dependences over arrays some of whose accesses have opaque terms."""
+    finder = _Finder(model, axioms_of(model))
+    relations: dict[tuple[str, str, int, int, str], Relation] = {}
+    uncovered: list[Uncovered] = []
+    for array in arrays:
+        accesses = [access for access in model.accesses if access.array == array]
+        writes = [access for access in accesses if access.is_write]
+        reads = [access for access in accesses if not access.is_write]
+        if "memory" in bases:
+            for kind, sources, sinks in _memory_kinds(writes, reads):
+                for source in sources:
+                    for sink in sinks:
+                        _join(finder.relation(kind, "memory", source, sink, []), relations)
+        if "value" in bases:
+            for sink in reads:
+                for source in writes:
+                    _join(finder.relation("flow", "value", source, sink, writes), relations)
+                uncovered.append(finder.uncovered(sink, writes))
+    return list(relations.values()), uncovered
+
+
+def _memory_kinds(
+    writes: list[AccessModel], reads: list[AccessModel]
+) -> list[tuple[DependenceKind, list[AccessModel], list[AccessModel]]]:
+    return [("flow", writes, reads), ("anti", reads, writes), ("output", writes, writes)]
+
+
+def _join(
+    found: Relation | None, relations: dict[tuple[str, str, int, int, str], Relation]
+) -> None:
+    """Add the pairs of two accesses to those of their statements."""
+    if found is None:
+        return
+    key = (found.kind, found.basis, found.source, found.sink, found.array)
+    old = relations.get(key)
+    if old is not None:
+        found = Relation(
+            old.kind,
+            old.basis,
+            old.source,
+            old.sink,
+            old.array,
+            old.pairs.union(found.pairs),
+            old.certain.union(found.certain),
+            old.supposed + found.supposed,
+        )
+    relations[key] = found
+
+
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    model: Model
+    axioms: Axioms
+
+    def relation(
+        self,
+        kind: DependenceKind,
+        basis: Basis,
+        source: AccessModel,
+        sink: AccessModel,
+        writes: list[AccessModel],
+    ) -> Relation | None:
+        """Return the pairs of two accesses, less those that one of `writes` comes between."""
+        order = before(source.statement, sink.statement, ("s", "t"))
+        if order == FALSE:
+            return None
+        s, t = _instance(source, "s"), _instance(sink, "t")
+        cell = [f"c{number}" for number in range(len(sink.subscripts))]
+        known = s.terms(self.model) + t.terms(self.model)
+        base = conjunction(
+            [
+                s.happens(self.model, cell),
+                t.happens(self.model, cell),
+                order,
+                self.axioms.about(known),
+            ]
+        )
+        space = (*s.dims, *t.dims, *s.hidden, *t.hidden, *cell)
+        points = self._set(space, base)
+        if points.is_empty():
+            return None
+        for write in writes:
+            if write.is_may:
+                continue
+            points = points.subtract(self._overwritten(write, s, t, space, known, cell))
+        points = points.coalesce()
+        points = points.project_out(isl.dim_type.set, len(space) - len(cell), len(cell))
+        if points.is_empty():
+            return None
+        pairs = self._pairs(points, source.statement, sink.statement)
+        sure = not (source.is_may or sink.is_may) and not self._guesses(source, sink, *writes)
+        if basis == "value" and any(write.is_may for write in writes):
+            sure = False
+        certain = pairs if sure else pairs.subtract(pairs)
+        supposed = Supposed(
+            points, tuple(s.values), tuple(t.values), tuple(s.generators), tuple(t.generators)
+        )
+        return Relation(
+            kind,
+            basis,
+            source.statement.number,
+            sink.statement.number,
+            sink.array,
+            pairs,
+            certain,
+            (supposed,),
+        )
+
+    def _guesses(self, *accesses: AccessModel) -> bool:
+        """Tell whether unknown contents of arrays, not just sizes, decide on an access."""
+        known = {**self.model.normalizer.arithmetic, **self.model.contents}
+        return any(term.array not in known for a in accesses for term in a.all_terms)
+
+    def _set(self, dims: tuple[str, ...], formula: str) -> isl.Set:
+        text = f"{self.model.prefix}{{ [{', '.join(dims)}] : {formula} }}"
+        return isl.Set(text)
+
+    def _pairs(
+        self, points: isl.Set, source: StatementModel, sink: StatementModel
+    ) -> isl.Map:
+        shown = source.depth + sink.depth
+        visible = points.project_out(isl.dim_type.set, shown, points.dim(isl.dim_type.set) - shown)
+        s = ", ".join(f"s{n}" for n in range(source.depth))
+        t = ", ".join(f"t{n}" for n in range(sink.depth))
+        both = ", ".join(part for part in (s, t) if part)
+        shape = f"{{ [{both}] -> [s{source.number}[{s}] -> s{sink.number}[{t}]] }}"
+        return visible.coalesce().apply(isl.Map(shape)).unwrap()
+
+    def _overwritten(
+        self,
+        write: AccessModel,
+        s: Instance | None,
+        t: Instance,
+        space: tuple[str, ...],
+        known: list[Term],
+        cell: list[str],
+    ) -> isl.Set:
+        """Return the points between which an instance of `write` certainly writes the cell."""
+        u = _instance(write, "u")
+        after_source = TRUE if s is None else before(
+            s.access.statement, write.statement, (s.letter, "u")
+        )
+        before_sink = before(write.statement, t.access.statement, ("u", t.letter))
+        determined = [self.axioms.determined(term, known) for term in u.terms(self.model)]
+        if FALSE in (after_source, before_sink, *determined):
+            return self._set(space, FALSE)
+        formula = conjunction(
+            [u.happens(self.model, cell), after_source, before_sink, *determined]
+        )
+        inner = (*u.dims, *u.hidden)
+        if inner:
+            formula = f"exists ({', '.join(inner)} : {formula})"
+        return self._set(space, formula)
+
+    def uncovered(self, sink: AccessModel, writes: list[AccessModel]) -> Uncovered:
+        """Return the instances of a read that may see what was there before the program."""
+        t = _instance(sink, "t")
+        cell = [f"c{number}" for number in range(len(sink.subscripts))]
+        known = t.terms(self.model)
+        space = (*t.dims, *t.hidden, *cell)
+        formula = conjunction([t.happens(self.model, cell), self.axioms.about(known)])
+        points = self._set(space, formula)
+        for write in writes:
+            if not write.is_may:
+                points = points.subtract(self._overwritten(write, None, t, space, known, cell))
+        depth = sink.statement.depth
+        points = points.project_out(isl.dim_type.set, depth, len(space) - depth)
+        shape = ", ".join(f"t{n}" for n in range(depth))
+        named = isl.Map(f"{{ [{shape}] -> s{sink.statement.number}[{shape}] }}")
+        return Uncovered(sink.statement.number, sink.array, points.apply(named))

@@ -1,0 +1,364 @@
+"""A dependence relation cut into pieces: one direction vector each, and a distance where it has one.
+
+The distance of a pair counts iterations in execution order, sink minus source, over the loops the
+two statements share. Pieces have disjoint instances, so that a union of, say, distance 1 and
+distance `1-D` is listed as the two it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+import islpy as isl
+
+from looptrans.analysis.model import Bound, Model, StatementModel
+from looptrans.analysis.polyhedra import dimensions, tuple_text
+from looptrans.analysis.relation import Relation
+from looptrans.ir.facts import Direction
+from looptrans.ir.index import opaque_terms
+from looptrans.ir.program import Loop
+
+_PARAM = isl.dim_type.param
+_SET = isl.dim_type.set
+_IN = isl.dim_type.in_
+_OUT = isl.dim_type.out
+_SIGNS: tuple[tuple[Direction, str], ...] = (("=", "="), ("<", ">"), (">", "<"))
+MOST_POINTS = 8
+MOST_CONVEX = 4
+MOST_SHORTENED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some pairs of a relation.
+
+    Attributes:
+        pairs: The pairs.
+        may: Whether only the running program knows if they happen.
+        loops: The loops shared, outermost first.
+        direction: `<` where the source is in an earlier iteration.
+        distance: An entry for each loop; `*` where it is no function of the parameters.
+        distances: The exact set of distances, where there is a `*`.
+    """
+
+    pairs: isl.Map
+    may: bool
+    loops: tuple[Loop, ...]
+    direction: tuple[Direction, ...]
+    distance: tuple[str, ...]
+    distances: str | None
+
+    @property
+    def carrier(self) -> int | None:
+        """The level of the outermost loop in which source and sink differ."""
+        for level, sign in enumerate(self.direction):
+            if sign != "=":
+                return level
+        return None
+
+
+def pieces_of(model: Model, relation: Relation, counts: Counts) -> Iterator[Piece]:
+    """Cut a relation into pieces, in order of direction and distance.
+
+    Args:
+        model: The program.
+        relation: What to cut.
+        counts: The iteration counts of the program's statements.
+    """
+    source = model.statements[relation.source]
+    sink = model.statements[relation.sink]
+    if relation.certain is relation.pairs or relation.pairs.is_subset(relation.certain):
+        parts = [(relation.pairs, False)]
+    elif relation.certain.is_empty():
+        parts = [(relation.pairs, True)]
+    else:
+        unsure = relation.pairs.subtract(relation.certain)
+        parts = [(relation.certain, False), (unsure, True)]
+    cutter = _Cutter(model, source, sink, source.shared_depth(sink), counts)
+    for pairs, may in parts:
+        yield from cutter.cut(pairs, may)
+
+
+_Part = tuple[isl.Set, tuple[Direction, ...], tuple[str, ...], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What counts the iterations of each statement's outer loops, made once and kept.
+
+    Attributes:
+        model: The program.
+        context: What is known of the parameters.
+        made: The counts by statement and depth.
+        split: Sets of distances that were already cut, by loops and set: many pairs of scalars
+            have the same.
+    """
+
+    model: Model
+    context: isl.Set
+    made: dict[tuple[int, int], isl.Map] = field(default_factory=dict)
+    split: dict[tuple[tuple[str, ...], isl.Set], list[_Part]] = field(default_factory=dict)
+
+    def of(self, statement: StatementModel, depth: int) -> isl.Map:
+        """Map an instance to the counts of its `depth` outermost loops, in execution order."""
+        key = (statement.number, depth)
+        if key not in self.made:
+            self.made[key] = self._make(statement, depth)
+        return self.made[key]
+
+    def _make(self, statement: StatementModel, depth: int) -> isl.Map:
+        names = dimensions(statement)
+        notation = self.model.notation(names)
+        counts, parts = [], []
+        for level, bound in enumerate(statement.bounds[:depth]):
+            name, step = names[bound.variable], bound.range.step
+            counts.append(f"n{level}")
+            if abs(step) == 1 or not _start_is_affine(bound):
+                parts.append(f"n{level} = {'-' if step < 0 else ''}{name}")
+            else:
+                start = notation.index(bound.range.start)
+                parts.append(f"{name} = {start} + {step} * n{level}")
+        formula = " and ".join(parts) or "0 = 0"
+        left = tuple_text(statement)
+        return isl.Map(f"{self.model.prefix}{{ {left} -> [{', '.join(counts)}] : {formula} }}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cutter:
+    model: Model
+    source: StatementModel
+    sink: StatementModel
+    depth: int
+    counts: Counts
+
+    def cut(self, pairs: isl.Map, may: bool) -> Iterator[Piece]:
+        distances = self._distances(pairs).intersect_params(self.counts.context)
+        loops = self.source.loops[: self.depth]
+        key = (tuple(loop.variable for loop in loops), distances)
+        if key not in self.counts.split:
+            self.counts.split[key] = [
+                (part, direction, distance, exact)
+                for direction, within in _by_direction(distances, self.depth)
+                for part, distance, exact in self._by_distance(within, direction)
+            ]
+        parts = self.counts.split[key]
+        for part, direction, distance, exact in parts:
+            chosen = pairs if len(parts) == 1 else pairs.intersect(self._at_distance(part))
+            yield Piece(chosen, may, loops, direction, distance, exact)
+
+    # Iteration counts and their differences
+
+    def _distances(self, pairs: isl.Map) -> isl.Set:
+        bounds = self.source.bounds[: self.depth]
+        if all(bound.range.step == 1 for bound in bounds):
+            cut = pairs.project_out(_OUT, self.depth, self.sink.depth - self.depth)
+            cut = cut.project_out(_IN, self.depth, self.source.depth - self.depth)
+            cut = cut.reset_tuple_id(_IN).reset_tuple_id(_OUT)
+        else:
+            cut = pairs.apply_domain(self.counts.of(self.source, self.depth)).apply_range(
+                self.counts.of(self.sink, self.depth)
+            )
+        return cut.deltas()
+
+    def _at_distance(self, distances: isl.Set) -> isl.Map:
+        """Return all pairs of instances at the given distances."""
+        moved = distances.translation()
+        counts = self.counts.of(self.source, self.depth), self.counts.of(self.sink, self.depth)
+        return counts[0].apply_range(moved).apply_range(counts[1].reverse())
+
+    # Distances
+
+    def _by_distance(
+        self, within: isl.Set, direction: tuple[Direction, ...]
+    ) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
+        """Cut the distances of one direction; yields what selects a part, and its distance."""
+        whole = _orthant(direction)
+        fixed = [within.plain_get_val_if_fixed(_SET, n) for n in range(self.depth)]
+        if all(not value.is_nan() for value in fixed):
+            yield whole, tuple(str(value) for value in fixed), None
+            return
+        if within.n_basic_set() > MOST_CONVEX:
+            yield from self._many_parts(within, whole)
+            return
+        if isl.Map.from_range(within).is_single_valued():
+            yield from self._functions(within)
+            return
+        points = _few_points(within)
+        if points is not None:
+            for point in points:
+                yield _point_set(point), tuple(str(value) for value in point), None
+            return
+        yield from self._convex_parts(within, whole)
+
+    def _many_parts(
+        self, within: isl.Set, whole: isl.Set
+    ) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
+        """Cut a union of many parts where each is a single distance, else leave it whole."""
+        basics = within.get_basic_set_list()
+        parts = [isl.Set.from_basic_set(basics.get_at(n)) for n in range(basics.n_basic_set())]
+        vectors = [
+            tuple(part.plain_get_val_if_fixed(_SET, n) for n in range(self.depth))
+            for part in parts
+        ]
+        if all(not value.is_nan() for vector in vectors for value in vector):
+            for point in sorted({tuple(int(v.to_python()) for v in vec) for vec in vectors}):
+                yield _point_set(point), tuple(str(value) for value in point), None
+            return
+        entries = []
+        for column in zip(*vectors, strict=True):
+            values = {str(value) for value in column}
+            entries.append(values.pop() if len(values) == 1 and "NaN" not in values else "*")
+        yield whole, tuple(entries), self._set_text(within)
+
+    def _functions(
+        self, within: isl.Set
+    ) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
+        """Split a set with one distance for all sizes by the expressions of that distance."""
+        found: dict[tuple[str, ...], isl.Set] = {}
+        pieces: list[tuple[isl.Set, isl.MultiAff]] = []
+        within.lexmin_pw_multi_aff().foreach_piece(lambda s, m: pieces.append((s, m)))
+        names = list(self.model.parameters)
+        for where, values in pieces:
+            shown = tuple(_affine_text(values.get_at(n), names) for n in range(self.depth))
+            part = within.intersect_params(where)
+            found[shown] = found[shown].union(part) if shown in found else part
+        if len(found) == 1:
+            yield within, next(iter(found)), None
+            return
+        for shown in sorted(found):
+            yield found[shown], shown, None
+
+    def _convex_parts(
+        self, within: isl.Set, whole: isl.Set
+    ) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
+        within = within.coalesce()
+        rest, selector = within, whole
+        parts = within.make_disjoint().get_basic_set_list()
+        for number in range(parts.n_basic_set()):
+            part = isl.Set.from_basic_set(parts.get_at(number))
+            if isl.Map.from_range(part).is_single_valued():
+                yield from self._functions(part)
+                rest = rest.subtract(part)
+                selector = rest
+        if not rest.is_empty():
+            entries = tuple(self._entry(rest, number) for number in range(self.depth))
+            yield selector, entries, self._set_text(rest)
+
+    def _entry(self, distances: isl.Set, number: int) -> str:
+        value = distances.plain_get_val_if_fixed(_SET, number)
+        if not value.is_nan():
+            return str(value)
+        alone = distances.project_out(_SET, number + 1, self.depth - number - 1)
+        alone = alone.project_out(_SET, 0, number)
+        if not isl.Map.from_range(alone).is_single_valued():
+            return "*"
+        pieces: list[isl.MultiAff] = []
+        alone.lexmin_pw_multi_aff().coalesce().foreach_piece(lambda _, m: pieces.append(m))
+        names = list(self.model.parameters)
+        shown = {_affine_text(piece.get_at(0), names) for piece in pieces}
+        return shown.pop() if len(shown) == 1 else "*"
+
+    def _set_text(self, distances: isl.Set) -> str:
+        shown = distances.reset_tuple_id()
+        if shown.n_basic_set() <= MOST_SHORTENED:
+            shown = shown.gist_params(self.counts.context)
+        for number, name in enumerate(self.model.parameters):
+            shown = shown.set_dim_name(_PARAM, number, name)
+        used = set(self.model.parameters)
+        for number, loop in enumerate(self.source.loops[: self.depth]):
+            name = loop.variable if loop.variable not in used else f"{loop.variable}'"
+            shown = shown.set_dim_name(_SET, number, name)
+        for number in reversed(range(len(self.model.parameters))):
+            if not shown.involves_dims(_PARAM, number, 1):
+                shown = shown.project_out(_PARAM, number, 1)
+        return str(shown)
+
+
+def _start_is_affine(bound: Bound) -> bool:
+    return not opaque_terms(bound.range.start)
+
+
+def _by_direction(
+    distances: isl.Set, depth: int, level: int = 0, prefix: tuple[Direction, ...] = ()
+) -> Iterator[tuple[tuple[Direction, ...], isl.Set]]:
+    if level == depth:
+        yield prefix, distances
+        return
+    fixed = distances.plain_get_val_if_fixed(_SET, level)
+    if not fixed.is_nan():
+        number = fixed.to_python()
+        sign: Direction = "=" if number == 0 else "<" if number > 0 else ">"
+        yield from _by_direction(distances, depth, level + 1, (*prefix, sign))
+        return
+    for direction, relation in _SIGNS:
+        part = distances.intersect(_half_space(depth, level, relation))
+        if not part.is_empty():
+            yield from _by_direction(part, depth, level + 1, (*prefix, direction))
+
+
+@cache
+def _half_space(depth: int, level: int, relation: str) -> isl.Set:
+    names = ", ".join(f"d{number}" for number in range(depth))
+    return isl.Set(f"{{ [{names}] : d{level} {relation} 0 }}")
+
+
+@cache
+def _orthant(direction: tuple[Direction, ...]) -> isl.Set:
+    """Return all distances of one direction vector."""
+    relations = dict(_SIGNS)
+    names = [f"d{number}" for number in range(len(direction))]
+    signs = [f"{name} {relations[sign]} 0" for name, sign in zip(names, direction, strict=True)]
+    return isl.Set(f"{{ [{', '.join(names)}] : {' and '.join(signs) or '0 = 0'} }}")
+
+
+def _point_set(point: tuple[int, ...]) -> isl.Set:
+    return isl.Set(f"{{ [{', '.join(str(value) for value in point)}] }}")
+
+
+def _few_points(distances: isl.Set) -> list[tuple[int, ...]] | None:
+    """Return the distances over all sizes if they are few, else None."""
+    whole = distances.project_out(_PARAM, 0, distances.dim(_PARAM))
+    if not whole.is_bounded():
+        return None
+    count, depth = 1, whole.dim(_SET)
+    for number in range(depth):
+        low, high = whole.dim_min_val(number), whole.dim_max_val(number)
+        count *= int(high.to_python()) - int(low.to_python()) + 1
+        if count > MOST_POINTS**2:
+            return None
+    points: list[tuple[int, ...]] = []
+
+    def keep(point: isl.Point) -> None:
+        values = (point.get_coordinate_val(_SET, n).to_python() for n in range(depth))
+        points.append(tuple(int(value) for value in values))
+
+    whole.foreach_point(keep)
+    return sorted(points) if len(points) <= MOST_POINTS else None
+
+
+def _affine_text(value: isl.Aff, names: list[str]) -> str:
+    """Print an affine function of the parameters, as `1-D` or `2*N-1`."""
+    if value.dim(isl.dim_type.div) or not value.get_denominator_val().is_one():
+        renamed = value
+        for number, name in enumerate(names):
+            renamed = renamed.set_dim_name(_PARAM, number, name)
+        inner = re.search(r"\{ \[\((.*)\)\]", str(renamed))
+        return inner[1].replace(" ", "") if inner else str(renamed)
+    terms: list[tuple[int, str]] = []
+    constant = int(value.get_constant_val().to_python())
+    if constant:
+        terms.append((constant, ""))
+    for number, name in enumerate(names):
+        coefficient = int(value.get_coefficient_val(_PARAM, number).to_python())
+        if coefficient:
+            terms.append((coefficient, name))
+    ordered = [t for t in terms if t[0] > 0] + [t for t in terms if t[0] < 0]
+    text = ""
+    for coefficient, name in ordered:
+        size = abs(coefficient)
+        shown = str(size) if not name else name if size == 1 else f"{size}*{name}"
+        text += ("-" if coefficient < 0 else "+" if text else "") + shown
+    return text or "0"

@@ -1,0 +1,282 @@
+"""Reductions, recognized by what a cycle of statements computes, not by how it is written.
+
+In one iteration the statements of the cycle turn the old value of a cell into a new one. If that
+is `old op x` with an associative and commutative `op` and an `x` that does not depend on the old
+value, and nobody else in the loop looks at the values in between, the loop is a reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import networkx as nx
+
+from looptrans.analysis.dependences import Analysis, Found
+from looptrans.analysis.model import StatementModel
+from looptrans.ir.condition import Condition, Data, Every, Some
+from looptrans.ir.program import Assign
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Compare,
+    Holds,
+    Read,
+    Select,
+    Unary,
+    Value,
+    data_of,
+    walk_value,
+)
+
+Position: TypeAlias = tuple[int, ...]
+Parts: TypeAlias = Callable[[Value], list[Value] | None]
+DEEPEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A cycle that a loop carries and that only folds values into cells.
+
+    Attributes:
+        array: What is reduced into.
+        operator: `+`, `*`, `max`, `min`, `and` or `or`.
+        statements: The numbers of the statements of the cycle.
+    """
+
+    array: str
+    operator: str
+    statements: frozenset[int]
+
+    def explains(self, found: Found) -> bool:
+        """Tell whether a dependence is one between updates of the reduction."""
+        relation = found.relation
+        return (
+            relation.array == self.array
+            and relation.source in self.statements
+            and relation.sink in self.statements
+        )
+
+
+def inside(statement: StatementModel, loop: Position) -> bool:
+    """Tell whether a statement stands in the loop at a position."""
+    return loop in statement.place.loop_positions
+
+
+def reductions_of(analysis: Analysis, loop: Position) -> list[Reduction]:
+    """Find the reductions that a loop carries."""
+    edges = [
+        found
+        for found in analysis.found
+        if found.relation.basis == "value"
+        and inside(analysis.statement(found.relation.source), loop)
+        and inside(analysis.statement(found.relation.sink), loop)
+    ]
+    level = loop_level(analysis, loop)
+    within = [e for e in edges if e.piece.carrier is None or e.piece.carrier >= level]
+    graph = nx.DiGraph((e.relation.source, e.relation.sink) for e in within)
+    found = []
+    for members in nx.strongly_connected_components(graph):
+        inner = [
+            e for e in within if e.relation.source in members and e.relation.sink in members
+        ]
+        carried = [e for e in inner if analysis.carrier(e) == loop]
+        leaving = [
+            e for e in edges if e.relation.source in members and e.relation.sink not in members
+        ]
+        arrays = {e.relation.array for e in carried}
+        if not carried or leaving or len(arrays) != 1:
+            continue
+        reduction = _Cycle(analysis, frozenset(members), inner, arrays.pop()).reduction(loop)
+        if reduction is not None:
+            found.append(reduction)
+    return found
+
+
+def loop_level(analysis: Analysis, loop: Position) -> int:
+    """Return how many loops are around a loop."""
+    for statement in analysis.model.statements:
+        if inside(statement, loop):
+            return statement.place.loop_positions.index(loop)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    analysis: Analysis
+    members: frozenset[int]
+    edges: list[Found]
+    array: str
+
+    def reduction(self, loop: Position) -> Reduction | None:
+        updates: list[tuple[StatementModel, Assign]] = []
+        for statement in self.analysis.model.statements:
+            node = statement.place.node
+            if not inside(statement, loop) or not isinstance(node, Assign):
+                if statement.number in self.members:
+                    return None
+                continue
+            writes = any(target.array == self.array for target in node.targets)
+            if writes and statement.number not in self.members:
+                return None
+            if writes:
+                updates.append((statement, node))
+        operators = {self._operator(statement, node) for statement, node in updates}
+        if len(operators) != 1:
+            return None
+        operator = operators.pop()
+        return None if operator is None else Reduction(self.array, operator, self.members)
+
+    def _operator(self, statement: StatementModel, node: Assign) -> str | None:
+        """Return the operator of `cell = cell op x`, temporaries put in; None if it is no such."""
+        if len(node.targets) != 1:
+            return None
+        cell = node.targets[0]
+        value = self._expanded(node.values[0], statement, 0)
+        if value is None:
+            return None
+        for operator, parts in _OPERATORS.items():
+            if _folds(value, cell, operator, parts):
+                return operator
+        return None
+
+    def _expanded(self, value: Value, at: StatementModel, depth: int) -> Value | None:
+        """Put the values of the cycle's temporaries in; None where one is not unique."""
+        if depth > DEEPEST:
+            return None
+        if isinstance(value, Read) and value.access.array != self.array:
+            return self._temporary(value, at, depth)
+        match value:
+            case Unary(op, operand):
+                inner = self._expanded(operand, at, depth)
+                return None if inner is None else Unary(op, inner)
+            case Binary(op, left, right):
+                a, b = self._expanded(left, at, depth), self._expanded(right, at, depth)
+                return None if a is None or b is None else Binary(op, a, b)
+            case Call(function, arguments):
+                inner_arguments = [self._expanded(a, at, depth) for a in arguments]
+                present = tuple(a for a in inner_arguments if a is not None)
+                return Call(function, present) if len(present) == len(arguments) else None
+            case Select(condition, chosen, otherwise):
+                a, b = self._expanded(chosen, at, depth), self._expanded(otherwise, at, depth)
+                return None if a is None or b is None else Select(condition, a, b)
+            case _:
+                return value
+
+    def _temporary(self, value: Read, at: StatementModel, depth: int) -> Value | None:
+        sources = {
+            e.relation.source: e
+            for e in self.edges
+            if e.relation.sink == at.number and e.relation.array == value.access.array
+        }
+        if not sources:
+            return value
+        if len(sources) > 1 or any(
+            e.piece.may or e.piece.carrier is not None for e in sources.values()
+        ):
+            return None
+        source = self.analysis.statement(next(iter(sources)))
+        node = source.place.node
+        if not isinstance(node, Assign) or node.targets != (value.access,):
+            return None
+        return self._expanded(node.values[0], source, depth + 1)
+
+
+def _sum_parts(value: Value) -> list[Value] | None:
+    match value:
+        case Binary("+", left, right):
+            return [left, right]
+        case Binary("-", left, right):
+            return [left, Unary("-", right)]
+        case _:
+            return None
+
+
+def _product_parts(value: Value) -> list[Value] | None:
+    match value:
+        case Binary("*", left, right):
+            return [left, right]
+        case Binary("/", left, right):
+            # The divisor is a factor that the cell may not be in.
+            return [left, Call("reciprocal", (right,))]
+        case _:
+            return None
+
+
+def _max_parts(value: Value) -> list[Value] | None:
+    return _chosen_parts(value, "max")
+
+
+def _min_parts(value: Value) -> list[Value] | None:
+    return _chosen_parts(value, "min")
+
+
+def _chosen_parts(value: Value, function: str) -> list[Value] | None:
+    match value:
+        case Call(name, arguments) if name == function and len(arguments) > 1:
+            return list(arguments)
+        case Select(Data(Compare(op, left, right)), chosen, otherwise) | Call(
+            "where", (Compare(op, left, right), chosen, otherwise)
+        ):
+            if op in ("==", "!=") or (chosen, otherwise) not in ((left, right), (right, left)):
+                return None
+            takes_greater = op in (">", ">=") if chosen == left else op in ("<", "<=")
+            return [chosen, otherwise] if takes_greater == (function == "max") else None
+        case _:
+            return None
+
+
+def _logical_parts(kind: type[Every] | type[Some]) -> Parts:
+    def parts(value: Value) -> list[Value] | None:
+        if isinstance(value, Holds) and isinstance(value.condition, kind):
+            return [_as_value(part) for part in value.condition.parts]
+        return None
+
+    return parts
+
+
+def _as_value(condition: Condition) -> Value:
+    return condition.value if isinstance(condition, Data) else Holds(condition)
+
+
+_OPERATORS: dict[str, Parts] = {
+    "+": _sum_parts,
+    "*": _product_parts,
+    "max": _max_parts,
+    "min": _min_parts,
+    "and": _logical_parts(Every),
+    "or": _logical_parts(Some),
+}
+
+
+def _leaves(value: Value, parts: Parts) -> Iterator[Value]:
+    inner = parts(value)
+    if inner is None:
+        yield value
+        return
+    for part in inner:
+        yield from _leaves(part, parts)
+
+
+def _mentions(value: Value, array: str) -> bool:
+    return any(isinstance(v, Read) and v.access.array == array for v in walk_value(value))
+
+
+def _folds(value: Value, cell: Access, operator: str, parts: Parts) -> bool:
+    """Tell whether a value is the cell, once, joined by the operator with what is not the cell."""
+    if isinstance(value, Select) and parts(value) is None:
+        # A branch that leaves the cell as it is adds nothing.
+        if any(_mentions(v, cell.array) for v in data_of(value.condition)):
+            return False
+        branches = (value.chosen, value.otherwise)
+        return any(branch != Read(cell) for branch in branches) and all(
+            branch == Read(cell) or _folds(branch, cell, operator, parts) for branch in branches
+        )
+    leaves = list(_leaves(value, parts))
+    if len(leaves) < 2:
+        return False
+    cells = [leaf for leaf in leaves if leaf == Read(cell)]
+    others = [leaf for leaf in leaves if leaf != Read(cell)]
+    return len(cells) == 1 and not any(_mentions(other, cell.array) for other in others)

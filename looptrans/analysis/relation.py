@@ -1,0 +1,63 @@
+"""What the two ways of finding dependences hand on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import islpy as isl
+
+from looptrans.ir.facts import Basis, DependenceKind
+from looptrans.ir.index import Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """Pairs of instances together with the values of opaque terms they suppose.
+
+    Attributes:
+        points: Points `(source instance, sink instance, values)`.
+        source_terms: The terms of the source whose values follow, in order.
+        sink_terms: The terms of the sink whose values come last, in order.
+        source_generators: The bound variables of the source access, between instance and values.
+        sink_generators: Those of the sink access.
+    """
+
+    points: isl.Set
+    source_terms: tuple[Opaque, ...]
+    sink_terms: tuple[Opaque, ...]
+    source_generators: tuple[str, ...]
+    sink_generators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """All pairs of one kind between two statements over one array.
+
+    Attributes:
+        kind: What the pairs are.
+        basis: Whether they were found by value or by memory.
+        source: Number of the source statement.
+        sink: Number of the sink statement.
+        array: The array.
+        pairs: Source instance to sink instance.
+        certain: The pairs that occur whatever the data are.
+        supposed: Where opaque terms are involved, the pairs with the terms' values.
+    """
+
+    kind: DependenceKind
+    basis: Basis
+    source: int
+    sink: int
+    array: str
+    pairs: isl.Map
+    certain: isl.Map
+    supposed: tuple[Supposed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Uncovered:
+    """Instances of a statement that may read a cell which nothing before them has written."""
+
+    sink: int
+    array: str
+    instances: isl.Set

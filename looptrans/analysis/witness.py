@@ -1,0 +1,211 @@
+"""The smallest example of a relation: sizes first, then the source, then the sink.
+
+Parameters come in order of first appearance and loop variables outermost first; of each the
+smallest absolute value is taken, and of two equal ones the positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from functools import cache
+
+import islpy as isl
+
+from looptrans.analysis.model import Bound, Model, StatementModel
+from looptrans.ir.condition import Relation, walk_condition
+from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, parameters
+from looptrans.ir.value import Whole
+from looptrans.ir.verdict import Witness, WitnessKind
+
+_PARAM = isl.dim_type.param
+_SET = isl.dim_type.set
+
+
+def smallest_pair(
+    model: Model,
+    source: StatementModel,
+    sink: StatementModel,
+    pairs: isl.Map,
+    context: isl.Set,
+    kind: WitnessKind = "order",
+) -> Witness | None:
+    """Return the smallest pair of a relation, or None where it is empty.
+
+    Args:
+        model: The program.
+        source: The statement of the relation's domain.
+        sink: The statement of its range.
+        pairs: Source instances to sink instances.
+        context: What is known of the parameters.
+        kind: What the witness shows.
+    """
+    names = list(model.parameters)
+    involved = parameters_of(model, source) | parameters_of(model, sink)
+    flat = pairs.intersect_params(context).wrap().flatten()
+    values = smallest_point(
+        flat, [*_signless_parameters(model), *_signless(model, source), *_signless(model, sink)]
+    )
+    if values is None:
+        return None
+    first, second = len(names), len(names) + source.depth
+    sizes = tuple(
+        (name, value)
+        for name, value in zip(names, values[:first], strict=True)
+        if name in involved
+    )
+    return Witness(
+        kind,
+        sizes,
+        _assignment(source, values[first:second]),
+        _assignment(sink, values[second:]),
+    )
+
+
+def _assignment(statement: StatementModel, values: list[int]) -> tuple[tuple[str, int], ...]:
+    variables = [bound.variable for bound in statement.bounds]
+    return tuple(zip(variables, values, strict=True))
+
+
+def parameters_of(model: Model, statement: StatementModel) -> set[str]:
+    """Return the parameters that decide which instances a statement has and what they touch."""
+    indices: list[Index] = []
+    for bound in statement.bounds:
+        indices += [bound.range.start, bound.range.stop]
+    conditions = [statement.condition]
+    for access in model.accesses:
+        if access.statement.number == statement.number:
+            indices += [s for s in access.subscripts if not isinstance(s, Whole)]
+            conditions.append(access.condition)
+    for condition in conditions:
+        for part in walk_condition(condition):
+            if isinstance(part, Relation):
+                indices += [part.left, part.right]
+    return {name for index in indices for name in parameters(index)}
+
+
+def smallest_point(points: isl.Set, signless: list[bool]) -> list[int] | None:
+    """Return the smallest point of a set, its parameters counted as leading dimensions.
+
+    Args:
+        points: The set.
+        signless: For every parameter and dimension, whether it is known not to be negative.
+    """
+    whole = points.move_dims(_SET, 0, _PARAM, 0, points.dim(_PARAM)).reset_tuple_id()
+    if not all(signless):
+        whole = whole.apply(_ranking(tuple(signless)))
+    # One convex part at a time: the smallest of them all is then a comparison of numbers.
+    parts = whole.compute_divs().get_basic_set_list()
+    best: list[int] | None = None
+    for number in range(parts.n_basic_set()):
+        values = _lexicographic_minimum(isl.Set.from_basic_set(parts.get_at(number)))
+        if values is not None and (best is None or values < best):
+            best = values
+    return None if best is None else _unranked(best, signless)
+
+
+def _lexicographic_minimum(points: isl.Set) -> list[int] | None:
+    count = points.dim(_SET)
+    try:
+        point = points.lexmin().sample_point()
+    except isl.Error:
+        # isl gives up on some sets with nested floor divisions; one dimension at a time works.
+        return _dimension_by_dimension(points)
+    if point.is_void():
+        return None
+    return [int(point.get_coordinate_val(_SET, n).to_python()) for n in range(count)]
+
+
+def _dimension_by_dimension(points: isl.Set) -> list[int] | None:
+    values: list[int] = []
+    if points.is_empty():
+        return None
+    for number in range(points.dim(_SET)):
+        value = points.dim_min_val(number)
+        points = points.fix_val(_SET, number, value)
+        values.append(int(value.to_python()))
+    return values
+
+
+@cache
+def _ranking(signless: tuple[bool, ...]) -> isl.Map:
+    """Map a point to what orders points: a dimension of either sign to its size and its sign."""
+    before, after, parts = [], [], []
+    for number, known in enumerate(signless):
+        before.append(f"x{number}")
+        if known:
+            after.append(f"x{number}")
+            continue
+        after += [f"a{number}", f"s{number}"]
+        parts.append(
+            f"((x{number} >= 0 and a{number} = x{number} and s{number} = 0) or "
+            f"(x{number} < 0 and a{number} = -x{number} and s{number} = 1))"
+        )
+    formula = " and ".join(parts) or "0 = 0"
+    return isl.Map(f"{{ [{', '.join(before)}] -> [{', '.join(after)}] : {formula} }}")
+
+
+def _unranked(values: list[int], signless: list[bool]) -> list[int]:
+    remaining = iter(values)
+    found = []
+    for known in signless:
+        value = next(remaining)
+        found.append(value if known or next(remaining) == 0 else -value)
+    return found
+
+
+def _signless_parameters(model: Model) -> list[bool]:
+    known = _known_parameters(model)
+    return [name in known for name in model.parameters]
+
+
+def _known_parameters(model: Model) -> set[str]:
+    return {
+        extent.name
+        for shape in model.shapes.values()
+        for extent in shape
+        if isinstance(extent, Param)
+    }
+
+
+def _signless(model: Model, statement: StatementModel) -> list[bool]:
+    known: set[str] = set()
+    sizes = _known_parameters(model)
+    found = []
+    for bound in statement.bounds:
+        sure = _counts_from_zero(bound, known, sizes)
+        if sure:
+            known.add(bound.variable)
+        found.append(sure)
+    return found
+
+
+def _counts_from_zero(bound: Bound, variables: set[str], sizes: set[str]) -> bool:
+    limits = bound.range
+    if limits.step > 0:
+        return _not_negative(limits.start, variables, sizes)
+    stop = limits.stop
+    return (isinstance(stop, Int) and stop.value >= -1) or _not_negative(stop, variables, sizes)
+
+
+def _not_negative(index: Index, variables: Container[str], sizes: Container[str]) -> bool:
+    match index:
+        case Int(value):
+            return value >= 0
+        case Var(name):
+            return name in variables
+        case Param(name):
+            return name in sizes
+        case Arith("+" | "*", left, right):
+            return _not_negative(left, variables, sizes) and _not_negative(
+                right, variables, sizes
+            )
+        case Arith("//", left, _):
+            return _not_negative(left, variables, sizes)
+        case Arith("%", _, _):
+            return True
+        case Extremum("max", arguments):
+            return any(_not_negative(a, variables, sizes) for a in arguments)
+        case Extremum("min", arguments):
+            return all(_not_negative(a, variables, sizes) for a in arguments)
+        case _:
+            return False

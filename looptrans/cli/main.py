@@ -1,0 +1,124 @@
+"""The `looptrans` command: its verbs, its exit status, and how it fails."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import TypeAlias
+
+from looptrans import __version__
+from looptrans.cli.analysis import (
+    add_claims,
+    add_ddg,
+    add_deps,
+    add_loops,
+    add_report,
+    add_scc,
+)
+from looptrans.cli.explain import add_explain
+from looptrans.cli.run import add_run
+from looptrans.cli.show import add_show
+from looptrans.cli.verb import Verbs
+from looptrans.ir.diagnostic import ListingError
+
+FINE, NEGATIVE, FAILED, UNKNOWN = 0, 1, 2, 3
+INTERRUPTED = 130
+
+AddVerb: TypeAlias = Callable[[Verbs], None]
+
+# One line for each verb, in the order of `looptrans --help`. These modules parse arguments only;
+# what a verb needs is imported when it runs, so that `show` loads neither numpy nor islpy.
+VERBS: tuple[AddVerb, ...] = (
+    add_show,
+    add_deps,
+    add_ddg,
+    add_scc,
+    add_loops,
+    add_claims,
+    add_report,
+    add_run,
+    add_explain,
+)
+
+EPILOG = """\
+FILE is a listing; FILE::FUNCTION names one function of it, FILE::Class.method a method, and
+- reads standard input.
+
+exit status:
+  0  fine, legal
+  1  a negative verdict: illegal, claim refuted, verification failed
+  2  usage or listing error
+  3  unknown
+
+examples:
+  looptrans show specs/flash_forward.py
+  looptrans report specs/flash_forward.py
+  looptrans run specs/matmul.py --sizes M=2,N=3,K=4
+  looptrans explain E012
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    top = argparse.ArgumentParser(
+        prog="looptrans",
+        description="Write the loops. Read the proof. Run the kernel.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"looptrans {__version__}")
+    verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for add in VERBS:
+        add(verbs)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit status.
+
+    Args:
+        argv: The arguments after the program's name; by default those of this process.
+    """
+    _print_anything()
+    try:
+        arguments = parser().parse_args(argv)
+        status = arguments.run(arguments)
+        sys.stdout.flush()
+    except SystemExit as end:  # argparse has printed help (0) or a usage error (2)
+        return end.code if isinstance(end.code, int) else FAILED
+    except ListingError as error:
+        print(error.render(), file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        _close_stdout()
+        return FINE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get("LOOPTRANS_DEBUG"):
+            raise
+        text = " ".join(str(error).split())[:200]
+        print(
+            f"internal error: {type(error).__name__}: {text}; please report it with the listing "
+            "(LOOPTRANS_DEBUG=1 shows where)",
+            file=sys.stderr,
+        )
+        return FAILED
+    return int(status)
+
+
+def _print_anything() -> None:
+    """Let names and comments print whatever the terminal's encoding."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _close_stdout() -> None:
+    """The reader has gone (`| head`); keep Python from complaining when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,103 @@
+"""`looptrans run`: executes a listing on given or random inputs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from looptrans.cli.verb import Verbs, add_format, add_listing, add_sizes, add_verb
+from looptrans.ir.diagnostic import ListingError, Mistake
+from looptrans.ir.source import Source
+
+if TYPE_CHECKING:
+    from looptrans.executor.log import AccessLog
+    from looptrans.ir.program import Program
+
+DESCRIPTION = """\
+Scalar operations in the order of the listing, sums from left to right. Sizes that are not given
+come from the shapes of the inputs, else they are small numbers; arrays that are not given are
+random, within the declared ranges and the contracts. The same seed gives the same numbers."""
+
+EXAMPLES = """
+looptrans run specs/flash_forward.py
+looptrans run specs/matmul.py --sizes M=2,N=3,K=4 --seed 7 --dtype float32
+looptrans run specs/softmax.py --inputs in.npz --out out.npz
+looptrans run specs/layernorm.py --sizes eps=1e-5 --log --format json
+"""
+
+
+def add_run(verbs: Verbs) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "run",
+        run,
+        summary="execute a listing on random or .npz input",
+        description=DESCRIPTION,
+        examples=EXAMPLES,
+    )
+    add_listing(parser)
+    add_sizes(parser)
+    parser.add_argument("--inputs", metavar="IN.npz", help="arrays by argument name")
+    parser.add_argument("--out", metavar="OUT.npz", help="write the outputs there")
+    parser.add_argument("--seed", type=_seed, default=0, help="of random inputs (default: 0)")
+    parser.add_argument(
+        "--dtype",
+        choices=("float64", "float32", "float16"),
+        default="float64",
+        help="the type to compute in (default: float64)",
+    )
+    parser.add_argument("--log", action="store_true", help="count the accesses to each array")
+    add_format(parser, "text", "json")
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1 << 64:
+        raise ValueError(text)
+    return number
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Execute the listing and print its outputs."""
+    from looptrans.frontend import load
+
+    program = load(arguments.file)
+    try:
+        return _run(program, arguments)
+    except Mistake as mistake:
+        source = program.source if mistake.span is not None else Source("", "")
+        raise ListingError([mistake], source) from None
+
+
+def _run(program: Program, arguments: argparse.Namespace) -> int:
+    from looptrans.executor import AccessLog, execute_on, prepare
+    from looptrans.reports.archive import read_archive, write_archive
+    from looptrans.reports.outputs import outputs_json, outputs_text
+
+    given = read_archive(arguments.inputs) if arguments.inputs else {}
+    inputs = prepare(program, _unique(arguments.sizes), given, arguments.seed)
+    log: AccessLog | None = AccessLog(keep_entries=False) if arguments.log else None
+    outputs = execute_on(program, inputs, dtype=arguments.dtype, log=log)
+    if arguments.out:
+        write_archive(arguments.out, outputs)
+    report = outputs_json if arguments.format == "json" else outputs_text
+    print(report(program, inputs, outputs, log), end="")
+    return 0
+
+
+def _unique(sizes: list[tuple[str, int | float]]) -> dict[str, int | float]:
+    """Return the sizes by name.
+
+    Raises:
+        InputMismatch: One has two values.
+    """
+    from looptrans.executor.errors import InputMismatch
+
+    found: dict[str, int | float] = {}
+    for name, value in sizes:
+        if found.setdefault(name, value) != value:
+            raise InputMismatch(
+                f"--sizes gives {name} as {found[name]} and as {value}", None, remedy="give it once"
+            )
+    return found

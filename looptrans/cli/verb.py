@@ -1,0 +1,146 @@
+"""What the verbs have in common: how one is added, and arguments that several take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from looptrans.ir.program import Program
+
+    Verbs: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+else:
+    Verbs = argparse._SubParsersAction
+
+Implementation: TypeAlias = Callable[[argparse.Namespace], int]
+
+
+def add_verb(
+    verbs: Verbs,
+    name: str,
+    implementation: Implementation,
+    *,
+    summary: str,
+    description: str = "",
+    examples: str,
+) -> argparse.ArgumentParser:
+    """Add a verb and return its parser, for its arguments.
+
+    Args:
+        verbs: The verbs of the command line.
+        name: What the user types.
+        implementation: Runs it and returns the exit status; imports what it needs itself.
+        summary: One line for `looptrans --help`.
+        description: What `looptrans VERB --help` says besides.
+        examples: Commands, one a line.
+    """
+    parser = verbs.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip(),
+        epilog="examples:\n" + "\n".join(f"  {line}" for line in examples.strip().splitlines()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=implementation)
+    return parser
+
+
+def add_listing(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names a listing."""
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a listing: FILE, FILE::FUNCTION, FILE::Class.method, or - for standard input",
+    )
+
+
+def add_format(parser: argparse.ArgumentParser, *choices: str) -> None:
+    """Add `--format`, with the first choice as the default."""
+    parser.add_argument(
+        "--format",
+        choices=choices,
+        default=choices[0],
+        help=f"how to print the result (default: {choices[0]})",
+    )
+
+
+def add_placement(parser: argparse.ArgumentParser) -> None:
+    """Add `--placement`."""
+    parser.add_argument(
+        "--placement",
+        choices=("literal", "annotated"),
+        default="literal",
+        help="take statements where they stand, or in the loops their comments say "
+        "(default: literal)",
+    )
+
+
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    """Add `--budget`."""
+    parser.add_argument(
+        "--budget",
+        type=_seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="give up after this long and say what is unknown (default: 30)",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds
+
+
+def load_listing(arguments: argparse.Namespace) -> Program:
+    """Read the listing that the arguments name, in the placement they ask for.
+
+    Raises:
+        ListingError: With every mistake found.
+    """
+    from looptrans.frontend import load
+
+    program = load(arguments.file)
+    if arguments.placement == "annotated":
+        from looptrans.frontend.placement import annotated_placement
+
+        return annotated_placement(program)
+    return program
+
+
+def add_sizes(parser: argparse.ArgumentParser, flag: str = "--sizes") -> None:
+    """Add an argument that sets parameters, `M=4,N=5`; it may be given more than once."""
+    parser.add_argument(
+        flag,
+        type=parameters,
+        action="extend",
+        default=[],
+        metavar="M=4,N=5",
+        help="values of sizes, and of real parameters",
+    )
+
+
+def parameters(text: str) -> list[tuple[str, int | float]]:
+    """Read `M=4,N=5`.
+
+    Raises:
+        argparse.ArgumentTypeError: It is something else.
+    """
+    found: list[tuple[str, int | float]] = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, value = (each.strip() for each in part.partition("="))
+        if not (name and equals and value):
+            raise argparse.ArgumentTypeError(f"{part!r} is not NAME=NUMBER, as in M=4,N=5")
+        found.append((name, _number(part, value)))
+    return found
+
+
+def _number(part: str, value: str) -> int | float:
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    raise argparse.ArgumentTypeError(f"{part!r}: {value!r} is no number")

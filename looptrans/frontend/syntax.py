@@ -1,0 +1,168 @@
+"""Small questions about syntax nodes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from looptrans.ir.source import Span
+
+MODULES = ("np", "numpy", "math", "torch", "jnp")
+# What NumPy's arrays have; no attribute of the caller's.
+ARRAY_ATTRIBUTES = ("T", "shape", "size", "dtype", "ndim")
+SPELLINGS = {
+    "maximum": "max",
+    "minimum": "min",
+    "fmax": "max",
+    "fmin": "min",
+    "fabs": "abs",
+    "absolute": "abs",
+    "float_": "float64",
+    "double": "float64",
+    "half": "float16",
+    "int_": "int",
+    "bool_": "bool",
+}
+HEAD_WORDS: dict[type[ast.stmt], str] = {
+    ast.AsyncFor: "async for",
+    ast.AsyncFunctionDef: "async def",
+    ast.AsyncWith: "async with",
+    ast.ClassDef: "class",
+    ast.Delete: "del",
+    ast.FunctionDef: "def",
+    ast.ImportFrom: "from … import",
+    ast.TryStar: "try",
+}
+
+
+def span_of(node: ast.AST) -> Span:
+    """Return the place of a syntax node; columns count bytes, as in `ast`."""
+    line = getattr(node, "lineno", 0)
+    column = getattr(node, "col_offset", 0)
+    return Span(
+        line,
+        column,
+        getattr(node, "end_lineno", line) or line,
+        getattr(node, "end_col_offset", column + 1) or column + 1,
+    )
+
+
+def word_of(statement: ast.stmt) -> str:
+    """Return the word a statement starts with, e.g. `while`."""
+    return HEAD_WORDS.get(type(statement), type(statement).__name__.lower())
+
+
+def head_of(statement: ast.stmt) -> Span:
+    """Return the place of a statement's head: for a compound one, without its body."""
+    span = span_of(statement)
+    end: ast.expr | None = None
+    match statement:
+        case ast.For(iter=end) | ast.While(test=end) | ast.If(test=end):
+            pass
+        case _:
+            pass
+    if end is not None:
+        head = span_of(end)
+        return Span(span.line, span.column, head.end_line, head.end_column)
+    if isinstance(getattr(statement, "body", None) or getattr(statement, "cases", None), list):
+        return Span(span.line, span.column, span.line, span.column + len(word_of(statement)))
+    return span
+
+
+def short(node: ast.AST, limit: int = 60) -> str:
+    """Return the text of a syntax node in quotes, cut where it is long."""
+    text = ast.unparse(node)
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+
+
+def dotted(node: ast.expr) -> str | None:
+    """Return `N` for a name, `self.N` for an attribute of a name, None for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join((node.id, *reversed(parts)))
+
+
+def called(node: ast.expr) -> str | None:
+    """Return the language's name of a function: `exp` for `np.exp`, `max` for `np.maximum`."""
+    if isinstance(node, ast.Name):
+        return SPELLINGS.get(node.id, node.id)
+    if (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in MODULES
+    ):
+        return SPELLINGS.get(node.attr, node.attr)
+    return None
+
+
+def flattened(node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
+    """Split `A[i][j, k]` into its base and all its subscripts, left to right."""
+    groups: list[list[ast.expr]] = []
+    while isinstance(node, ast.Subscript):
+        groups.append(node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])
+        node = node.value
+    return node, [subscript for group in reversed(groups) for subscript in group]
+
+
+def elements_of(node: ast.expr) -> list[ast.expr]:
+    """Return the elements of a tuple or list display, or the expression itself."""
+    return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+
+
+def preorder(*roots: ast.AST) -> Iterator[ast.AST]:
+    """Yield syntax nodes and everything below them in the order of the text."""
+    stack = list(reversed(roots))
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(list(ast.iter_child_nodes(top))))
+
+
+def shape_read(node: ast.expr) -> tuple[str, int | None] | None:
+    """Return the array and dimension of `A.shape[d]`, `len(A)`, and of `A.shape` (None)."""
+    match node:
+        case ast.Attribute(value=base, attr="shape"):
+            name = dotted(base)
+            return None if name is None else (name, None)
+        case ast.Subscript(
+            value=ast.Attribute(value=base, attr="shape"), slice=ast.Constant(value=int(dimension))
+        ):
+            name = dotted(base)
+            return None if name is None else (name, dimension)
+        case ast.Call(func=ast.Name(id="len"), args=[base], keywords=[]):
+            name = dotted(base)
+            return None if name is None else (name, 0)
+        case _:
+            return None
+
+
+def literal_number(node: ast.expr) -> float | int | None:
+    """Return the number an expression spells, `1e-5`, `-2` or `-inf`, or None."""
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = literal_number(operand)
+            return None if inner is None else -inner
+        case ast.Constant(value=value) if type(value) in (int, float):
+            assert isinstance(value, int | float)
+            return value
+        case ast.Name(id="inf") | ast.Attribute(value=ast.Name(id="np" | "math"), attr="inf"):
+            return float("inf")
+        case _:
+            return None
+
+
+def stored_names(body: Iterable[ast.stmt]) -> dict[str, int]:
+    """Return every name that statements assign, as a whole or by element, with its last line."""
+    found: dict[str, int] = {}
+    for node in preorder(*body):
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(
+            node.ctx, ast.Store
+        ):
+            name = dotted(flattened(node)[0])
+            if name is not None:
+                found[name] = node.lineno
+    return found
