@@ -42,8 +42,8 @@ _WORDS = (
     "min lambda x: def f(a): return while import os __import__('os') exec eval inf nan 0 -1 1e999 "
     "0xffffffffffffffffffffff not and or is in == != <= True None i j N A[i] A[:] A[i,:] zeros(N) "
     "full((N,M),-inf) global try: except: yield await async class := *a **k ... \\ \t \f \r \r\n "
-    "'s' \"\"\" f'{x}' b'' self.N A.shape len(A) np.exp(x) where(i>j,1,2) uniform(s,i) .copy() é 漢 "
-    "\u2028 \u00a0 \ufeff \x00 \x85 1j 08 1_000 ~ ^ | & << -> @x"
+    "'s' \"\"\" f'{x}' b'' self.N A.shape len(A) np.exp(x) where(i>j,1,2) uniform(s,i) .copy() "
+    "é 漢 \u2028 \u00a0 \ufeff \x00 \x85 1j 08 1_000 ~ ^ | & << -> @x"
 )
 TOKENS = _WORDS.split(" ")
 COUNT = 10_000
@@ -105,7 +105,7 @@ def no_execution(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def attempt(text: str) -> bool:
     """Parse a text; tell whether it is a listing. Anything but a clean answer is an error."""
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         program = parse(Source("t.py", text))
     except ListingError as error:
@@ -118,7 +118,7 @@ def attempt(text: str) -> bool:
         assert again == program
         assert listing(again) == canonical
         accepted = True
-    assert time.perf_counter() - started < LIMIT
+    assert time.process_time() - started < LIMIT
     return accepted
 
 
@@ -177,12 +177,12 @@ HUGE = {
 
 @pytest.mark.parametrize("kind", HUGE)
 def test_a_long_text_takes_no_long_time(kind: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         listing(parse(Source("t.py", HUGE[kind])))
     except ListingError as error:
         assert error.render()
-    assert time.perf_counter() - started < 4.0
+    assert time.process_time() - started < 4.0
 
 
 def test_nothing_heavy_is_imported() -> None:

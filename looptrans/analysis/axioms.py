@@ -306,8 +306,9 @@ def _offset(index: Index, variable: str) -> int | None:
     """Return c where an index expression is `variable + c`."""
     if not any(node == Var(variable) for node in walk(index)):
         return None
-    zero, one = _number(substitute(index, {variable: Int(0)})), _number(
-        substitute(index, {variable: Int(1)})
+    zero, one = (
+        _number(substitute(index, {variable: Int(0)})),
+        _number(substitute(index, {variable: Int(1)})),
     )
     if zero is None or one is None or one - zero != 1:
         return None

@@ -6,6 +6,7 @@ runs in a forked process that is ended when its time is up.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import select
@@ -51,15 +52,13 @@ def within_budget(work: Callable[[], T], seconds: float = DEFAULT_SECONDS) -> T:
             raise BudgetExceeded(f"the budget of {seconds:g} s ran out")
     finally:
         os.close(reading)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         os.waitpid(child, 0)
     if not data:
         raise BudgetExceeded(f"the analysis needed more than {MEMORY_BYTES >> 30} GiB of memory")
     # The bytes come from the child that this very process forked.
-    failed, result = pickle.loads(data)  # noqa: S301
+    failed, result = pickle.loads(data)
     if failed:
         raise result
     return result  # type: ignore[no-any-return]  # whatever work() returned
@@ -73,13 +72,20 @@ def _work_in_child(work: Callable[[], T], writing: int) -> None:
             result: tuple[bool, object] = (False, work())
         except MemoryError:
             os._exit(1)
-        except Exception as error:  # noqa: BLE001  # handed on to the parent
-            result = (True, error)
+        except Exception as error:
+            result = (True, _reported(error))
         data = pickle.dumps(result)
         while data:
             data = data[os.write(writing, data) :]
     finally:
         os._exit(0)
+
+
+def _reported(error: Exception) -> Exception:
+    """Return what the parent is to raise: isl giving up is a budget that ran out."""
+    if type(error).__module__.startswith("islpy"):
+        return BudgetExceeded(f"isl gave up: {str(error).partition(' in /')[0]}")
+    return error
 
 
 def _limit_memory() -> None:
@@ -94,7 +100,7 @@ def _limit_memory() -> None:
 
 
 def _receive(reading: int, deadline: float) -> bytes | None:
-    parts = []
+    parts: list[bytes] = []
     while True:
         left = deadline - time.monotonic()
         if left <= 0:

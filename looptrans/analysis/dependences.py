@@ -176,7 +176,9 @@ def analyse(
         key=lambda r: (r.source, r.sink, order[r.array], r.basis == "memory", _KINDS.index(r.kind))
     )
     found = [
-        Found(relation, piece) for relation in relations for piece in pieces_of(model, relation, counts)
+        Found(relation, piece)
+        for relation in relations
+        for piece in pieces_of(model, relation, counts)
     ]
     return Analysis(program, model, context, found, uncovered, bases)
 
@@ -249,9 +251,7 @@ def dependence_fact(analysis: Analysis, found: Found) -> Dependence | None:
     )
 
 
-def _instances(
-    analysis: Analysis, found: Found, at: Mapping[str, int]
-) -> tuple[InstancePair, ...]:
+def _instances(analysis: Analysis, found: Found, at: Mapping[str, int]) -> tuple[InstancePair, ...]:
     """Enumerate the pairs of a piece at given sizes."""
     pairs = found.piece.pairs
     for number, name in enumerate(analysis.model.parameters):

@@ -78,9 +78,11 @@ class _Group:
 
     @property
     def all(self) -> isl.Map:
-        if self.exact is None or self.may is None:
-            return self.exact or self.may
-        return self.exact.union(self.may)
+        """Everything that may be accessed."""
+        if self.exact is None:
+            assert self.may is not None
+            return self.may
+        return self.exact if self.may is None else self.exact.union(self.may)
 
 
 def _groups(model: Model, array: str) -> list[_Group]:
@@ -109,7 +111,9 @@ def _groups(model: Model, array: str) -> list[_Group]:
 def _varying_dimensions(accesses: list[AccessModel]) -> list[int]:
     """Return the dimensions that are not accessed as a whole by every access."""
     count = len(accesses[0].subscripts)
-    return [d for d in range(count) if not all(isinstance(a.subscripts[d], Whole) for a in accesses)]
+    return [
+        d for d in range(count) if not all(isinstance(a.subscripts[d], Whole) for a in accesses)
+    ]
 
 
 @dataclass(slots=True)
@@ -151,14 +155,9 @@ def _pairs(kind: DependenceKind, source: _Group, sink: _Group, orders: Orders) -
     pairs = tidied(source.all.apply_range(sink.all.reverse()).intersect(order))
     if pairs.is_empty():
         return None
-    if source.may is None and sink.may is None:
-        certain = pairs
-    elif source.exact is None or sink.exact is None:
-        certain = pairs.subtract(pairs)
-    else:
-        certain = source.exact.apply_range(sink.exact.reverse()).intersect(order)
+    may = source.may is not None or sink.may is not None
     numbers = source.statement.number, sink.statement.number
-    return Relation(kind, "memory", *numbers, source.array, pairs, certain)
+    return Relation(kind, "memory", *numbers, source.array, pairs, may)
 
 
 def tidied(pairs: isl.Map) -> isl.Map:
@@ -175,7 +174,7 @@ def _last_writers(
 
     A write touches one cell, so whatever writes the cell after the source, and is read by the
     sink after that, comes between the two: the composition of an output and a flow dependence.
-    A write that may not happen takes nothing out, but leaves no pair around it certain.
+    A write that may not happen takes nothing out, but makes the pairs around it uncertain.
     """
     found = []
     writes = [group for group in groups if group.is_write]
@@ -195,12 +194,8 @@ def _last_writers(
         pairs = tidied(pairs)
         if pairs.is_empty():
             continue
-        certain = pairs
-        if relation.certain is not relation.pairs:
-            certain = certain.intersect(relation.certain)
-        for between in doubtful:
-            certain = certain.subtract(between)
-        found.append(Relation("flow", "value", source, sink, relation.array, pairs, certain))
+        may = relation.may or any(not b.intersect(pairs).is_empty() for b in doubtful)
+        found.append(Relation("flow", "value", source, sink, relation.array, pairs, may))
     return found
 
 
@@ -223,9 +218,7 @@ def _uncovered(groups: list[_Group], orders: Orders) -> list[Uncovered]:
 _Key = tuple[int, int, int]
 
 
-def _value_flow(
-    model: Model, groups: list[_Group]
-) -> tuple[list[Relation], list[Uncovered]]:
+def _value_flow(model: Model, groups: list[_Group]) -> tuple[list[Relation], list[Uncovered]]:
     """Ask isl for the last writer of every cell read."""
     arrays = [array.name for array in model.program.arrays]
     statements = {group.statement.number: group.statement for group in groups}
@@ -244,7 +237,7 @@ def _value_flow(
         for is_may in (False, True)
     )
     total: dict[_Key, isl.Map] = {}
-    certain: dict[_Key, isl.Map] = {}
+    doubtful: dict[_Key, isl.Map] = {}
     uncovered: list[Uncovered] = []
     for reads in (must_reads, may_reads):
         if reads.is_empty():
@@ -257,20 +250,34 @@ def _value_flow(
             .compute_flow()
         )
         must = flow.get_full_must_dependence()
-        _collect(flow.get_full_may_dependence().union(must), total)
-        if reads is must_reads:
-            _collect(must, certain)
+        everything = flow.get_full_may_dependence().union(must)
+        _collect(everything, total)
+        if reads is may_reads:
+            _collect(everything, doubtful)
+        else:
+            _collect(everything.subtract(must), doubtful)
         for each in _maps(flow.get_may_no_source()):
             array = arrays[_number(each.get_tuple_name(isl.dim_type.out))]
             sink = _number(each.get_tuple_name(isl.dim_type.in_))
             uncovered.append(Uncovered(sink, array, each.domain()))
-    relations = []
-    for key in sorted(total):
-        source, sink, array_number = key
-        pairs = total[key]
-        sure = certain.get(key, pairs.subtract(pairs))
-        relations.append(Relation("flow", "value", source, sink, arrays[array_number], pairs, sure))
+    relations = [
+        Relation(
+            "flow",
+            "value",
+            source,
+            sink,
+            arrays[array],
+            total[key],
+            may=not _is_empty(doubtful, key),
+        )
+        for key in sorted(total)
+        for source, sink, array in (key,)
+    ]
     return relations, uncovered
+
+
+def _is_empty(maps: dict[_Key, isl.Map], key: _Key) -> bool:
+    return key not in maps or bool(maps[key].is_empty())
 
 
 def _maps(union: isl.UnionMap) -> Iterator[isl.Map]:

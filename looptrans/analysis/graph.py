@@ -11,12 +11,10 @@ from looptrans.analysis.dependences import Analysis, Found
 from looptrans.ir.facts import Component, ComponentReport
 from looptrans.ir.program import If, Loop, Node, Program
 
-Graph = nx.DiGraph
-
 
 def dependence_graph(
     analysis: Analysis, graph: Literal["flow", "all"]
-) -> tuple[Graph, list[Found]]:
+) -> tuple[nx.DiGraph, list[Found]]:
     """Build the graph over statement numbers.
 
     A statement under a data-dependent guard also depends on the guard's condition.

@@ -282,4 +282,3 @@ class _Judge:
                 return "refuted", text, None
             shown = self._shown(carried[0])
         return "holds", *shown
-

@@ -48,14 +48,17 @@ class StatementModel:
 
     @property
     def label(self) -> str:
+        """The statement's name in reports."""
         return self.place.label
 
     @property
     def loops(self) -> tuple[Loop, ...]:
+        """The loops around it, outermost first."""
         return self.place.loops
 
     @property
     def depth(self) -> int:
+        """How many loops are around it."""
         return len(self.bounds)
 
     def shared_depth(self, other: StatementModel) -> int:

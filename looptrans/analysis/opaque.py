@@ -57,9 +57,7 @@ class Instance:
     def happens(self, model: Model, cell: list[str]) -> str:
         """Say that the instance exists and touches the cell."""
         domain = domain_formula(model, self.access.statement, self.letter, self.values)
-        touched = cell_formula(
-            model, self.access, cell, self.letter, self.values, self.generators
-        )
+        touched = cell_formula(model, self.access, cell, self.letter, self.values, self.generators)
         return conjunction([domain, touched])
 
 
@@ -119,7 +117,7 @@ def _join(
             old.sink,
             old.array,
             old.pairs.union(found.pairs),
-            old.certain.union(found.certain),
+            old.may or found.may,
             old.supposed + found.supposed,
         )
     relations[key] = found
@@ -169,7 +167,6 @@ class _Finder:
         sure = not (source.is_may or sink.is_may) and not self._guesses(source, sink, *writes)
         if basis == "value" and any(write.is_may for write in writes):
             sure = False
-        certain = pairs if sure else pairs.subtract(pairs)
         supposed = Supposed(
             points, tuple(s.values), tuple(t.values), tuple(s.generators), tuple(t.generators)
         )
@@ -180,7 +177,7 @@ class _Finder:
             sink.statement.number,
             sink.array,
             pairs,
-            certain,
+            not sure,
             (supposed,),
         )
 
@@ -193,9 +190,7 @@ class _Finder:
         text = f"{self.model.prefix}{{ [{', '.join(dims)}] : {formula} }}"
         return isl.Set(text)
 
-    def _pairs(
-        self, points: isl.Set, source: StatementModel, sink: StatementModel
-    ) -> isl.Map:
+    def _pairs(self, points: isl.Set, source: StatementModel, sink: StatementModel) -> isl.Map:
         shown = source.depth + sink.depth
         visible = points.project_out(isl.dim_type.set, shown, points.dim(isl.dim_type.set) - shown)
         s = ", ".join(f"s{n}" for n in range(source.depth))
@@ -215,16 +210,14 @@ class _Finder:
     ) -> isl.Set:
         """Return the points between which an instance of `write` certainly writes the cell."""
         u = _instance(write, "u")
-        after_source = TRUE if s is None else before(
-            s.access.statement, write.statement, (s.letter, "u")
+        after_source = (
+            TRUE if s is None else before(s.access.statement, write.statement, (s.letter, "u"))
         )
         before_sink = before(write.statement, t.access.statement, ("u", t.letter))
         determined = [self.axioms.determined(term, known) for term in u.terms(self.model)]
         if FALSE in (after_source, before_sink, *determined):
             return self._set(space, FALSE)
-        formula = conjunction(
-            [u.happens(self.model, cell), after_source, before_sink, *determined]
-        )
+        formula = conjunction([u.happens(self.model, cell), after_source, before_sink, *determined])
         inner = (*u.dims, *u.hidden)
         if inner:
             formula = f"exists ({', '.join(inner)} : {formula})"

@@ -1,4 +1,4 @@
-"""A dependence relation cut into pieces: one direction vector each, and a distance where it has one.
+"""A dependence relation cut into pieces, each with one direction vector and, if any, one distance.
 
 The distance of a pair counts iterations in execution order, sink minus source, over the loops the
 two statements share. Pieces have disjoint instances, so that a union of, say, distance 1 and
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TypeAlias
 
 import islpy as isl
 
@@ -70,19 +71,11 @@ def pieces_of(model: Model, relation: Relation, counts: Counts) -> Iterator[Piec
     """
     source = model.statements[relation.source]
     sink = model.statements[relation.sink]
-    if relation.certain is relation.pairs or relation.pairs.is_subset(relation.certain):
-        parts = [(relation.pairs, False)]
-    elif relation.certain.is_empty():
-        parts = [(relation.pairs, True)]
-    else:
-        unsure = relation.pairs.subtract(relation.certain)
-        parts = [(relation.certain, False), (unsure, True)]
     cutter = _Cutter(model, source, sink, source.shared_depth(sink), counts)
-    for pairs, may in parts:
-        yield from cutter.cut(pairs, may)
+    yield from cutter.cut(relation.pairs, relation.may)
 
 
-_Part = tuple[isl.Set, tuple[Direction, ...], tuple[str, ...], str | None]
+_Part: TypeAlias = tuple[isl.Set, tuple[Direction, ...], tuple[str, ...], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +193,7 @@ class _Cutter:
         basics = within.get_basic_set_list()
         parts = [isl.Set.from_basic_set(basics.get_at(n)) for n in range(basics.n_basic_set())]
         vectors = [
-            tuple(part.plain_get_val_if_fixed(_SET, n) for n in range(self.depth))
-            for part in parts
+            tuple(part.plain_get_val_if_fixed(_SET, n) for n in range(self.depth)) for part in parts
         ]
         if all(not value.is_nan() for vector in vectors for value in vector):
             for point in sorted({tuple(int(v.to_python()) for v in vec) for vec in vectors}):
@@ -213,9 +205,7 @@ class _Cutter:
             entries.append(values.pop() if len(values) == 1 and "NaN" not in values else "*")
         yield whole, tuple(entries), self._set_text(within)
 
-    def _functions(
-        self, within: isl.Set
-    ) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
+    def _functions(self, within: isl.Set) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
         """Split a set with one distance for all sizes by the expressions of that distance."""
         found: dict[tuple[str, ...], isl.Set] = {}
         pieces: list[tuple[isl.Set, isl.MultiAff]] = []

@@ -80,7 +80,8 @@ def access_map(model: Model, access: AccessModel, array_number: int) -> isl.Map:
 def before(first: StatementModel, second: StatementModel, letters: tuple[str, str]) -> str:
     """Say that an instance of the first statement runs before one of the second."""
     shared = first.shared_depth(second)
-    options, equal = [], []
+    options: list[str] = []
+    equal: list[str] = []
     for level in range(shared):
         a, b = f"{letters[0]}{level}", f"{letters[1]}{level}"
         sign = "<" if first.bounds[level].range.step > 0 else ">"
@@ -129,6 +130,8 @@ def schedule_map(model: Model, statements: Iterable[StatementModel]) -> isl.Unio
 def context_set(model: Model) -> isl.Set:
     """Return what is known of the parameters, as a set of parameter values."""
     formula = model.context
-    return isl.Set(f"{model.prefix}{{ : {formula} }}") if formula != TRUE else isl.Set(
-        f"{model.prefix}{{ : }}"
+    return (
+        isl.Set(f"{model.prefix}{{ : {formula} }}")
+        if formula != TRUE
+        else isl.Set(f"{model.prefix}{{ : }}")
     )

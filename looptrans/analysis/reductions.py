@@ -79,9 +79,7 @@ def reductions_of(analysis: Analysis, loop: Position) -> list[Reduction]:
     graph = nx.DiGraph((e.relation.source, e.relation.sink) for e in within)
     found = []
     for members in nx.strongly_connected_components(graph):
-        inner = [
-            e for e in within if e.relation.source in members and e.relation.sink in members
-        ]
+        inner = [e for e in within if e.relation.source in members and e.relation.sink in members]
         carried = [e for e in inner if analysis.carrier(e) == loop]
         leaving = [
             e for e in edges if e.relation.source in members and e.relation.sink not in members

@@ -40,7 +40,7 @@ class Relation:
         sink: Number of the sink statement.
         array: The array.
         pairs: Source instance to sink instance.
-        certain: The pairs that occur whatever the data are.
+        may: Whether only the running program knows which of the pairs occur.
         supposed: Where opaque terms are involved, the pairs with the terms' values.
     """
 
@@ -50,7 +50,7 @@ class Relation:
     sink: int
     array: str
     pairs: isl.Map
-    certain: isl.Map
+    may: bool
     supposed: tuple[Supposed, ...] = ()
 
 

@@ -45,9 +45,7 @@ def _values(model: Model, supposed: Supposed, witness: Witness) -> list[int] | N
     return found[points.dim(isl.dim_type.param) + len(fixed) :]
 
 
-def _elements(
-    model: Model, supposed: Supposed, witness: Witness, values: list[int]
-) -> Assignment:
+def _elements(model: Model, supposed: Supposed, witness: Witness, values: list[int]) -> Assignment:
     sizes = dict(model.normalizer.sizes) | dict(witness.parameters)
     first = len(supposed.source_generators)
     second = first + len(supposed.source_terms)
@@ -88,8 +86,8 @@ def _evaluate(
         case Opaque():
             return known.get(index)
         case Neg(operand):
-            value = _evaluate(operand, variables, sizes, known)
-            return None if value is None else -value
+            inner = _evaluate(operand, variables, sizes, known)
+            return None if inner is None else -inner
         case Extremum(op, arguments):
             values = [_evaluate(a, variables, sizes, known) for a in arguments]
             present = [value for value in values if value is not None]

@@ -49,9 +49,7 @@ def smallest_pair(
         return None
     first, second = len(names), len(names) + source.depth
     sizes = tuple(
-        (name, value)
-        for name, value in zip(names, values[:first], strict=True)
-        if name in involved
+        (name, value) for name, value in zip(names, values[:first], strict=True) if name in involved
     )
     return Witness(
         kind,
@@ -196,9 +194,7 @@ def _not_negative(index: Index, variables: Container[str], sizes: Container[str]
         case Param(name):
             return name in sizes
         case Arith("+" | "*", left, right):
-            return _not_negative(left, variables, sizes) and _not_negative(
-                right, variables, sizes
-            )
+            return _not_negative(left, variables, sizes) and _not_negative(right, variables, sizes)
         case Arith("//", left, _):
             return _not_negative(left, variables, sizes)
         case Arith("%", _, _):

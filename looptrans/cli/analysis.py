@@ -190,7 +190,7 @@ def deps(arguments: argparse.Namespace) -> int:
     points = None
     if arguments.format == "svg" and at is not None:
         try:
-            points = iteration_points(program, at, contents)
+            points = iteration_points(program, at, contents, arguments.budget)
         except BudgetExceeded as error:
             return _incomplete(str(error))
     found = _noted(found, arguments)

@@ -26,7 +26,7 @@ def shared_rows(program: Program) -> list[SharedRow]:
 
 @dataclass(slots=True)
 class _Walker:
-    """Follows the text in order, each loop body twice.
+    """Follows the text in order, a loop body again where one pass changed what is known.
 
     Attributes:
         locals: The names that an assignment can bind to a row.
@@ -43,8 +43,11 @@ class _Walker:
         for node in body:
             match node:
                 case Loop():
+                    before = dict(self.owner), dict(self.stale)
                     self.body(node.body)
-                    self.body(node.body)
+                    if before != (self.owner, self.stale):
+                        # What one iteration leaves behind, the next one finds.
+                        self.body(node.body)
                 case If():
                     self.condition(node.condition, node.span)
                     self.body(node.body)

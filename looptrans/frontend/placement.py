@@ -267,7 +267,7 @@ class _Builder:
 
 
 def _in_order(program: Program) -> Program:
-    """Put parameters and arrays in order of first appearance again."""
+    """Keep the parameters and arrays that are still mentioned, in order of first appearance."""
     mentioned = names_in(program.contracts, program.body)
     arrays = {array.name: array for array in program.arrays}
     parameters = {parameter.name: parameter for parameter in program.parameters}
@@ -276,8 +276,8 @@ def _in_order(program: Program) -> Program:
         array = arrays.get(name)
         extents = () if array is None else (*array.shape, *(array.value_range or ()))
         stated |= {size for extent in extents if extent is not None for size in sizes_of(extent)}
-    named = [*program.arguments, *mentioned, *program.outputs, *arrays]
-    sizes = [*(name for name in parameters if name in stated), *mentioned, *parameters]
+    named = [*program.arguments, *mentioned, *program.outputs]
+    sizes = [*(name for name in parameters if name in stated), *mentioned]
     return replace(
         program,
         arrays=tuple(arrays[name] for name in dict.fromkeys(named) if name in arrays),

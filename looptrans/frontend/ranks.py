@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from looptrans.frontend.syntax import called, dotted, elements_of, flattened, preorder, shape_read
-from looptrans.ir.functions import CREATIONS
+from looptrans.ir.functions import CREATIONS, FUNCTIONS
 
 HIGHEST = 16
 
@@ -149,7 +149,7 @@ class _Solver:
                 return max(self._rank(chosen), self._rank(otherwise))
             case ast.Call(func=function, args=arguments):
                 kind = called(function)
-                if kind in ("sum", "len") or (kind in ("max", "min") and len(arguments) == 1):
+                if kind not in FUNCTIONS or (FUNCTIONS[kind].reduces and len(arguments) == 1):
                     return 0
                 return max((self._rank(a) for a in arguments), default=0)
             case _:

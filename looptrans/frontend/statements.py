@@ -123,20 +123,18 @@ class Statements:
         self._values.scope.forget(stored)
 
     def _note_targets(self, statement: ast.stmt) -> None:
-        """Look for mistakes in the subscripts of the targets as well."""
+        """Look for a mistake in the subscripts of the target as well."""
         match statement:
-            case ast.Assign(targets=targets):
-                stores = [element for target in targets for element in elements_of(target)]
-            case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-                stores = [target]
+            case ast.Assign(targets=[ast.Subscript() as target]):
+                pass
+            case ast.AugAssign(target=ast.Subscript() as target):
+                pass
             case _:
                 return
-        for store in stores:
-            if isinstance(store, ast.Subscript):
-                try:
-                    self._values.access(store)
-                except Mistake as mistake:
-                    self.mistakes.append(mistake)
+        try:
+            self._values.access(target)
+        except Mistake as mistake:
+            self.mistakes.append(mistake)
 
     def _statement(self, statement: ast.stmt, *, last: bool) -> Node | None:
         if self._returned:
