@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, islice, product
 
 from looptrans.analysis.formula import TRUE, conjunction, disjunction
 from looptrans.analysis.model import Model
@@ -25,6 +25,9 @@ from looptrans.ir.condition import ALWAYS, Condition, Every, Relation, walk_cond
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, opaque_terms, substitute, walk
 from looptrans.ir.program import Contract
 from looptrans.ir.value import Range
+
+# How many choices there may be before one of each rank is left out.
+MOST_CHOICES = (8, 5, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,13 @@ class Term:
         function: The array, or the arithmetic it stands for.
         arguments: Its arguments, as formulas.
         value: The name of the dimension that holds its value.
+        pattern: The term as the listing has it.
     """
 
     function: str
     arguments: tuple[str, ...]
     value: str
+    pattern: Opaque
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +77,33 @@ class Axioms:
     pointwise: list[Contract]
 
     def about(self, terms: list[Term]) -> str:
-        """Say everything known about the values of some terms."""
+        """Say what is known about the values of some terms.
+
+        Each fact about two terms is a choice (equal arguments or not), and choices multiply: of
+        many, the most telling are taken. Leaving some out allows more, never less.
+        """
+        pairs = [
+            (first, second)
+            for first, second in combinations(terms, 2)
+            if first.function == second.function and first.function not in self.model.contents
+        ]
+        pairs.sort(key=self._rank)
+        telling = [
+            pair for number, pair in enumerate(pairs) if number < MOST_CHOICES[self._rank(pair)]
+        ]
         parts = [self._alone(term) for term in terms]
-        for first, second in combinations(terms, 2):
-            if first.function == second.function and first.function not in self.model.contents:
-                parts.append(self._together(first, second))
-        parts.extend(self._instances(terms))
+        parts += [self._together(first, second) for first, second in telling]
+        parts += islice(self._instances(terms), max(0, MOST_CHOICES[0] - len(telling)))
         return conjunction(part for part in parts if part != TRUE)
+
+    def _rank(self, pair: tuple[Term, Term]) -> int:
+        """Order pairs of terms by how much is known of them."""
+        function = pair[0].function
+        if function in self.monotone or function in self.injective:
+            return 0
+        if function in self.model.normalizer.arithmetic:
+            return 0
+        return 1 if pair[0].pattern == pair[1].pattern else 2
 
     def determined(self, term: Term, known: list[Term]) -> str:
         """Say that a term has the value of a known one, and which."""

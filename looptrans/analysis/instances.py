@@ -37,7 +37,7 @@ def _points(model: Model, statement: StatementModel, limit: int) -> list[tuple[i
     values = {term: f"x{number}" for number, term in enumerate(statement.terms)}
     notation = model.notation(names, values)
     terms = [
-        Term(term.array, tuple(notation.index(a) for a in term.arguments), value)
+        Term(term.array, tuple(notation.index(a) for a in term.arguments), value, term)
         for term, value in values.items()
     ]
     formula = conjunction(

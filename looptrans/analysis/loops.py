@@ -23,24 +23,26 @@ def loop_facts(analysis: Analysis) -> tuple[LoopFacts, ...]:
     if not contracts:
         return facts
     # A contract is named by the verdicts that would be others without it.
-    needed: list[list[str]] = [[] for _ in facts]
     for contract in contracts:
+        text = contract_text(contract)
         others = tuple(c for c in contracts if c is not contract)
         without = _facts(analyse(analysis.program, contracts=others))
-        for number, (fact, other) in enumerate(zip(facts, without, strict=True)):
-            if (fact.flow.decision, fact.memory.decision) != (
-                other.flow.decision,
-                other.memory.decision,
-            ):
-                needed[number].append(contract_text(contract))
-    return tuple(
-        replace(
-            fact,
-            flow=replace(fact.flow, assumptions=tuple(texts)),
-            memory=replace(fact.memory, assumptions=tuple(texts)),
+        facts = tuple(
+            replace(
+                fact,
+                flow=_assuming(fact.flow, other.flow, text),
+                memory=_assuming(fact.memory, other.memory, text),
+            )
+            for fact, other in zip(facts, without, strict=True)
         )
-        for fact, texts in zip(facts, needed, strict=True)
-    )
+    return facts
+
+
+def _assuming(verdict: LoopVerdict, without: LoopVerdict, contract: str) -> LoopVerdict:
+    """Name a contract where the verdict is another one without it."""
+    if verdict.decision == without.decision:
+        return verdict
+    return replace(verdict, assumptions=(*verdict.assumptions, contract))
 
 
 def _facts(analysis: Analysis) -> tuple[LoopFacts, ...]:

@@ -50,7 +50,7 @@ class Instance:
         names = dimensions(self.access.statement, self.letter) | self.generators
         notation = model.notation(names, self.values)
         return [
-            Term(term.array, tuple(notation.index(a) for a in term.arguments), value)
+            Term(term.array, tuple(notation.index(a) for a in term.arguments), value, term)
             for term, value in self.values.items()
         ]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from looptrans.cli.at import add_at, concrete
+from looptrans.cli.at import add_at
 from looptrans.cli.verb import (
     Implementation,
     Verbs,
@@ -173,6 +173,7 @@ def deps(arguments: argparse.Namespace) -> int:
     """Print the dependences."""
     from looptrans.analysis.api import dependences, iteration_points
     from looptrans.analysis.budget import BudgetExceeded
+    from looptrans.cli.concrete import concrete
     from looptrans.reports import render_dependences
 
     if arguments.format == "svg" and not arguments.at:

@@ -1,0 +1,101 @@
+"""What the verbs of the analysis refuse: options, sizes and contents that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from looptrans.analysis import api
+from looptrans.analysis.budget import BudgetExceeded
+from looptrans.cli.main import main
+from tests.test_cli_analysis import (
+    FLASH,
+    RAGGED,
+    STENCIL,
+    VERBS,
+    Capture,
+    Patch,
+    failure,
+    listing_file,
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["deps", FLASH, "--kinds", "flow,raw"], "'raw' is none of flow, anti, output"),
+        (["deps", FLASH, "--basis", "both"], "invalid choice"),
+        (["scc", FLASH, "--graph", "anti"], "invalid choice"),
+        (["loops", FLASH, "--placement", "mine"], "invalid choice"),
+        (["loops", FLASH, "--format", "svg"], "invalid choice"),
+        (["claims", FLASH, "--budget", "0"], "no number of seconds"),
+        (["claims", FLASH, "--budget", "soon"], "invalid"),
+        (["claims", FLASH, "--budget", "nan"], "no number of seconds"),
+        (["deps", FLASH, "--at", "M"], "'M' is not NAME=INTEGER"),
+        (["deps", FLASH, "--at", "M=x"], "'x' is no integer"),
+        (["deps", FLASH, "--at", "M=1.5"], "'1.5' is no integer"),
+        (["deps", FLASH, "--at", f"M={'9' * 5000}"], "is no integer"),
+        (["deps", FLASH, "--at", "M=[1"], "do not match"),
+        (["deps", FLASH, "--at", "M=1]"], "do not match"),
+        (["deps", FLASH, "--at", "=1"], "is not NAME=INTEGER"),
+        (["deps", FLASH, "--at", "M=2,N=3"], "--at does not say E, D"),
+        (["deps", FLASH, "--at", "M=2,N=3,E=1,D=1,X=1"], "'X' is no size and no integer array"),
+        (["deps", FLASH, "--at", "M=2,M=2,N=3,E=1,D=1"], "--at gives M twice"),
+        (["deps", FLASH, "--at", "M=[2],N=3,E=1,D=1"], "M is a size, and --at gives a list"),
+        (["deps", STENCIL, "--format", "svg"], "needs sizes"),
+        (["deps", STENCIL, "--format", "svg", "--at", "N=0"], "no iteration at these sizes"),
+        (["scc", "nowhere.py"], "error[E001]"),
+        (["report"], "usage:"),
+    ],
+)
+def test_refusals(capsys: Capture, arguments: list[str], message: str) -> None:
+    assert message in failure(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ("n=[1]", "dimension 0 of n is 1, and should be 2"),
+        ("n=3", "n has 1 dimension"),
+        ("n=[[1],[2]]", "n has 1 dimension"),
+        ("page=[[0,1],[0]]", "page has 2 dimensions"),
+        ("page=[[0,1],1]", "page has 2 dimensions"),
+        ("page=[[0,1],[0,7]]", "page[1, 1] is 7, outside the declared range 0:4"),
+        ("Y=[[0,1],[0,1]]", "'Y' is no size and no integer array of ragged"),
+        ("n=[1,x]", "'x' is no integer"),
+    ],
+)
+def test_contents_that_do_not_fit(
+    capsys: Capture, tmp_path: Path, contents: str, message: str
+) -> None:
+    path = listing_file(tmp_path, RAGGED)
+    assert message in failure(capsys, "deps", path, "--at", f"B=2,K=2,P=4,{contents}")
+
+
+def test_contents_that_break_a_contract(capsys: Capture, tmp_path: Path) -> None:
+    text = 'def f(cu: Int[Array, "B+1"], y):\n    assert B % 2 == 0\n'
+    text += "    assert all(cu[b] <= cu[b + 1] for b in range(B))\n"
+    text += "    for b in range(B):\n        y[cu[b]] = 1.0\n"
+    path = listing_file(tmp_path, text)
+    assert "violate the contract" in failure(capsys, "deps", path, "--at", "B=2,cu=[0,2,1]")
+    assert "violate the contract" in failure(capsys, "deps", path, "--at", "B=3")
+    assert main(["deps", path, "--at", "B=2,cu=[0,1,1]"]) == 0
+    assert main(["deps", path, "--at", "B=2"]) == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "text", ["for i in range(N:\n", "", "for i in range(N):\n    x[i * i] = 1.0\n"]
+)
+def test_listing_errors(capsys: Capture, tmp_path: Path, verb: str, text: str) -> None:
+    assert "error[E" in failure(capsys, verb, listing_file(tmp_path, text))
+
+
+def test_points_that_take_too_long(capsys: Capture, monkeypatch: Patch) -> None:
+    def slow(*_: object, **__: object) -> None:
+        raise BudgetExceeded("out of time")
+
+    monkeypatch.setattr(api, "iteration_points", slow)
+    arguments = ["deps", STENCIL, "--at", "N=4", "--format", "svg"]
+    assert "out of time" in failure(capsys, *arguments, status=3)
