@@ -15,6 +15,7 @@ from looptrans.analysis.pieces import Counts, Piece, pieces_of
 from looptrans.analysis.polyhedra import context_set
 from looptrans.analysis.relation import Relation, Uncovered
 from looptrans.analysis.statements import statement_facts
+from looptrans.analysis.subscripts import negative_subscripts
 from looptrans.analysis.supposed import with_supposed_elements
 from looptrans.analysis.witness import smallest_pair
 from looptrans.ir.facts import (
@@ -224,15 +225,16 @@ def dependence_report(
         statement_facts(program),
         tuple(listed),
         tuple(contract_text(contract) for contract in program.contracts),
+        warnings=negative_subscripts(analysis.model),
     )
 
 
 def dependence_fact(analysis: Analysis, found: Found) -> Dependence | None:
     """Turn a piece into plain data; None where no sizes allow it."""
-    witness = analysis.witness(found)
-    if witness is None:
-        return None
     relation, piece = found.relation, found.piece
+    witness = analysis.witness(found)
+    if witness is None and piece.pairs.intersect_params(analysis.context).is_empty():
+        return None
     carrier = None if piece.carrier is None else piece.loops[piece.carrier]
     return Dependence(
         relation.kind,

@@ -232,11 +232,25 @@ class _Judge:
             return "refuted", fact, None
         if self._deepest(claimed) == self._deepest(variation):
             return "holds", fact, None
-        for found in self.knowledge.into.get(number, []):
-            if self._carrier(found) in variation - claimed:
-                text, witness = self._shown(found)
-                return "refuted", f"{fact}: {text}", witness
+        cause = self._cause(variation - claimed)
+        if cause is not None:
+            text, witness = self._shown(cause)
+            return "refuted", f"{fact}: {text}", witness
         return "refuted", fact, None
+
+    def _cause(self, loops: frozenset[str]) -> Found | None:
+        """Return the nearest dependence behind the statement that one of the loops carries."""
+        waiting, seen = [self.statement.number], {self.statement.number}
+        while waiting:
+            into = self.knowledge.into.get(waiting.pop(0), [])
+            for found in into:
+                if self._carrier(found) in loops:
+                    return found
+            for source in (found.relation.source for found in into):
+                if source not in seen:
+                    seen.add(source)
+                    waiting.append(source)
+        return None
 
     def _deepest(self, names: frozenset[str]) -> int:
         levels = [n for n, loop in enumerate(self.statement.loops) if loop.variable in names]

@@ -43,7 +43,12 @@ def smallest_pair(
     involved = parameters_of(model, source) | parameters_of(model, sink)
     flat = pairs.intersect_params(context).wrap().flatten()
     values = smallest_point(
-        flat, [*_signless_parameters(model), *_signless(model, source), *_signless(model, sink)]
+        flat,
+        [
+            *_signless_parameters(model),
+            *signless_dimensions(model, source),
+            *signless_dimensions(model, sink),
+        ],
     )
     if values is None:
         return None
@@ -109,17 +114,21 @@ def _lexicographic_minimum(points: isl.Set) -> list[int] | None:
         # isl gives up on some sets with nested floor divisions; one dimension at a time works.
         return _dimension_by_dimension(points)
     if point.is_void():
-        return None
+        # isl finds no minimum of some sets with strides that are not empty.
+        return _dimension_by_dimension(points)
     return [int(point.get_coordinate_val(_SET, n).to_python()) for n in range(count)]
 
 
 def _dimension_by_dimension(points: isl.Set) -> list[int] | None:
     values: list[int] = []
+    points = points.detect_equalities()
     if points.is_empty():
         return None
     for number in range(points.dim(_SET)):
         value = points.dim_min_val(number)
-        points = points.fix_val(_SET, number, value)
+        points = points.fix_val(_SET, number, value).detect_equalities()
+        if points.is_empty():
+            return None
         values.append(int(value.to_python()))
     return values
 
@@ -165,7 +174,8 @@ def _known_parameters(model: Model) -> set[str]:
     }
 
 
-def _signless(model: Model, statement: StatementModel) -> list[bool]:
+def signless_dimensions(model: Model, statement: StatementModel) -> list[bool]:
+    """Tell of each loop variable of a statement whether it is plainly not negative."""
     known: set[str] = set()
     sizes = _known_parameters(model)
     found = []
@@ -180,12 +190,13 @@ def _signless(model: Model, statement: StatementModel) -> list[bool]:
 def _counts_from_zero(bound: Bound, variables: set[str], sizes: set[str]) -> bool:
     limits = bound.range
     if limits.step > 0:
-        return _not_negative(limits.start, variables, sizes)
+        return not_negative(limits.start, variables, sizes)
     stop = limits.stop
-    return (isinstance(stop, Int) and stop.value >= -1) or _not_negative(stop, variables, sizes)
+    return (isinstance(stop, Int) and stop.value >= -1) or not_negative(stop, variables, sizes)
 
 
-def _not_negative(index: Index, variables: Container[str], sizes: Container[str]) -> bool:
+def not_negative(index: Index, variables: Container[str], sizes: Container[str]) -> bool:
+    """Tell whether an index expression is plainly not negative, given what is not."""
     match index:
         case Int(value):
             return value >= 0
@@ -194,14 +205,14 @@ def _not_negative(index: Index, variables: Container[str], sizes: Container[str]
         case Param(name):
             return name in sizes
         case Arith("+" | "*", left, right):
-            return _not_negative(left, variables, sizes) and _not_negative(right, variables, sizes)
+            return not_negative(left, variables, sizes) and not_negative(right, variables, sizes)
         case Arith("//", left, _):
-            return _not_negative(left, variables, sizes)
+            return not_negative(left, variables, sizes)
         case Arith("%", _, _):
             return True
         case Extremum("max", arguments):
-            return any(_not_negative(a, variables, sizes) for a in arguments)
+            return any(not_negative(a, variables, sizes) for a in arguments)
         case Extremum("min", arguments):
-            return all(_not_negative(a, variables, sizes) for a in arguments)
+            return all(not_negative(a, variables, sizes) for a in arguments)
         case _:
             return False

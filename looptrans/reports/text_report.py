@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from looptrans.ir.facts import ClaimFact, ComponentReport, DependenceReport, LoopFacts
 from looptrans.reports.style import PLAIN, WIDTH, Style, block, columns, pad, paragraph, printable
@@ -29,8 +30,13 @@ def report_text(
     lines += _heading("Dependences", style)
     for sentence in summary(report):
         lines += paragraph(sentence, "", "  ")
-    if report.dependences:
-        lines += dependence_lines(report, style)
+    values = tuple(d for d in report.dependences if d.basis == "value")
+    if values:
+        lines += dependence_lines(replace(report, dependences=values), style)
+    if len(values) < len(report.dependences):
+        # Scalars alone make hundreds of these; what they decide stands under the loops.
+        hint = "dependences in memory are listed by: looptrans deps FILE --basis memory"
+        lines += ["", *paragraph(hint, "", "  ")]
     lines += _heading("Claims", style)
     lines += claim_lines(claims, style)
     return block([*lines, *notes(report, style)])

@@ -28,6 +28,7 @@ from tests.oracle.trace import Access, Pair, loops, memory, trace, value_flow
 SECONDS = 20.0
 SEEDS = (0, 1, 2)
 _SHOWN = 6
+_TIMES = re.compile(r"(?<=\d)(?=[A-Za-z(])")
 _MOD = re.compile(r"\(([^()]*)\) ?mod ?(\d+)")
 _BASES = (("flow", "value"), ("flow", "memory"), ("anti", "memory"), ("output", "memory"))
 Arrays = Mapping[str, np.ndarray]
@@ -206,6 +207,15 @@ def _message(
     return "\n".join(lines)
 
 
+def weight(source: str) -> int:
+    """Return about how many dependences a listing can have: its writes times its accesses."""
+    accesses: dict[str, list[bool]] = {}
+    for node in ast.walk(ast.parse(textwrap.dedent(source))):
+        if isinstance(node, ast.Subscript) and (name := ast.unparse(node).partition("[")[0]):
+            accesses.setdefault(name, []).append(isinstance(node.ctx, ast.Store))
+    return sum(sum(writes) * len(writes) for writes in accesses.values())
+
+
 # What data or integer arrays decide, read off the text.
 
 
@@ -338,7 +348,7 @@ def _wrong_vector(
 def _evaluate(entry: str, sizes: Sizes) -> int:
     """Evaluate an expression of the parameters, as the report writes it."""
     try:
-        text = _MOD.sub(r"((\1) % \2)", entry)
+        text = _TIMES.sub("*", _MOD.sub(r"((\1) % \2)", entry))
         return int(eval(text, {"min": min, "max": max, "floor": floor}, dict(sizes)))
     except (SyntaxError, NameError):
         raise AssertionError(f"cannot read the distance {entry!r}") from None

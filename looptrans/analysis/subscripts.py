@@ -1,0 +1,66 @@
+"""Subscripts that may be negative, each with the smallest iteration at which one is.
+
+NumPy would count from the end of the array there; in a listing a subscript means itself, and the
+executor stops. Parameters are taken as not negative: an offset of unknown sign is no mistake.
+"""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from looptrans.analysis.formula import conjunction
+from looptrans.analysis.model import AccessModel, Model
+from looptrans.analysis.polyhedra import dimensions, domain_formula
+from looptrans.analysis.witness import not_negative, signless_dimensions, smallest_point
+from looptrans.ir.index import Index, opaque_terms
+from looptrans.ir.listing import index_text
+from looptrans.ir.value import Whole
+
+
+def negative_subscripts(model: Model) -> tuple[str, ...]:
+    """Return a sentence for each access that may have a negative subscript."""
+    found: dict[str, None] = {}
+    for access in model.accesses:
+        for number, subscript in enumerate(access.subscripts):
+            if not isinstance(subscript, Whole):
+                sentence = _sentence(model, access, number, subscript)
+                if sentence is not None:
+                    found[sentence] = None
+    return tuple(found)
+
+
+def _sentence(model: Model, access: AccessModel, number: int, subscript: Index) -> str | None:
+    statement = access.statement
+    if opaque_terms(subscript) or statement.terms or access.terms:
+        return None
+    known = signless_dimensions(model, statement)
+    sure = {b.variable for b, positive in zip(statement.bounds, known, strict=True) if positive}
+    if not_negative(subscript, sure, set(model.parameters)):
+        return None
+    names = dimensions(statement)
+    bound = {g.variable: f"g{place}" for place, g in enumerate(access.generators)}
+    notation = model.notation(names | bound)
+    formula = conjunction(
+        [
+            domain_formula(model, statement),
+            *(notation.bounds(bound[g.variable], g.range) for g in access.generators),
+            notation.condition(access.condition),
+            f"{notation.index(subscript)} < 0",
+            *(f"{name} >= 0" for name in model.parameters.values()),
+            model.context,
+        ]
+    )
+    dims = [*names.values(), *bound.values()]
+    points = isl.Set(f"{model.prefix}{{ [{', '.join(dims)}] : {formula} }}")
+    if points.is_empty():
+        return None
+    signless = [True] * len(model.parameters) + known + [False] * len(bound)
+    values = smallest_point(points, signless)
+    if values is None:
+        return None
+    variables = [*model.parameters, *(b.variable for b in statement.bounds), *bound]
+    shown = " ".join(f"{name}={value}" for name, value in zip(variables, values, strict=True))
+    return (
+        f"subscript {number + 1} of {access.array} in {statement.label}, {index_text(subscript)}, "
+        f"may be negative, for example {shown}; NumPy would count from the end"
+    )

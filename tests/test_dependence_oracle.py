@@ -1,0 +1,89 @@
+"""Every dependence of every listing in specs/ and of hundreds of random nests, pair by pair."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from looptrans.analysis.budget import BudgetExceeded
+from looptrans.frontend import load
+from tests.oracle.compare import compare, weight
+from tests.oracle.nests import Nest, nests
+
+SPECS = sorted((Path(__file__).parent.parent / "specs").glob("*.py"))
+SMALL = (2, 0, 3, 1)
+CHUNK = 20
+# What is heavier has hundreds of dependences, and takes the analysis seconds; `make fuzz` has them.
+HEAVIEST = 40
+_COUNTS = {(False, False): 220, (True, False): 120, (False, True): 120, (True, True): 60}
+CHUNKS = [
+    pytest.param(
+        *variant,
+        chunk,
+        id=f"{'guards-' * variant[0]}{'opaque-' * variant[1]}{chunk}",
+    )
+    for variant, count in _COUNTS.items()
+    for chunk in range(count // CHUNK)
+]
+
+
+def sizes_to_try(names: list[str]) -> list[dict[str, int]]:
+    """Return some sizes, zero and one extents among them, each extent in turn."""
+    found = [dict.fromkeys(names, 2), {n: 2 + k % 3 for k, n in enumerate(names)}]
+    found += [dict.fromkeys(names, 1), dict.fromkeys(names, 0)]
+    for name, size in product(names, (0, 1, 4)):
+        found.append({**dict.fromkeys(names, 2), name: size})
+    return list({tuple(sizes.items()): sizes for sizes in found}.values())
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_listings_of_specs(path: Path) -> None:
+    names = [p.name for p in load(str(path)).parameters if p.is_integer]
+    for sizes in sizes_to_try(names):
+        arrays = {}
+        if path.stem == "softmax_cross_entropy":
+            random = Random(0)
+            labels = [random.randrange(max(sizes["V"], 1)) for _ in range(sizes["N"])]
+            arrays = {"y": np.array(labels, np.int64)}
+        compare(path.read_text(), sizes, arrays, frozenset(), witnesses=sizes["N"] == 2)
+
+
+def test_at_least_five_hundred_nests() -> None:
+    assert sum(count // CHUNK * CHUNK for count in _COUNTS.values()) >= 500
+
+
+@pytest.mark.parametrize("data_guards, opaque, chunk", CHUNKS)
+def test_random_nests(data_guards: bool, opaque: bool, chunk: int) -> None:
+    compared = slow = 0
+    strategy = nests(data_guards=data_guards, opaque=opaque).filter(
+        lambda nest: weight(nest.source) <= HEAVIEST
+    )
+
+    @seed(1000 * (2 * data_guards + opaque) + chunk)
+    @settings(
+        max_examples=CHUNK,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def check(nest: Nest) -> None:
+        nonlocal compared, slow
+        try:
+            compare(
+                nest.source, nest.sizes, nest.arrays, nest.features, witnesses=compared % 4 == 0
+            )
+        except BudgetExceeded:
+            slow += 1
+        compared += 1
+
+    check()
+    assert compared >= CHUNK
+    # 3 % of a chunk is less than one; one is allowed, two in the same chunk are too many.
+    assert slow <= 1, f"{slow} of {compared} took too long"
