@@ -11,7 +11,7 @@ help:
 	@echo 'make demo    what looptrans does, shown on the listings in specs/'
 	@echo 'make test    the tests'
 	@echo 'make check   lint, format, types, layers'
-	@echo 'make fuzz    many broken listings: each a clean error or a program'
+	@echo 'make fuzz    random nests against the trace oracle, for as long as you like'
 	@echo 'make clean   remove .venv, caches and build products'
 
 .venv: $(READY)

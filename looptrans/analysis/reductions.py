@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import islpy as isl
 import networkx as nx
 
 from looptrans.analysis.dependences import Analysis, Found
 from looptrans.analysis.model import StatementModel
+from looptrans.analysis.polyhedra import access_map
 from looptrans.ir.condition import Condition, Data, Every, Some
 from looptrans.ir.program import Assign
 from looptrans.ir.value import (
@@ -30,6 +32,7 @@ from looptrans.ir.value import (
     data_of,
     walk_value,
 )
+from looptrans.ir.walk import accesses
 
 Position: TypeAlias = tuple[int, ...]
 Parts: TypeAlias = Callable[[Value], list[Value] | None]
@@ -121,13 +124,13 @@ class _Cycle:
                 return None
             if writes:
                 updates.append((statement, node))
-        operators = {self._operator(statement, node) for statement, node in updates}
+        operators = {self._operator(statement, node, loop) for statement, node in updates}
         if len(operators) != 1:
             return None
         operator = operators.pop()
         return None if operator is None else Reduction(self.array, operator, self.members)
 
-    def _operator(self, statement: StatementModel, node: Assign) -> str | None:
+    def _operator(self, statement: StatementModel, node: Assign, loop: Position) -> str | None:
         """Return the operator of `cell = cell op x`, temporaries put in; None if it is no such."""
         if len(node.targets) != 1:
             return None
@@ -135,10 +138,38 @@ class _Cycle:
         value = self._expanded(node.values[0], statement, 0)
         if value is None:
             return None
+        others = {
+            v.access
+            for v in walk_value(value)
+            if isinstance(v, Read) and v.access.array == self.array and v.access != cell
+        }
+        if not all(self._apart(statement, cell, other, loop) for other in others):
+            return None
         for operator, parts in _OPERATORS.items():
             if _folds(value, cell, operator, parts):
                 return operator
         return None
+
+    def _apart(
+        self, statement: StatementModel, cell: Access, other: Access, loop: Position
+    ) -> bool:
+        """Tell whether another element that is read is never one that the loop updates."""
+        model = self.analysis.model
+        found = [a for a in model.accesses if a.statement is statement and a.array == self.array]
+        if any(access.all_terms or access.generators for access in found):
+            return False
+        level = statement.place.loop_positions.index(loop)
+        relations = [r for r in accesses(statement.place.node) if r.access.array == self.array]
+        touched = {
+            relation.access: access_map(model, access, 0)
+            for relation, access in zip(relations, found, strict=True)
+        }
+        if other not in touched or cell not in touched:
+            return False
+        together = touched[cell].apply_range(touched[other].reverse())
+        for number in range(level):
+            together = together.equate(isl.dim_type.in_, number, isl.dim_type.out, number)
+        return bool(together.intersect_params(self.analysis.context).is_empty())
 
     def _expanded(self, value: Value, at: StatementModel, depth: int) -> Value | None:
         """Put the values of the cycle's temporaries in; None where one is not unique."""
@@ -258,15 +289,12 @@ def _leaves(value: Value, parts: Parts) -> Iterator[Value]:
         yield from _leaves(part, parts)
 
 
-def _mentions(value: Value, array: str) -> bool:
-    return any(isinstance(v, Read) and v.access.array == array for v in walk_value(value))
-
-
 def _folds(value: Value, cell: Access, operator: str, parts: Parts) -> bool:
     """Tell whether a value is the cell, once, joined by the operator with what is not the cell."""
     if isinstance(value, Select) and parts(value) is None:
         # A branch that leaves the cell as it is adds nothing.
-        if any(_mentions(v, cell.array) for v in data_of(value.condition)):
+        tested = [inner for outer in data_of(value.condition) for inner in walk_value(outer)]
+        if Read(cell) in tested:
             return False
         branches = (value.chosen, value.otherwise)
         return any(branch != Read(cell) for branch in branches) and all(
@@ -275,6 +303,7 @@ def _folds(value: Value, cell: Access, operator: str, parts: Parts) -> bool:
     leaves = list(_leaves(value, parts))
     if len(leaves) < 2:
         return False
-    cells = [leaf for leaf in leaves if leaf == Read(cell)]
     others = [leaf for leaf in leaves if leaf != Read(cell)]
-    return len(cells) == 1 and not any(_mentions(other, cell.array) for other in others)
+    return len(others) == len(leaves) - 1 and not any(
+        Read(cell) in walk_value(other) for other in others
+    )

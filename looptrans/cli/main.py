@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     _print_anything()
     try:
-        arguments = parser().parse_args(argv)
+        arguments = parser().parse_args(_listings_first(sys.argv[1:] if argv is None else argv))
         status = arguments.run(arguments)
         sys.stdout.flush()
     except SystemExit as end:  # argparse has printed help (0) or a usage error (2)
@@ -108,6 +108,14 @@ def main(argv: list[str] | None = None) -> int:
         )
         return FAILED
     return int(status)
+
+
+def _listings_first(argv: list[str]) -> list[str]:
+    """Let `-::FUNCTION`, a function of standard input, pass for a listing and not for an option.
+
+    argparse takes what has a space in it for an argument; `add_listing` removes it again.
+    """
+    return [f" {each}" if each.startswith("-::") else each for each in argv]
 
 
 def _print_anything() -> None:

@@ -52,9 +52,12 @@ def add_run(verbs: Verbs) -> None:
 
 
 def _seed(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
     if not 0 <= number < 1 << 64:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is no integer from 0 to 2**64 - 1")
     return number
 
 

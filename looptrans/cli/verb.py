@@ -50,9 +50,14 @@ def add_listing(parser: argparse.ArgumentParser) -> None:
     """Add the argument that names a listing."""
     parser.add_argument(
         "file",
+        type=_listing,
         metavar="FILE",
         help="a listing: FILE, FILE::FUNCTION, FILE::Class.method, or - for standard input",
     )
+
+
+def _listing(text: str) -> str:
+    return text[1:] if text.startswith(" -::") else text
 
 
 def add_format(parser: argparse.ArgumentParser, *choices: str) -> None:
@@ -88,9 +93,12 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
     return seconds
 
 

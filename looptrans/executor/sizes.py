@@ -205,7 +205,7 @@ class Sizes:
                 except Unknown:
                     continue
             for array in self.program.arrays:
-                for declared in array.shape if array.role == "input" else ():
+                for declared in array.shape:
                     try:
                         if declared is None or self._is_given(declared):
                             continue

@@ -88,7 +88,11 @@ class Conditions(Indices, ABC):
                 f"{short(whole)} uses a comparison outside the language",
                 span_of(whole),
                 why="numbers are compared, nothing else",
-                remedy="compare with <, <=, >, >=, == or !=",
+                remedy="compare with ==, joined by or"
+                if isinstance(operator, ast.In | ast.NotIn)
+                else "leave the case out: a listing has all its arguments"
+                if any(isinstance(n, ast.Constant) and n.value is None for n in (left, right))
+                else "compare with <, <=, >, >=, == or !=",
             )
         left_index, right_index = self.try_index(left), self.try_index(right)
         if left_index is not None and right_index is not None:
@@ -153,5 +157,8 @@ class Conditions(Indices, ABC):
                 f"{short(node)} is {kinds.get(found, 'more than a row')} where {kinds[rank]} is "
                 "needed",
                 span_of(node),
-                remedy="subscript the array fully" if rank == 0 else "use a whole row, Q[i, :]",
+                why="" if found < 2 else "only numbers and rows are values",
+                remedy="write a loop over the rows, and use one row, Q[i, :]"
+                if rank
+                else "subscript the array fully, or write a loop over the elements",
             )

@@ -190,6 +190,13 @@ class Indices:
                 why="bounds, guards and subscripts are single integers",
                 remedy=f"subscript it, {name}[…]",
             )
+        if self.names.arrays[name].role == "input":
+            return WrittenIndexArray(
+                f"{name!r} stands in an index expression, and the listing assigns it",
+                span_of(node),
+                why="an argument of bounds, guards and subscripts is fixed during a run",
+                remedy=f"leave {name} as it is, and set another name: {name}_ = …",
+            )
         return WrittenIndexArray(
             f"{name!r} stands in an index expression, but is not one itself here",
             span_of(node),
@@ -335,7 +342,7 @@ class Indices:
                 f"the loop over {variable!r} runs over {short(node)}",
                 span_of(node),
                 why="only a range has iterations that are known exactly",
-                remedy=f"write for {variable} in range(start, stop), and subscript with {variable}",
+                remedy=_range_instead(node, variable),
             )
         self.names.called(node.func)
         self.no_keywords(node)
@@ -354,8 +361,10 @@ class Indices:
                     f"the step {short(node.args[2])} is {'no constant' if number is None else '0'}",
                     span_of(node.args[2]),
                     why="the order of the iterations must be known",
-                    remedy="use a constant step; count blocks with a step of 1 and multiply by "
-                    "the block size instead",
+                    remedy="use 1 to count up, -1 to count down"
+                    if number == 0
+                    else "use a constant step; count blocks with a step of 1 and multiply by the "
+                    "block size instead",
                 )
             step = number
         bounds = [self.index(argument) for argument in node.args[:2]]
@@ -429,3 +438,21 @@ class Indices:
                 span_of(node),
                 remedy="give the arguments by position",
             )
+
+
+def _range_instead(node: ast.expr, variable: str) -> str:
+    """Return how to write a loop over `node` as one over a range."""
+    match node:
+        case ast.Call(func=ast.Name(id="reversed"), args=[ast.Call(args=bounds) as inner]) if (
+            called(inner.func) == "range" and 1 <= len(bounds) <= 2
+        ):
+            ends = [ast.unparse(bound) for bound in bounds]
+            start = "-1" if len(ends) == 1 else f"({ends[0]}) - 1"
+            last = ends[-1] if ends[-1].isidentifier() else f"({ends[-1]})"
+            return f"write for {variable} in range({last} - 1, {start}, -1)"
+        case ast.Call(args=[ast.Call() as inner, *_]) if called(inner.func) == "range":
+            return f"write for {variable} in {ast.unparse(inner)}"
+        case ast.Call(args=bounds) if ast.unparse(node.func).endswith("range"):
+            return f"write for {variable} in range({', '.join(map(ast.unparse, bounds))})"
+        case _:
+            return f"write for {variable} in range(start, stop), and subscript with {variable}"

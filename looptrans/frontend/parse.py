@@ -127,6 +127,8 @@ def _too_deep(tree: ast.Module) -> TooDeep | None:
 
 def _program(choice: Choice, source: Source) -> Program:
     node = choice.node
+    if all(isinstance(s, ast.Return | ast.Pass | ast.Expr) for s in choice.body):
+        raise ListingError([nothing("there is no loop nest in the text")], source)
     comments = read_comments(source.plain)
     leading, comment = _heading(choice, comments, source)
     bound = set(stored_names(choice.body))

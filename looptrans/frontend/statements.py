@@ -34,11 +34,10 @@ from looptrans.ir.index import Int
 from looptrans.ir.program import Contract, If, Loop, Node
 from looptrans.ir.value import Range
 
-GUARD_INSTEAD = "guard the rest of the loop with an if instead"
 REMEDIES: dict[type[ast.stmt], str] = {
     ast.While: "use for … in range(…), with a guard for what should not run",
-    ast.Break: GUARD_INSTEAD,
-    ast.Continue: GUARD_INSTEAD,
+    ast.Break: "set done = False before the loop, guard its body with if not done, and set it here",
+    ast.Continue: "guard the rest of the loop with an if instead",
     ast.With: "take the statements out of the with",
     ast.Import: "leave it out; exp, np.exp and the like are known without",
     ast.ImportFrom: "leave it out; exp, np.exp and the like are known without",
@@ -171,7 +170,7 @@ class Statements:
                     f"the expression {short(value)} stands alone",
                     span_of(statement),
                     why="only an assignment has an effect in a listing; calls are never executed",
-                    remedy="assign its value to a name, or leave it out",
+                    remedy="store what it gives in an array element, or leave it out",
                 )
             case _:
                 raise UnsupportedStatement(

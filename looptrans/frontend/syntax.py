@@ -123,7 +123,7 @@ def preorder(*roots: ast.AST) -> Iterator[ast.AST]:
 
 
 def shape_read(node: ast.expr) -> tuple[str, int | None] | None:
-    """Return the array and dimension of `A.shape[d]`, `len(A)`, and of `A.shape` (None)."""
+    """Return the array and dimension of `A.shape[d]`, `len(A)`, `len(A[0])`; of `A.shape` (None)."""
     match node:
         case ast.Attribute(value=base, attr="shape"):
             name = dotted(base)
@@ -133,9 +133,12 @@ def shape_read(node: ast.expr) -> tuple[str, int | None] | None:
         ):
             name = dotted(base)
             return None if name is None else (name, dimension)
-        case ast.Call(func=ast.Name(id="len"), args=[base], keywords=[]):
+        case ast.Call(func=ast.Name(id="len"), args=[row], keywords=[]):
+            base, subscripts = flattened(row)
             name = dotted(base)
-            return None if name is None else (name, 0)
+            if name is None or any(isinstance(s, ast.Slice) for s in subscripts):
+                return None
+            return name, len(subscripts)
         case _:
             return None
 

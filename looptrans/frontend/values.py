@@ -64,7 +64,7 @@ REMEDIES: dict[type[ast.expr], str] = {
     ast.ListComp: "write a loop, or sum(… for e in range(E))",
     ast.GeneratorExp: "write a loop, or sum(… for e in range(E))",
     ast.Tuple: "assign each value to a name of its own",
-    ast.List: "make it an array argument, and subscript that",
+    ast.List: "create an array, a = zeros(N), or make it an argument, and subscript that",
     ast.Dict: "make it an array argument, and subscript that",
     ast.Set: "make it an array argument, and subscript that",
     ast.JoinedStr: "leave the text out",
@@ -82,9 +82,9 @@ FUNCTION_REMEDIES = {
     "rsqrt": "write 1.0 / sqrt(x)",
     "any": "write a loop with a boolean, or max(… for e in range(E))",
     "all": "write a loop with a boolean, or min(… for e in range(E))",
-    "zeros_like": "write zeros(shape)",
-    "empty_like": "write empty(shape)",
-    "ones_like": "write ones(shape)",
+    "zeros_like": "write the shape out, zeros((M, N))",
+    "empty_like": "write the shape out, empty((M, N))",
+    "ones_like": "write the shape out, ones((M, N))",
 }
 KNOWN = (
     "define it as a pure helper, def f(x): return …, or use exp, exp2, log, log2, sqrt, abs, max, "
@@ -272,7 +272,7 @@ class Values(Conditions):
                 f"{short(node.func)} is not a function of the language",
                 span_of(node.func),
                 why="a listing is read, never executed, so only known functions have a meaning",
-                remedy=FUNCTION_REMEDIES.get((dotted(node.func) or "").rpartition(".")[2], KNOWN),
+                remedy=_instead(node.func),
             )
         self.no_keywords(node)
         return self._function(node, name)
@@ -343,6 +343,19 @@ class Values(Conditions):
             fill = self.number(node.args[1])
             self.require_rank(fill, 0, node.args[1])
         return Create(name, shape, fill, element)
+
+
+def _instead(function: ast.expr) -> str:
+    """Return what to write for a function the language does not have."""
+    last = function.attr if isinstance(function, ast.Attribute) else (dotted(function) or "")
+    if last in FUNCTION_REMEDIES:
+        return FUNCTION_REMEDIES[last]
+    if isinstance(function, ast.Attribute) and dotted(function.value) not in MODULES:
+        owner = ast.unparse(function.value)
+        if last in FUNCTIONS:
+            return f"write it as a function, {last}({owner})"
+        return "an array has no methods here: subscript it, and write loops over its elements"
+    return KNOWN
 
 
 def truth_value(condition: Condition) -> Value:

@@ -1,8 +1,20 @@
 """Program: a loop nest as its author wrote it.
 
 A Program is immutable. Its body is a tree of loops, guards and statements; domains, schedules and
-access relations are views of that tree (`looptrans.ir.walk`), never stored beside it. Spans are
-not part of equality: two programs are equal when they say the same, wherever they stand.
+access relations are views of that tree (`looptrans.ir.walk`, `.domain`, `.outputs`), never stored
+beside it. Spans are not part of equality: two programs are equal when they say the same, wherever
+they stand.
+
+    Program ─ arguments, parameters (kinds), arrays (roles, shapes, placement), contracts, outputs
+       └ body: Declaration │ Loop │ If │ Assign
+                              └ Range    └ Condition
+                                └ Index            └ Access ─ array, subscripts (Index)
+                                                   └ Value
+
+The loops and statements at the top of the body are the stages of the program, one after another;
+local arrays are the named temporaries between them, each with a placement. `Loop.execution` says
+how the iterations of a loop are ordered, `Array.placement` what is kept where and what is updated
+atomically; a barrier between phases, or a loop over blocks, is one more kind of `Node`.
 """
 
 from __future__ import annotations
@@ -56,7 +68,6 @@ class Array:
             listing, by a creation or by a first assignment.
         shape: The extent of each dimension where it is known, else None.
         value_range: For an integer array, the declared `low:high` (high exclusive) of its values.
-        creation: For a local array that is created before the nest, how.
         annotation: The annotation as written, or None.
         placement: Where it lives in a generated kernel.
     """

@@ -60,11 +60,25 @@ class Range:
     step: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """A literal; `inf` is one."""
+    """A literal; `inf` is one.
+
+    Two are equal when they are of one type and have the same bits: `1`, `1.0` and `True` are three
+    literals, `0.0` and `-0.0` two.
+    """
 
     value: float | int | bool
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return type(self.value).__name__, repr(self.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from looptrans.ir.condition import (
     is_data_dependent,
     negation,
 )
+from looptrans.ir.domain import Domain
 from looptrans.ir.index import Index, lets
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import (
@@ -79,9 +80,14 @@ class Placed:
     loop_positions: tuple[tuple[int, ...], ...]
 
     @property
+    def domain(self) -> Domain:
+        """The instances that run: bounds and predicate."""
+        return Domain(self.loops, self.conditions)
+
+    @property
     def is_may(self) -> bool:
         """Whether only the running program knows if an instance of the domain runs."""
-        return any(is_data_dependent(condition) for condition in self.conditions)
+        return self.domain.is_may
 
 
 def placed(program: Program) -> tuple[Placed, ...]:

@@ -1,0 +1,196 @@
+"""Dependences of small nests, worked out by hand: pieces, distances, carriers, examples."""
+
+from __future__ import annotations
+
+import pytest
+
+from looptrans.frontend.placement import annotated_placement
+from tests.analysis import lines, report, spec
+
+
+def test_as_printed_the_state_has_a_piece_carried_by_d_and_one_carried_by_j() -> None:
+    printed = spec("flash_forward_as_printed")
+    for ends, array in (("S12 -> S3", "m"), ("S13 -> S4", "l")):
+        found = lines(printed, f"flow/value {ends} ", example=True)
+        assert f"flow/value {ends} {array} (=,=,<) (0,0,1) d | M=1 N=1 D=2: (0,0,0) -> (0,0,1)" in found
+        back = f"flow/value {ends} {array} (=,<,>) (0,1,1-D) j | M=1 N=2 D=2: (0,0,1) -> (0,1,0)"
+        assert back in found
+        # With D = 1 the distance 1-D is 0, which is a direction vector of its own.
+        once = f"flow/value {ends} {array} (=,<,=) (0,1,0) j | M=1 N=2 D=1: (0,0,0) -> (0,1,0)"
+        assert set(found) <= {*found[:1], once, back} or len(found) == 3
+
+
+def test_in_the_right_placement_only_j_carries_flow() -> None:
+    carriers = {d.carried_by for d in report(spec("flash_forward")).dependences if d.basis == "value"}
+    assert carriers == {None, "j"}
+    assert lines(spec("flash_forward"), "flow/value S12") == ["flow/value S12 -> S3 m (=,<) (0,1) j"]
+
+
+def test_statement_pairs_of_the_listing_as_printed() -> None:
+    """Point 6 of the measured facts: 20, 20 and 13 pairs with scalar temporaries."""
+    found = report(annotated_placement(spec("flash_forward_as_printed"))).dependences
+    for kind, basis, count in (
+        ("flow", "value", 20),
+        ("flow", "memory", 20),
+        ("anti", "memory", 20),
+        ("output", "memory", 13),
+    ):
+        of_kind = [d for d in found if (d.kind, d.basis) == (kind, basis)]
+        assert len({(d.source, d.sink) for d in of_kind}) == count, (kind, basis)
+
+
+HAND = {
+    # Iterations are counted in execution order.
+    "for i in range(N - 1, 0, -1):\n    A[i - 1] = A[i]\n": [
+        "flow/value S1 -> S1 A (<) (1) i | N=3: (2) -> (1)"
+    ],
+    "for i in range(0, N, 2):\n    A[i + 4] = A[i]\n": [
+        "flow/value S1 -> S1 A (<) (2) i | N=5: (0) -> (4)"
+    ],
+    "for i in range(0, N, 2):\n    A[i + 3] = A[i]\n": [],
+    "for i in range(N - 1, -1, -3):\n    A[i] = A[i + 6]\n": [
+        "flow/value S1 -> S1 A (<) (2) i | N=7: (6) -> (0)"
+    ],
+    # A union is listed piece by piece.
+    "for i in range(N):\n    A[i] = A[i - 1] + A[i - 3]\n": [
+        "flow/value S1 -> S1 A (<) (1) i | N=2: (0) -> (1)",
+        "flow/value S1 -> S1 A (<) (3) i | N=4: (0) -> (3)",
+    ],
+    "for i in range(N):\n    for j in range(i + 1):\n        A[i, j] = A[i - 1, j] + A[i, j - 1]\n": [
+        "flow/value S1 -> S1 A (=,<) (0,1) j | N=2: (1,0) -> (1,1)",
+        "flow/value S1 -> S1 A (<,=) (1,0) i | N=2: (0,0) -> (1,0)",
+    ],
+    # Only the loops that both share count.
+    "for i in range(N):\n    s = A[i]\n    for j in range(M):\n        B[i, j] = s\n": [
+        "flow/value S1 -> S2 s (=) (0) - | N=1 M=1: (0) -> (0,0)"
+    ],
+    "for i in range(N):\n    A[i] = x[i]\nfor i in range(N):\n    B[i] = A[i]\n": [
+        "flow/value S1 -> S2 A () () - | N=1: (0) -> (0)"
+    ],
+    # Distances are expressions of the parameters.
+    "for i in range(N):\n    A[i] = A[i + p]\n": [
+        "flow/value S1 -> S1 A (<) (-p) i | N=2 p=-1: (0) -> (1)"
+    ],
+    "for t in range(2):\n    for i in range(N):\n        A[0] = A[0] + x[i]\n": [
+        "flow/value S1 -> S1 A (=,<) (0,1) i | N=2: (0,0) -> (0,1)",
+        "flow/value S1 -> S1 A (<,=) (1,0) t | N=1: (0,0) -> (1,0)",
+        "flow/value S1 -> S1 A (<,>) (1,1-N) t | N=2: (0,1) -> (1,0)",
+    ],
+    # Pairs inside one instance are absent.
+    "for i in range(N):\n    A[i] = A[i] + 1.0\n": [],
+    # Only the branch of a ternary that is taken reads.
+    "for i in range(N):\n    A[i] = x[i] if i == 0 else A[i - 1]\n": [
+        "flow/value S1 -> S1 A (<) (1) i | N=2: (0) -> (1)"
+    ],
+    "for i in range(N):\n    A[i] = A[i - 1] if i == N else x[i]\n": [],
+    # A size may divide an index.
+    "for h in range(H):\n    for j in range(N):\n        K[h // R, j] = K[h // R, j] + x[h]\n": [
+        "flow/value S1 -> S1 K (<,=) (1,0) h | H=2 N=1 R=2: (0,0) -> (1,0)"
+    ],
+    "def f(x, P: Const, T):\n    for t in range(T):\n        for r in range(P):\n"
+    "            x[t * P + r] = x[t * P + r] + 1.0\n": [],
+    # A loop of which only one iteration can meet another.
+    "for i in range(N):\n    if i == 0:\n        A[0] = x[0]\n    else:\n        A[i] = A[0]\n": [
+        "flow/value S1 -> S2 A (<) (*) i | N=2: (0) -> (1)"
+    ],
+}
+
+
+@pytest.mark.parametrize("text", HAND, ids=range(len(HAND)))
+def test_value_flow_by_hand(text: str) -> None:
+    assert lines(text, "flow/value", example=True) == HAND[text]
+
+
+def test_the_kinds_of_memory_dependences() -> None:
+    text = "for i in range(N):\n    A[i] = A[i + p]\n"
+    assert lines(text, "anti", example=True) == [
+        "anti/memory S1 -> S1 A (<) (p) i | N=2 p=1: (0) -> (1)"
+    ]
+    scalar = "for i in range(N):\n    s = x[i]\n    y[i] = s\n"
+    assert lines(scalar) == [
+        "output/memory S1 -> S1 s (<) (*) i",
+        "flow/value S1 -> S2 s (=) (0) -",
+        "flow/memory S1 -> S2 s (=) (0) -",
+        "flow/memory S1 -> S2 s (<) (*) i",
+        "anti/memory S2 -> S1 s (<) (*) i",
+    ]
+
+
+def test_a_distance_that_is_no_function_of_the_parameters_has_its_set() -> None:
+    (found,) = [
+        d for d in report("for i in range(N):\n    A[2 * i] = A[i]\n").dependences if d.basis == "value"
+    ]
+    assert found.distance == ("*",) and found.direction == ("<",)
+    assert found.distance_set is not None and "i > 0" in found.distance_set
+    for d in report("for i in range(N):\n    A[i] = A[i - 1]\n").dependences:
+        assert d.distance_set is None
+
+
+def test_examples_are_smallest_by_parameters_then_absolute_value() -> None:
+    text = "for i in range(N):\n    for j in range(M):\n        A[i, j] = A[i - 1, j + 1]\n"
+    assert lines(text, "flow/value", example=True) == [
+        "flow/value S1 -> S1 A (<,>) (1,-1) i | N=2 M=2: (0,1) -> (1,0)"
+    ]
+    # p = 1 before p = -1.
+    both = "for i in range(N):\n    A[i + p * p * 0 + p] = x[i]\n    B[i] = A[i]\n"
+    both = both.replace(" + p * p * 0", "")
+    found = lines(both, "flow/value", example=True)
+    assert all("p=0" in text or "p=1" in text or "(>)" in text for text in found), found
+
+
+def test_only_data_dependent_conditions_make_a_dependence_uncertain() -> None:
+    text = "for i in range(N):\n    if A[i] > 0.0:\n        s = A[i]\n    B[i] = s\n"
+    assert all(line.startswith("may ") for line in lines("s = 0.0\n" + text, "flow/value S2"))
+    select = "s = 0.0\nfor i in range(N):\n    if A[i] > s:\n        s = A[i]\n"
+    assert lines(select, "flow/value S2") == ["flow/value S2 -> S2 s (<) (1) i"]
+    affine = "for i in range(N):\n    if i % 2 == 0:\n        A[i + 2] = A[i]\n"
+    assert lines(affine, "flow/value") == ["flow/value S1 -> S1 A (<) (2) i"]
+
+
+def test_a_bound_from_an_array_gives_a_may_flow_between_iterations() -> None:
+    text = (
+        "for b in range(B):\n    for j in range(n[b]):\n        T[j] = X[b, j]\n"
+        "    for j in range(N):\n        Y[b, j] = T[j]\n"
+    )
+    assert lines(text, "flow/value", example=True) == [
+        "may flow/value S1 -> S2 T (=) (0) - | B=1 N=1: (0,0) -> (0,0)",
+        "may flow/value S1 -> S2 T (<) (*) b | B=2 N=1: (0,0) -> (1,0)",
+    ]
+    carried = next(d for d in report(text).dependences if d.carried_by == "b" and d.kind == "flow")
+    assert carried.witness is not None and ("n[0]", 1) in carried.witness.elements
+
+
+PACKED = "for b in range(B):\n    for i in range(cu[b + 1] - cu[b]):\n        O[cu[b] + i] = 1.0\n"
+
+
+def test_packed_rows_overlap_unless_the_contract_says_otherwise() -> None:
+    free = report(PACKED).dependences
+    assert free and all(d.may and d.carried_by == "b" and d.kind == "output" for d in free)
+    contract = "assert all(cu[b] <= cu[b + 1] for b in range(B))\n"
+    kept = report(contract + PACKED)
+    assert kept.dependences == ()
+    assert "cu[b] <= cu[b + 1]" in kept.assumptions[0]
+
+
+def test_neighbouring_rows_never_overlap_so_the_example_needs_three() -> None:
+    """cu[1] ends row 0 and begins row 1, so only rows 0 and 2 can meet."""
+    for d in report(PACKED).dependences:
+        assert d.witness is not None
+        assert dict(d.witness.parameters) == {"B": 3}, d.witness
+        cu = dict(d.witness.elements)
+        (b, i), (c, k) = ([v for _, v in end] for end in (d.witness.source, d.witness.sink))
+        assert cu[f"cu[{b}]"] + i == cu[f"cu[{c}]"] + k
+        assert 0 <= i < cu[f"cu[{b + 1}]"] - cu[f"cu[{b}]"]
+        assert 0 <= k < cu[f"cu[{c + 1}]"] - cu[f"cu[{c}]"]
+
+
+def test_direction_is_that_of_the_carrier_and_sources_come_first() -> None:
+    for name in ("flash_forward", "flash_forward_as_printed", "matmul", "softmax", "stencil"):
+        for d in report(spec(name)).dependences:
+            first = next((sign for sign in d.direction if sign != "="), "=")
+            assert first in "<="
+            assert (d.carried_by is None) == (first == "=")
+
+
+def test_the_stencil() -> None:
+    assert lines(spec("stencil"), "flow/value") == ["flow/value S1 -> S1 A (<,>) (1,-1) i"]
