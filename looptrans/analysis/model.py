@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from looptrans.analysis.formula import Notation, conjunction
 from looptrans.analysis.normal import Normalizer
-from looptrans.ir.condition import Condition, Relation, approximated, parts_of
+from looptrans.ir.condition import Condition, Relation, approximated, parts_of, walk_condition
 from looptrans.ir.condition import conjunction as both
-from looptrans.ir.index import Index, Int, Opaque, opaque_terms, walk
+from looptrans.ir.index import Index, Int, Opaque, Param, opaque_terms, parameters, walk
 from looptrans.ir.program import Contract, Loop, Program
 from looptrans.ir.value import WHOLE, Generator, Range, Subscript, Whole
 from looptrans.ir.walk import AccessRelation, Placed, accesses, placed
@@ -118,6 +118,9 @@ class Model:
         shapes: The extents of each array, where known.
         value_ranges: The declared ranges of integer arrays' values, upper ends excluded.
         contents: What is in the integer arrays whose contents are given, by cell.
+        sizes: The parameters that are extents of arrays, and so not negative.
+        mentioned: By statement number, the parameters that decide which instances a statement
+            has and what they touch.
     """
 
     program: Program
@@ -130,6 +133,8 @@ class Model:
     shapes: dict[str, tuple[Index | None, ...]] = field(default_factory=dict)
     value_ranges: dict[str, tuple[Index, Index]] = field(default_factory=dict)
     contents: Contents = field(default_factory=dict)
+    sizes: frozenset[str] = frozenset()
+    mentioned: dict[int, frozenset[str]] = field(default_factory=dict)
 
     @property
     def prefix(self) -> str:
@@ -177,9 +182,13 @@ def build_model(
     }
     names = [p.name for p in program.parameters if p.is_integer and p.name not in normal.sizes]
     names += [name for name in normal.made if name not in names]
-    parameters = {name: f"p{number}" for number, name in enumerate(names)}
-    model = Model(program, statements, found, parameters, "", normal, (), shapes, value_ranges)
+    called = {name: f"p{number}" for number, name in enumerate(names)}
+    model = Model(program, statements, found, called, "", normal, (), shapes, value_ranges)
     model.contents = dict(contents or {})
+    model.sizes = frozenset(
+        extent.name for shape in shapes.values() for extent in shape if isinstance(extent, Param)
+    )
+    model.mentioned = _mentioned(statements, found)
     model.contracts = tuple(c for c in normal_contracts if c.generators or _terms_of(c.condition))
     about_sizes = [c.condition for c in normal_contracts if not c.generators]
     model.context = _context(model, [c for c in about_sizes if not _terms_of(c)])
@@ -207,6 +216,30 @@ def _statements(program: Program, normal: Normalizer) -> list[StatementModel]:
             )
         )
     return found
+
+
+def _mentioned(
+    statements: tuple[StatementModel, ...], found: tuple[AccessModel, ...]
+) -> dict[int, frozenset[str]]:
+    indices: dict[int, list[Index]] = {statement.number: [] for statement in statements}
+    for statement in statements:
+        for bound in statement.bounds:
+            indices[statement.number] += [bound.range.start, bound.range.stop]
+        indices[statement.number] += _compared(statement.condition)
+    for access in found:
+        own = indices[access.statement.number]
+        own += [s for s in access.subscripts if not isinstance(s, Whole)]
+        own += _compared(access.condition)
+    return {
+        number: frozenset(name for index in own for name in parameters(index))
+        for number, own in indices.items()
+    }
+
+
+def _compared(condition: Condition) -> list[Index]:
+    """Return the index expressions a condition compares."""
+    relations = [part for part in walk_condition(condition) if isinstance(part, Relation)]
+    return [side for part in relations for side in (part.left, part.right)]
 
 
 def _orders(places: tuple[Placed, ...]) -> list[tuple[int, ...]]:

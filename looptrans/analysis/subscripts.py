@@ -6,6 +6,8 @@ executor stops. Parameters are taken as not negative: an offset of unknown sign 
 
 from __future__ import annotations
 
+from itertools import islice
+
 import islpy as isl
 
 from looptrans.analysis.formula import conjunction
@@ -15,6 +17,8 @@ from looptrans.analysis.witness import not_negative, signless_dimensions, smalle
 from looptrans.ir.index import Index, opaque_terms
 from looptrans.ir.listing import index_text
 from looptrans.ir.value import Whole
+
+MOST_SHOWN = 10
 
 
 def negative_subscripts(model: Model) -> tuple[str, ...]:
@@ -26,6 +30,9 @@ def negative_subscripts(model: Model) -> tuple[str, ...]:
                 sentence = _sentence(model, access, number, subscript)
                 if sentence is not None:
                     found[sentence] = None
+    more = len(found) - MOST_SHOWN
+    if more > 0:
+        return (*islice(found, MOST_SHOWN), f"{more} more subscripts may be negative")
     return tuple(found)
 
 

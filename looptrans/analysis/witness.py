@@ -12,9 +12,7 @@ from functools import cache
 import islpy as isl
 
 from looptrans.analysis.model import Bound, Model, StatementModel
-from looptrans.ir.condition import Relation, walk_condition
-from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, parameters
-from looptrans.ir.value import Whole
+from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var
 from looptrans.ir.verdict import Witness, WitnessKind
 
 _PARAM = isl.dim_type.param
@@ -40,7 +38,7 @@ def smallest_pair(
         kind: What the witness shows.
     """
     names = list(model.parameters)
-    involved = parameters_of(model, source) | parameters_of(model, sink)
+    involved = model.mentioned[source.number] | model.mentioned[sink.number]
     flat = pairs.intersect_params(context).wrap().flatten()
     values = smallest_point(
         flat,
@@ -67,23 +65,6 @@ def smallest_pair(
 def _assignment(statement: StatementModel, values: list[int]) -> tuple[tuple[str, int], ...]:
     variables = [bound.variable for bound in statement.bounds]
     return tuple(zip(variables, values, strict=True))
-
-
-def parameters_of(model: Model, statement: StatementModel) -> set[str]:
-    """Return the parameters that decide which instances a statement has and what they touch."""
-    indices: list[Index] = []
-    for bound in statement.bounds:
-        indices += [bound.range.start, bound.range.stop]
-    conditions = [statement.condition]
-    for access in model.accesses:
-        if access.statement.number == statement.number:
-            indices += [s for s in access.subscripts if not isinstance(s, Whole)]
-            conditions.append(access.condition)
-    for condition in conditions:
-        for part in walk_condition(condition):
-            if isinstance(part, Relation):
-                indices += [part.left, part.right]
-    return {name for index in indices for name in parameters(index)}
 
 
 def smallest_point(points: isl.Set, signless: list[bool]) -> list[int] | None:
@@ -161,33 +142,22 @@ def _unranked(values: list[int], signless: list[bool]) -> list[int]:
 
 
 def _signless_parameters(model: Model) -> list[bool]:
-    known = _known_parameters(model)
-    return [name in known for name in model.parameters]
-
-
-def _known_parameters(model: Model) -> set[str]:
-    return {
-        extent.name
-        for shape in model.shapes.values()
-        for extent in shape
-        if isinstance(extent, Param)
-    }
+    return [name in model.sizes for name in model.parameters]
 
 
 def signless_dimensions(model: Model, statement: StatementModel) -> list[bool]:
     """Tell of each loop variable of a statement whether it is plainly not negative."""
     known: set[str] = set()
-    sizes = _known_parameters(model)
     found = []
     for bound in statement.bounds:
-        sure = _counts_from_zero(bound, known, sizes)
+        sure = _counts_from_zero(bound, known, model.sizes)
         if sure:
             known.add(bound.variable)
         found.append(sure)
     return found
 
 
-def _counts_from_zero(bound: Bound, variables: set[str], sizes: set[str]) -> bool:
+def _counts_from_zero(bound: Bound, variables: set[str], sizes: Container[str]) -> bool:
     limits = bound.range
     if limits.step > 0:
         return not_negative(limits.start, variables, sizes)

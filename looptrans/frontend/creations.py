@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from looptrans.frontend.indices import without_lets
+from looptrans.frontend.affine import without_lets
 from looptrans.frontend.mistakes import UnsupportedExpression, WrongRank
 from looptrans.frontend.syntax import SPELLINGS, short, span_of
 from looptrans.ir.index import Index, variables

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 
+from looptrans.frontend.affine import constant_of, is_fixed, without_lets
 from looptrans.frontend.annotations import OPERATORS
 from looptrans.frontend.mistakes import (
     BadStep,
@@ -17,6 +18,7 @@ from looptrans.frontend.mistakes import (
     WrongRank,
 )
 from looptrans.frontend.names import Names
+from looptrans.frontend.remedies import range_instead
 from looptrans.frontend.scope import Scope
 from looptrans.frontend.syntax import (
     ARRAY_ATTRIBUTES,
@@ -39,10 +41,6 @@ from looptrans.ir.index import (
     Opaque,
     Param,
     Var,
-    children,
-    opaque_terms,
-    rebuild,
-    variables,
     walk,
 )
 from looptrans.ir.value import Range
@@ -50,49 +48,6 @@ from looptrans.ir.value import Range
 LARGEST_INTEGER = 2**63
 LARGEST_LET = 100
 AFFINE = "an index expression is a sum of loop variables and sizes times constants"
-
-
-def without_lets(index: Index) -> Index:
-    """Replace every integer scalar by the index expression it stands for."""
-    if isinstance(index, Let):
-        return without_lets(index.value)
-    operands = children(index)
-    return rebuild(index, tuple(without_lets(o) for o in operands)) if operands else index
-
-
-def constant_of(index: Index) -> int | None:
-    """Return the integer an index expression always is, or None."""
-    match index:
-        case Int(value):
-            return value
-        case Let(_, value):
-            return constant_of(value)
-        case Neg(operand):
-            number = constant_of(operand)
-            return None if number is None else -number
-        case Arith(op, left, right):
-            first, second = constant_of(left), constant_of(right)
-            if first is None or second is None:
-                return None
-            match op:
-                case "+":
-                    return first + second
-                case "-":
-                    return first - second
-                case "*":
-                    return first * second
-                case "//":
-                    return first // second if second else None
-                case "%":
-                    return first % second if second else None
-        case _:
-            return None
-
-
-def is_fixed(index: Index) -> bool:
-    """Tell whether an index expression has the same value throughout a run."""
-    bare = without_lets(index)
-    return not variables(bare) and not opaque_terms(bare)
 
 
 def integer(node: ast.Constant) -> int:
@@ -342,7 +297,7 @@ class Indices:
                 f"the loop over {variable!r} runs over {short(node)}",
                 span_of(node),
                 why="only a range has iterations that are known exactly",
-                remedy=_range_instead(node, variable),
+                remedy=range_instead(node, variable),
             )
         self.names.called(node.func)
         self.no_keywords(node)
@@ -438,21 +393,3 @@ class Indices:
                 span_of(node),
                 remedy="give the arguments by position",
             )
-
-
-def _range_instead(node: ast.expr, variable: str) -> str:
-    """Return how to write a loop over `node` as one over a range."""
-    match node:
-        case ast.Call(func=ast.Name(id="reversed"), args=[ast.Call(args=bounds) as inner]) if (
-            called(inner.func) == "range" and 1 <= len(bounds) <= 2
-        ):
-            ends = [ast.unparse(bound) for bound in bounds]
-            start = "-1" if len(ends) == 1 else f"({ends[0]}) - 1"
-            last = ends[-1] if ends[-1].isidentifier() else f"({ends[-1]})"
-            return f"write for {variable} in range({last} - 1, {start}, -1)"
-        case ast.Call(args=[ast.Call() as inner, *_]) if called(inner.func) == "range":
-            return f"write for {variable} in {ast.unparse(inner)}"
-        case ast.Call(args=bounds) if ast.unparse(node.func).endswith("range"):
-            return f"write for {variable} in range({', '.join(map(ast.unparse, bounds))})"
-        case _:
-            return f"write for {variable} in range(start, stop), and subscript with {variable}"

@@ -123,7 +123,7 @@ def preorder(*roots: ast.AST) -> Iterator[ast.AST]:
 
 
 def shape_read(node: ast.expr) -> tuple[str, int | None] | None:
-    """Return the array and dimension of `A.shape[d]`, `len(A)`, `len(A[0])`; of `A.shape` (None)."""
+    """Return the array and dimension of `A.shape[d]` or `len(A[0])`, and of `A.shape` (None)."""
     match node:
         case ast.Attribute(value=base, attr="shape"):
             name = dotted(base)

@@ -17,6 +17,7 @@ from looptrans.frontend.mistakes import (
     UnsupportedExpression,
     WrongRank,
 )
+from looptrans.frontend.remedies import EXPRESSIONS, function_instead
 from looptrans.frontend.syntax import (
     MODULES,
     dotted,
@@ -58,38 +59,6 @@ BINARY: dict[type[ast.operator], BinaryOperator] = {
     ast.MatMult: "@",
 }
 CONSTANTS = {"inf": float("inf"), "pi": pi}
-REMEDIES: dict[type[ast.expr], str] = {
-    ast.NamedExpr: "set the name on a line of its own",
-    ast.Lambda: "give the helper a name: f = lambda x: …, or def f(x): return …",
-    ast.ListComp: "write a loop, or sum(… for e in range(E))",
-    ast.GeneratorExp: "write a loop, or sum(… for e in range(E))",
-    ast.Tuple: "assign each value to a name of its own",
-    ast.List: "create an array, a = zeros(N), or make it an argument, and subscript that",
-    ast.Dict: "make it an array argument, and subscript that",
-    ast.Set: "make it an array argument, and subscript that",
-    ast.JoinedStr: "leave the text out",
-    ast.Await: "leave the await out",
-    ast.Yield: "store into an array that is returned",
-    ast.Starred: "write every value out",
-}
-FUNCTION_REMEDIES = {
-    "dot": "write q @ k, or sum(q[e] * k[e] for e in range(E))",
-    "inner": "write q @ k, or sum(q[e] * k[e] for e in range(E))",
-    "matmul": "write the loops, or q @ k for two rows",
-    "einsum": "write the loops",
-    "power": "write x ** y",
-    "square": "write x * x",
-    "rsqrt": "write 1.0 / sqrt(x)",
-    "any": "write a loop with a boolean, or max(… for e in range(E))",
-    "all": "write a loop with a boolean, or min(… for e in range(E))",
-    "zeros_like": "write the shape out, zeros((M, N))",
-    "empty_like": "write the shape out, empty((M, N))",
-    "ones_like": "write the shape out, ones((M, N))",
-}
-KNOWN = (
-    "define it as a pure helper, def f(x): return …, or use exp, exp2, log, log2, sqrt, abs, max, "
-    "min, tanh, sin, cos, sum, where"
-)
 
 
 @dataclass(slots=True)
@@ -143,7 +112,7 @@ class Values(Conditions):
                 raise self._outside(node, "compute with numbers, array elements and rows")
             case _:
                 usual = "compute with numbers, array elements and rows"
-                raise self._outside(node, REMEDIES.get(type(node), usual))
+                raise self._outside(node, EXPRESSIONS.get(type(node), usual))
 
     @staticmethod
     def _outside(node: ast.expr, remedy: str) -> UnsupportedExpression:
@@ -272,7 +241,7 @@ class Values(Conditions):
                 f"{short(node.func)} is not a function of the language",
                 span_of(node.func),
                 why="a listing is read, never executed, so only known functions have a meaning",
-                remedy=_instead(node.func),
+                remedy=function_instead(node.func),
             )
         self.no_keywords(node)
         return self._function(node, name)
@@ -343,19 +312,6 @@ class Values(Conditions):
             fill = self.number(node.args[1])
             self.require_rank(fill, 0, node.args[1])
         return Create(name, shape, fill, element)
-
-
-def _instead(function: ast.expr) -> str:
-    """Return what to write for a function the language does not have."""
-    last = function.attr if isinstance(function, ast.Attribute) else (dotted(function) or "")
-    if last in FUNCTION_REMEDIES:
-        return FUNCTION_REMEDIES[last]
-    if isinstance(function, ast.Attribute) and dotted(function.value) not in MODULES:
-        owner = ast.unparse(function.value)
-        if last in FUNCTIONS:
-            return f"write it as a function, {last}({owner})"
-        return "an array has no methods here: subscript it, and write loops over its elements"
-    return KNOWN
 
 
 def truth_value(condition: Condition) -> Value:

@@ -42,9 +42,15 @@ def read_archive(path: str) -> dict[str, Values]:
 def write_archive(path: str, arrays: Mapping[str, Values]) -> None:
     """Write arrays to a file beside `path` and give it that name once it is complete.
 
+    A link is followed; what is there already and is no file (a device, a pipe) stays.
+
     Raises:
         UnreadableInputs: The file cannot be written.
     """
+    shown, path = path, os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        what = "is a directory" if os.path.isdir(path) else "is no regular file"
+        raise _unwritable(shown, what)
     folder = os.path.dirname(os.path.abspath(path))
     temporary = ""
     try:
@@ -56,11 +62,19 @@ def write_archive(path: str, arrays: Mapping[str, Values]) -> None:
     except OSError as error:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
-        raise UnreadableInputs(
-            f"cannot write {path}: {(error.strerror or str(error)).lower()}",
-            None,
-            remedy="name a file in a folder that exists and may be written",
-        ) from None
+        raise _unwritable(shown, (error.strerror or str(error)).lower()) from None
+    except BaseException:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def _unwritable(path: str, reason: str) -> UnreadableInputs:
+    return UnreadableInputs(
+        f"cannot write {path}: {reason}",
+        None,
+        remedy="name a file in a folder that exists and may be written",
+    )
 
 
 def _write(file: IO[bytes], arrays: Mapping[str, Values]) -> None:

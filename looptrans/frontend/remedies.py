@@ -1,0 +1,72 @@
+"""What to write instead of what is outside the language."""
+
+from __future__ import annotations
+
+import ast
+
+from looptrans.frontend.syntax import MODULES, called, dotted
+from looptrans.ir.functions import FUNCTIONS
+
+EXPRESSIONS: dict[type[ast.expr], str] = {
+    ast.NamedExpr: "set the name on a line of its own",
+    ast.Lambda: "give the helper a name: f = lambda x: …, or def f(x): return …",
+    ast.ListComp: "write a loop, or sum(… for e in range(E))",
+    ast.GeneratorExp: "write a loop, or sum(… for e in range(E))",
+    ast.Tuple: "assign each value to a name of its own",
+    ast.List: "create an array, a = zeros(N), or make it an argument, and subscript that",
+    ast.Dict: "make it an array argument, and subscript that",
+    ast.Set: "make it an array argument, and subscript that",
+    ast.JoinedStr: "leave the text out",
+    ast.Await: "leave the await out",
+    ast.Yield: "store into an array that is returned",
+    ast.Starred: "write every value out",
+}
+FUNCTION_CALLS = {
+    "dot": "write q @ k, or sum(q[e] * k[e] for e in range(E))",
+    "inner": "write q @ k, or sum(q[e] * k[e] for e in range(E))",
+    "matmul": "write the loops, or q @ k for two rows",
+    "einsum": "write the loops",
+    "power": "write x ** y",
+    "square": "write x * x",
+    "rsqrt": "write 1.0 / sqrt(x)",
+    "any": "write a loop with a boolean, or max(… for e in range(E))",
+    "all": "write a loop with a boolean, or min(… for e in range(E))",
+    "zeros_like": "write the shape out, zeros((M, N))",
+    "empty_like": "write the shape out, empty((M, N))",
+    "ones_like": "write the shape out, ones((M, N))",
+}
+KNOWN = (
+    "define it as a pure helper, def f(x): return …, or use exp, exp2, log, log2, sqrt, abs, max, "
+    "min, tanh, sin, cos, sum, where"
+)
+
+
+def function_instead(function: ast.expr) -> str:
+    """Return what to write for a function the language does not have."""
+    last = function.attr if isinstance(function, ast.Attribute) else (dotted(function) or "")
+    if last in FUNCTION_CALLS:
+        return FUNCTION_CALLS[last]
+    if isinstance(function, ast.Attribute) and dotted(function.value) not in MODULES:
+        owner = ast.unparse(function.value)
+        if last in FUNCTIONS:
+            return f"write it as a function, {last}({owner})"
+        return "an array has no methods here: subscript it, and write loops over its elements"
+    return KNOWN
+
+
+def range_instead(node: ast.expr, variable: str) -> str:
+    """Return how to write a loop over `node` as one over a range."""
+    match node:
+        case ast.Call(func=ast.Name(id="reversed"), args=[ast.Call(args=bounds) as inner]) if (
+            called(inner.func) == "range" and 1 <= len(bounds) <= 2
+        ):
+            ends = [ast.unparse(bound) for bound in bounds]
+            start = "-1" if len(ends) == 1 else f"({ends[0]}) - 1"
+            last = ends[-1] if ends[-1].isidentifier() else f"({ends[-1]})"
+            return f"write for {variable} in range({last} - 1, {start}, -1)"
+        case ast.Call(args=[ast.Call() as inner, *_]) if called(inner.func) == "range":
+            return f"write for {variable} in {ast.unparse(inner)}"
+        case ast.Call(args=bounds) if ast.unparse(node.func).endswith("range"):
+            return f"write for {variable} in range({', '.join(map(ast.unparse, bounds))})"
+        case _:
+            return f"write for {variable} in range(start, stop), and subscript with {variable}"
