@@ -52,14 +52,16 @@ def verdicts(what: str | Program) -> dict[str, LoopFacts]:
     given = program(what) if isinstance(what, str) else what
     facts = api.loop_facts(given, budget=BUDGET)
     return {
-        fact.loop if [f.loop for f in facts].count(fact.loop) == 1 else f"{fact.loop}@{fact.line}": fact
+        fact.loop
+        if [f.loop for f in facts].count(fact.loop) == 1
+        else f"{fact.loop}@{fact.line}": fact
         for fact in facts
     }
 
 
 def say(verdict: LoopVerdict) -> str:
     """`reduction + s, max t private q`."""
-    words = [verdict.decision]
+    words: list[str] = [verdict.decision]
     if verdict.operators:
         words.append(f"{' '.join(verdict.operators)} into {' '.join(verdict.reduced)}")
     if verdict.names:

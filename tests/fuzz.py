@@ -37,7 +37,11 @@ class _Progress:
             raise _OutOfTime
         try:
             compare(
-                nest.source, nest.sizes, nest.arrays, nest.features, witnesses=self.compared % 4 == 0
+                nest.source,
+                nest.sizes,
+                nest.arrays,
+                nest.features,
+                witnesses=self.compared % 4 == 0,
             )
         except BudgetExceeded:
             self.over += 1

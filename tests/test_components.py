@@ -47,7 +47,9 @@ def test_condensation_order_runs_against_the_text_where_the_flow_does() -> None:
 
 
 def test_a_cycle_over_two_loops_names_both() -> None:
-    text = "for i in range(N):\n    for j in range(M):\n        A[i, j] = A[i - 1, j] + A[i, j - 1]\n"
+    text = (
+        "for i in range(N):\n    for j in range(M):\n        A[i, j] = A[i - 1, j] + A[i, j - 1]\n"
+    )
     assert components(text) == [("S1", "i j")]
 
 

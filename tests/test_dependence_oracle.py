@@ -69,7 +69,7 @@ def test_random_nests(data_guards: bool, opaque: bool, chunk: int) -> None:
         max_examples=CHUNK,
         database=None,
         deadline=None,
-        phases=[Phase.generate, Phase.shrink],
+        phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)

@@ -12,7 +12,10 @@ def test_as_printed_the_state_has_a_piece_carried_by_d_and_one_carried_by_j() ->
     printed = spec("flash_forward_as_printed")
     for ends, array in (("S12 -> S3", "m"), ("S13 -> S4", "l")):
         found = lines(printed, f"flow/value {ends} ", example=True)
-        assert f"flow/value {ends} {array} (=,=,<) (0,0,1) d | M=1 N=1 D=2: (0,0,0) -> (0,0,1)" in found
+        assert (
+            f"flow/value {ends} {array} (=,=,<) (0,0,1) d | M=1 N=1 D=2: (0,0,0) -> (0,0,1)"
+            in found
+        )
         back = f"flow/value {ends} {array} (=,<,>) (0,1,1-D) j | M=1 N=2 D=2: (0,0,1) -> (0,1,0)"
         assert back in found
         # With D = 1 the distance 1-D is 0, which is a direction vector of its own.
@@ -21,9 +24,13 @@ def test_as_printed_the_state_has_a_piece_carried_by_d_and_one_carried_by_j() ->
 
 
 def test_in_the_right_placement_only_j_carries_flow() -> None:
-    carriers = {d.carried_by for d in report(spec("flash_forward")).dependences if d.basis == "value"}
+    carriers = {
+        d.carried_by for d in report(spec("flash_forward")).dependences if d.basis == "value"
+    }
     assert carriers == {None, "j"}
-    assert lines(spec("flash_forward"), "flow/value S12") == ["flow/value S12 -> S3 m (=,<) (0,1) j"]
+    assert lines(spec("flash_forward"), "flow/value S12") == [
+        "flow/value S12 -> S3 m (=,<) (0,1) j"
+    ]
 
 
 def test_statement_pairs_of_the_listing_as_printed() -> None:
@@ -56,7 +63,8 @@ HAND = {
         "flow/value S1 -> S1 A (<) (1) i | N=2: (0) -> (1)",
         "flow/value S1 -> S1 A (<) (3) i | N=4: (0) -> (3)",
     ],
-    "for i in range(N):\n    for j in range(i + 1):\n        A[i, j] = A[i - 1, j] + A[i, j - 1]\n": [
+    "for i in range(N):\n"
+    "    for j in range(i + 1):\n        A[i, j] = A[i - 1, j] + A[i, j - 1]\n": [
         "flow/value S1 -> S1 A (=,<) (0,1) j | N=2: (1,0) -> (1,1)",
         "flow/value S1 -> S1 A (<,=) (1,0) i | N=2: (0,0) -> (1,0)",
     ],
@@ -118,7 +126,9 @@ def test_the_kinds_of_memory_dependences() -> None:
 
 def test_a_distance_that_is_no_function_of_the_parameters_has_its_set() -> None:
     (found,) = [
-        d for d in report("for i in range(N):\n    A[2 * i] = A[i]\n").dependences if d.basis == "value"
+        d
+        for d in report("for i in range(N):\n    A[2 * i] = A[i]\n").dependences
+        if d.basis == "value"
     ]
     assert found.distance == ("*",) and found.direction == ("<",)
     assert found.distance_set is not None and "i > 0" in found.distance_set

@@ -183,3 +183,19 @@ def test_a_contract_that_asks_outside_an_array() -> None:
     text += "    for b in range(B):\n        x[cu[b]] = 1.0\n"
     error = failing(text, inputs={"cu": [0, 1], "x": np.ones(4)})
     assert isinstance(error, SubscriptOutside)
+
+
+@pytest.mark.parametrize("kind", ["T", "T: Const", "T: int"])
+def test_a_size_that_only_an_annotation_mentions(kind: str) -> None:
+    text = f'def f(x, p: Int[Array, "B", "0:T"], {kind}):\n    for b in range(B):\n        x[p[b]] = T\n'
+    program = program_of(text)
+    assert program.parameter("T").is_integer
+    assert set(execute(program, sizes={"T": 3})["x"].tolist()) >= {3.0}
+
+
+def test_made_up_sizes_leave_no_range_of_values_empty() -> None:
+    text = (
+        'def f(x, p: Int[Array, "B", "0:T//Z"]):\n    for b in range(B):\n        x[p[b]] = 1.0\n'
+    )
+    made = prepare(program_of(text))
+    assert made.integers["T"] // made.integers["Z"] > 0

@@ -1,4 +1,4 @@
-"""Verdicts on loops: parallel, privatized, reductions by meaning, sequential with a true example."""
+"""Verdicts on loops: parallel, privatized, reductions by meaning, sequential with an example."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ def test_a_row_that_each_iteration_rebuilds_is_private() -> None:
     )
     assert say(verdicts(text)["i"].memory) == "privatize; private T"
     assert say(verdicts(text)["i"].flow) == "parallel"
-    shorter = text.replace("for j in range(M):\n            T", "for j in range(M - 1):\n            T")
+    shorter = text.replace(
+        "for j in range(M):\n            T", "for j in range(M - 1):\n            T"
+    )
     assert say(verdicts(shorter)["i"].memory) == "sequential"
 
 
@@ -171,7 +173,9 @@ def test_a_sequential_verdict_has_a_pair_that_really_occurs(text: str) -> None:
 
 
 def test_the_contract_is_named_by_the_verdict_that_needs_it() -> None:
-    nest = "for b in range(B):\n    for i in range(cu[b + 1] - cu[b]):\n        O[cu[b] + i] = 1.0\n"
+    nest = (
+        "for b in range(B):\n    for i in range(cu[b + 1] - cu[b]):\n        O[cu[b] + i] = 1.0\n"
+    )
     contract = "assert all(cu[b] <= cu[b + 1] for b in range(B))\n"
     free, kept = verdicts(nest)["b"].memory, verdicts(contract + nest)["b"].memory
     assert (free.decision, kept.decision) == ("sequential", "parallel")

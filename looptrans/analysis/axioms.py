@@ -110,6 +110,8 @@ class Axioms:
         if term.function in self.model.contents:
             return self._listed(term)
         same = [other for other in known if other.function == term.function]
+        # Choices multiply; a term of the same form is the one whose arguments can be equal.
+        same = [other for other in same if other.pattern == term.pattern] or same[: MOST_CHOICES[2]]
         options = [
             conjunction([*_equal(term, other), f"{term.value} = {other.value}"]) for other in same
         ]

@@ -21,6 +21,9 @@ from looptrans.analysis.relation import Relation, Supposed, Uncovered
 from looptrans.ir.facts import Basis, DependenceKind
 from looptrans.ir.index import Opaque
 
+MOST_SUBTRACTED = 100
+MOST_JOINED = 40
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:
@@ -155,16 +158,22 @@ class _Finder:
         points = self._set(space, base)
         if points.is_empty():
             return None
+        guesses = self._guesses(source, sink, *writes)
         for write in writes:
             if write.is_may:
                 continue
-            points = points.subtract(self._overwritten(write, s, t, space, known, cell))
-        points = points.coalesce()
+            gone = self._overwritten(write, s, t, space, known, cell)
+            if guesses and points.n_basic_set() * gone.n_basic_set() > MOST_SUBTRACTED:
+                # The pairs are not certain anyway; more of them are allowed, never fewer.
+                continue
+            points = points.subtract(gone)
+        if points.n_basic_set() <= MOST_JOINED:
+            points = points.coalesce()
         points = points.project_out(isl.dim_type.set, len(space) - len(cell), len(cell))
         if points.is_empty():
             return None
         pairs = self._pairs(points, source.statement, sink.statement)
-        sure = not (source.is_may or sink.is_may) and not self._guesses(source, sink, *writes)
+        sure = not (source.is_may or sink.is_may or guesses)
         if basis == "value" and any(write.is_may for write in writes):
             sure = False
         supposed = Supposed(
@@ -197,7 +206,9 @@ class _Finder:
         t = ", ".join(f"t{n}" for n in range(sink.depth))
         both = ", ".join(part for part in (s, t) if part)
         shape = f"{{ [{both}] -> [s{source.number}[{s}] -> s{sink.number}[{t}]] }}"
-        return visible.coalesce().apply(isl.Map(shape)).unwrap()
+        if visible.n_basic_set() <= MOST_JOINED:
+            visible = visible.coalesce()
+        return visible.apply(isl.Map(shape)).unwrap()
 
     def _overwritten(
         self,

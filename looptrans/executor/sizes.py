@@ -213,6 +213,14 @@ class Sizes:
                             return False
                     except Unknown:
                         continue
+                if array.value_range is None or all(map(self._is_given, array.value_range)):
+                    continue
+                try:
+                    low, high = (evaluator.index(end, {}) for end in array.value_range)
+                except Unknown:
+                    continue
+                if high <= low:
+                    return False
         except ZeroDivisionError:
             return False
         return True

@@ -96,13 +96,16 @@ def _named(
     from difflib import get_close_matches
 
     close = get_close_matches(function, functions, 1)
+    target = _target(source)
     mistake = WhichFunction(
         f"{function!r} is ambiguous: {', '.join(matching)}"
         if matching
         else f"there is no function {function!r} in {source.name}",
         None,
-        why=f"the text defines: {', '.join(functions) or 'none'}",
-        remedy=f"name one of them, {source.name}::{(matching or close or [*functions, 'NAME'])[0]}",
+        why=f"the text defines: {', '.join(functions)}" if functions else "the text defines none",
+        remedy=f"name one of them, {target}::{(matching or close or list(functions))[0]}"
+        if functions
+        else f"leave the name out: {target}",
     )
     raise ListingError([mistake], source)
 
@@ -211,8 +214,13 @@ def _no_choice(candidates: list[str], tree: ast.Module, source: Source) -> Mista
         f"the text holds {len(candidates)} functions: {', '.join(candidates)}",
         None,
         why="none was named",
-        remedy=f"name one, {source.name}::{candidates[0]}",
+        remedy=f"name one, {_target(source)}::{candidates[0]}",
     )
+
+
+def _target(source: Source) -> str:
+    """Return how the command line names a text."""
+    return "-" if source.name == "<stdin>" else source.name
 
 
 def nothing(message: str) -> Mistake:

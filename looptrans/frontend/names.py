@@ -216,12 +216,24 @@ class _Finder:
             return stated
         if name in self.usage.seeds:
             return "seed"
-        return "size" if name in self.usage.in_index else "real"
+        sized = any(name in shape.sizes for shape in self.shapes.values())
+        return "size" if sized or name in self.usage.in_index else "real"
 
     def _sizes_of(self, shape: Shape, span: Span) -> None:
+        stated = {a.arg: kind_of(a.annotation) for a in _all_arguments(self.syntax)}
         for size in shape.sizes:
-            if size in self.usage.assigned or size in self.usage.loop_variables:
-                what = "assigned" if size in self.usage.assigned else "a loop variable"
+            what = (
+                "assigned"
+                if size in self.usage.assigned
+                else "a loop variable"
+                if size in self.usage.loop_variables
+                else "an array"
+                if size in self.shapes or size in self.usage.subscripted
+                else "a real number"
+                if stated.get(size) == "real"
+                else ""
+            )
+            if what:
                 self.mistakes.append(
                     BadAnnotation(
                         f"the size {size!r} of the annotation is also {what}",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
-from looptrans.frontend.syntax import MODULES, called, dotted
+from looptrans.frontend.syntax import called, dotted, flattened
 from looptrans.ir.functions import FUNCTIONS
 
 EXPRESSIONS: dict[type[ast.expr], str] = {
@@ -41,15 +42,14 @@ KNOWN = (
 )
 
 
-def function_instead(function: ast.expr) -> str:
-    """Return what to write for a function the language does not have."""
+def function_instead(function: ast.expr, arrays: Collection[str]) -> str:
+    """Return what to write for a function, or a method of an array, that the language lacks."""
     last = function.attr if isinstance(function, ast.Attribute) else (dotted(function) or "")
     if last in FUNCTION_CALLS:
         return FUNCTION_CALLS[last]
-    if isinstance(function, ast.Attribute) and dotted(function.value) not in MODULES:
-        owner = ast.unparse(function.value)
+    if isinstance(function, ast.Attribute) and dotted(flattened(function.value)[0]) in arrays:
         if last in FUNCTIONS:
-            return f"write it as a function, {last}({owner})"
+            return f"write it as a function, {last}({ast.unparse(function.value)})"
         return "an array has no methods here: subscript it, and write loops over its elements"
     return KNOWN
 

@@ -241,7 +241,7 @@ class Values(Conditions):
                 f"{short(node.func)} is not a function of the language",
                 span_of(node.func),
                 why="a listing is read, never executed, so only known functions have a meaning",
-                remedy=function_instead(node.func),
+                remedy=function_instead(node.func, self.names.arrays),
             )
         self.no_keywords(node)
         return self._function(node, name)

@@ -171,9 +171,13 @@ def _check_witnesses(case: Case, report: DependenceReport) -> None:
         assert example is not None
         if example.parameters not in ran:
             sizes = dict(example.parameters)
-            accesses = trace(case.source, sizes={**dict.fromkeys(case.sizes, 1), **sizes}, function=case.name)
+            accesses = trace(
+                case.source, sizes={**dict.fromkeys(case.sizes, 1), **sizes}, function=case.name
+            )
             ran[example.parameters] = {
-                f"{kind}/{basis}": value_flow(accesses) if basis == "value" else memory(accesses, kind)
+                f"{kind}/{basis}": value_flow(accesses)
+                if basis == "value"
+                else memory(accesses, kind)
                 for kind, basis in _BASES
             }
         key = f"{dependence.kind}/{dependence.basis}"
@@ -240,7 +244,10 @@ def uncertain_arrays(source: str, known: frozenset[str], name: str | None = None
 
     def reads_data(node: ast.AST) -> bool:
         return any(
-            (isinstance(n, ast.Subscript) and not (isinstance(n.value, ast.Name) and n.value.id in known))
+            (
+                isinstance(n, ast.Subscript)
+                and not (isinstance(n.value, ast.Name) and n.value.id in known)
+            )
             or (isinstance(n, ast.Name) and n.id in assigned)
             for n in ast.walk(node)
         )
@@ -250,8 +257,9 @@ def uncertain_arrays(source: str, known: frozenset[str], name: str | None = None
             if isinstance(n, ast.Subscript):
                 if not (isinstance(n.value, ast.Name) and n.value.id in known):
                     return True
-            elif isinstance(n, ast.Name) and n.id in assigned and n.id not in seen:
-                if any(unknown_place(value, seen | {n.id}) for value in assigned[n.id]):
+            elif isinstance(n, ast.Name) and n.id not in seen:
+                values = assigned.get(n.id, [])
+                if any(unknown_place(value, seen | {n.id}) for value in values):
                     return True
         return False
 
@@ -266,10 +274,10 @@ def uncertain_arrays(source: str, known: frozenset[str], name: str | None = None
         elif isinstance(node, ast.If | ast.IfExp):
             visit(node.test, unsure)
             inside = unsure or reads_data(node.test)
-            branches = [node.body, node.orelse]
-            for branch in branches:
-                for child in branch if isinstance(branch, list) else [branch]:
-                    visit(child, inside)
+            for branch in (node.body, node.orelse):
+                parts: Sequence[ast.AST] = branch if isinstance(branch, list) else [branch]
+                for part in parts:
+                    visit(part, inside)
         elif isinstance(node, ast.BoolOp):
             inside = unsure
             for value in node.values:
@@ -282,8 +290,8 @@ def uncertain_arrays(source: str, known: frozenset[str], name: str | None = None
                 found.update(n.id for n in ast.walk(node.value) if isinstance(n, ast.Name))
             elif isinstance(node, ast.Name) and unsure:
                 found.add(node.id)
-            for child in ast.iter_child_nodes(node):
-                visit(child, unsure)
+            for inner in ast.iter_child_nodes(node):
+                visit(inner, unsure)
 
     for statement in tree.body:
         visit(statement, False)
@@ -314,7 +322,9 @@ def _check_vectors(case: Case, report: DependenceReport) -> None:
         problem = ""
         if dependence.loops != names:
             problem = f"common loops {dependence.loops}, not {names}"
-        first = next((n for n, s in zip(names, dependence.direction, strict=True) if s != "="), None)
+        first = next(
+            (n for n, s in zip(names, dependence.direction, strict=True) if s != "="), None
+        )
         if dependence.carried_by != first:
             problem = f"carried by {dependence.carried_by}, not {first}"
         for pair in dependence.instances or ():
@@ -330,8 +340,7 @@ def _wrong_vector(
     shared: Sequence[ast.For],
     pair: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> str:
-    source, sink = pair
-    for level, loop in enumerate(shared):
+    for level in range(len(shared)):
         counts = [_count(case, shared[: level + 1], end) for end in pair]
         if counts[0] is None or counts[1] is None:
             continue

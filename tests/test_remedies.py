@@ -1,0 +1,49 @@
+"""What a message tells the person who made the mistake to do about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.test_bad_input import mistakes_of
+
+REMEDIES = {
+    "for i in reversed(range(N)): x[i] = 0.0": "write for i in range(N - 1, -1, -1)",
+    "for i in tqdm(range(1, N)): x[i] = 0.0": "write for i in range(1, N)",
+    "for i in prange(N): x[i] = 0.0": "write for i in range(N)",
+    "for i in range(0, N, 0): x[i] = 0.0": "use 1 to count up",
+    "for i in range(N): x[i] = x[i].sum()": "write it as a function, sum(x[i])",
+    "for i in range(N): x[i] = x.flatten()[i]": "give the array a name",
+    "for i in range(N): x[i] = x[i].clamp(0)": "an array has no methods here",
+    "for i in range(N): x[i] = self.act(x[i])": "define it as a pure helper",
+    "for i in range(N): x[i] = 1.0 if x is not None else 0.0": "leave the case out",
+    "for i in range(N): x[i] = 1.0 if i in (1, 2) else 0.0": "compare with ==, joined by or",
+    "out = []": "create an array, a = zeros(N)",
+}
+
+
+@pytest.mark.parametrize("statement", REMEDIES)
+def test_the_remedy_fits_the_mistake(statement: str) -> None:
+    text = f"def f(self, x, N):\n    {statement}\n    for k in range(N): x[k] = 1.0\n"
+    (mistake,) = mistakes_of(text)
+    assert REMEDIES[statement] in mistake.remedy
+
+
+def test_an_argument_of_bounds_that_is_assigned() -> None:
+    text = "def f(x, N):\n    N = N - 1\n    for i in range(N): x[i] = 1.0\n"
+    (mistake,) = mistakes_of(text)
+    assert mistake.message == "'N' stands in an index expression, and the listing assigns it"
+    assert "another name" in mistake.remedy
+
+
+def test_a_function_without_loops_is_no_listing() -> None:
+    (mistake,) = mistakes_of("def f(x):\n    return x + 1\n")
+    assert mistake.code == "E004"
+
+
+@pytest.mark.parametrize(
+    ("argument", "what"), [("n: float", "a real number"), ('n: Int[Array, "B"]', "an array")]
+)
+def test_a_size_of_a_shape_is_nothing_else(argument: str, what: str) -> None:
+    text = f'def f(x: Float[Array, "n"], {argument}):\n    for i in range(3): x[i] = 1.0\n'
+    (mistake,) = mistakes_of(text)
+    assert mistake.message == f"the size 'n' of the annotation is also {what}"
