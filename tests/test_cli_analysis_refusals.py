@@ -30,7 +30,7 @@ from tests.test_cli_analysis import (
         (["loops", FLASH, "--placement", "mine"], "invalid choice"),
         (["loops", FLASH, "--format", "svg"], "invalid choice"),
         (["claims", FLASH, "--budget", "0"], "no number of seconds"),
-        (["claims", FLASH, "--budget", "soon"], "invalid"),
+        (["claims", FLASH, "--budget", "soon"], "no number of seconds"),
         (["claims", FLASH, "--budget", "nan"], "no number of seconds"),
         (["deps", FLASH, "--at", "M"], "'M' is not NAME=INTEGER"),
         (["deps", FLASH, "--at", "M=x"], "'x' is no integer"),

@@ -187,7 +187,8 @@ def test_a_contract_that_asks_outside_an_array() -> None:
 
 @pytest.mark.parametrize("kind", ["T", "T: Const", "T: int"])
 def test_a_size_that_only_an_annotation_mentions(kind: str) -> None:
-    text = f'def f(x, p: Int[Array, "B", "0:T"], {kind}):\n    for b in range(B):\n        x[p[b]] = T\n'
+    text = f'def f(x, p: Int[Array, "B", "0:T"], {kind}):\n'
+    text += "    for b in range(B):\n        x[p[b]] = T\n"
     program = program_of(text)
     assert program.parameter("T").is_integer
     assert set(execute(program, sizes={"T": 3})["x"].tolist()) >= {3.0}

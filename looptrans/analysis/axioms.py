@@ -88,9 +88,9 @@ class Axioms:
             if first.function == second.function and first.function not in self.model.contents
         ]
         pairs.sort(key=self._rank)
-        telling = [
-            pair for number, pair in enumerate(pairs) if number < MOST_CHOICES[self._rank(pair)]
-        ]
+        telling = pairs
+        if len(pairs) > MOST_CHOICES[0]:
+            telling = [p for number, p in enumerate(pairs) if number < MOST_CHOICES[self._rank(p)]]
         parts = [self._alone(term) for term in terms]
         parts += [self._together(first, second) for first, second in telling]
         parts += islice(self._instances(terms), max(0, MOST_CHOICES[0] - len(telling)))

@@ -100,6 +100,8 @@ class Analysis:
             return None
         if relation.supposed:
             witness = with_supposed_elements(self.model, relation, witness)
+            if witness is None:
+                return None
         return replace(witness, parameters=self._all_sizes(witness))
 
     def _all_sizes(self, witness: Witness) -> Assignment:

@@ -13,13 +13,21 @@ from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Opaque, Param, 
 from looptrans.ir.verdict import Assignment, Witness
 
 
-def with_supposed_elements(model: Model, relation: Relation, witness: Witness) -> Witness:
-    """Add to a witness the smallest contents of integer arrays under which it occurs."""
+def with_supposed_elements(model: Model, relation: Relation, witness: Witness) -> Witness | None:
+    """Add to a witness the smallest contents of integer arrays under which it occurs.
+
+    Returns:
+        None where the contents found contradict each other: with many opaque terms not all that
+        is known of them was used, and the pair may be one that cannot occur.
+    """
     for supposed in relation.supposed:
         values = _values(model, supposed, witness)
-        if values is not None:
-            return replace(witness, elements=_elements(model, supposed, witness, values))
-    return witness
+        if values is None:
+            continue
+        elements = _elements(model, supposed, witness, values)
+        if elements is not None:
+            return replace(witness, elements=elements)
+    return None
 
 
 def _values(model: Model, supposed: Supposed, witness: Witness) -> list[int] | None:
@@ -68,7 +76,9 @@ def _elements(model: Model, supposed: Supposed, witness: Witness, values: list[i
                 continue
             arguments = [_evaluate(a, variables, sizes, known) for a in term.arguments]
             if None not in arguments:
-                found[f"{term.array}[{', '.join(str(a) for a in arguments)}]"] = value
+                name = f"{term.array}[{', '.join(str(a) for a in arguments)}]"
+                if found.setdefault(name, value) != value:
+                    return None
     return tuple(sorted(found.items()))
 
 
