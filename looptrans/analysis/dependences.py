@@ -98,11 +98,12 @@ class Analysis:
         )
         if witness is None:
             return None
+        complete: Witness | None = witness
         if relation.supposed:
-            witness = with_supposed_elements(self.model, relation, witness)
-            if witness is None:
-                return None
-        return replace(witness, parameters=self._all_sizes(witness))
+            complete = with_supposed_elements(self.model, relation, witness)
+        if complete is None:
+            return None
+        return replace(complete, parameters=self._all_sizes(complete))
 
     def _all_sizes(self, witness: Witness) -> Assignment:
         """Add the sizes that were fixed from the start."""

@@ -11,8 +11,8 @@ from looptrans.analysis.normal import Normalizer
 from looptrans.ir.condition import Condition, Relation, approximated, parts_of, walk_condition
 from looptrans.ir.condition import conjunction as both
 from looptrans.ir.index import Index, Int, Opaque, Param, opaque_terms, parameters, walk
-from looptrans.ir.program import Contract, Loop, Program
-from looptrans.ir.value import WHOLE, Generator, Range, Subscript, Whole
+from looptrans.ir.program import Assign, Contract, Loop, Program
+from looptrans.ir.value import WHOLE, Generator, Range, Read, Subscript, Value, Whole, walk_value
 from looptrans.ir.walk import AccessRelation, Placed, accesses, placed
 
 
@@ -121,6 +121,8 @@ class Model:
         sizes: The parameters that are extents of arrays, and so not negative.
         mentioned: By statement number, the parameters that decide which instances a statement
             has and what they touch.
+        smallest: The smallest points of sets already asked about: scalars give the same again
+            and again.
     """
 
     program: Program
@@ -135,6 +137,7 @@ class Model:
     contents: Contents = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()
     mentioned: dict[int, frozenset[str]] = field(default_factory=dict)
+    smallest: dict[tuple[tuple[bool, ...], object], list[int] | None] = field(default_factory=dict)
 
     @property
     def prefix(self) -> str:
@@ -170,8 +173,8 @@ def build_model(
         for relation in accesses(statement.place.node)
     )
     shapes = {
-        array.name: tuple(None if e is None else normal.index(e) for e in array.shape)
-        for array in program.arrays
+        name: tuple(None if extent is None else normal.index(extent) for extent in shape)
+        for name, shape in _shapes(program).items()
     }
     stated = program.contracts if contracts is None else contracts
     normal_contracts = tuple(_contract(contract, normal) for contract in stated)
@@ -188,7 +191,7 @@ def build_model(
     model.sizes = frozenset(
         extent.name for shape in shapes.values() for extent in shape if isinstance(extent, Param)
     )
-    model.mentioned = _mentioned(statements, found)
+    model.mentioned = _mentioned(statements, found, shapes)
     model.contracts = tuple(c for c in normal_contracts if c.generators or _terms_of(c.condition))
     about_sizes = [c.condition for c in normal_contracts if not c.generators]
     model.context = _context(model, [c for c in about_sizes if not _terms_of(c)])
@@ -218,8 +221,44 @@ def _statements(program: Program, normal: Normalizer) -> list[StatementModel]:
     return found
 
 
+def _shapes(program: Program) -> dict[str, tuple[Index | None, ...]]:
+    """Return the extents of every array; a local row has those of the rows it is made from."""
+    shapes = {array.name: array.shape for array in program.arrays}
+    changed = True
+    while changed:
+        changed = False
+        for place in placed(program):
+            node = place.node
+            if not isinstance(node, Assign):
+                continue
+            for number, target in enumerate(node.targets):
+                if (
+                    target.indices
+                    or None not in shapes[target.array]
+                    or len(target.subscripts) != 1
+                ):
+                    continue
+                value = node.values[min(number, len(node.values) - 1)]
+                extent = _row_extent(value, shapes)
+                if extent is not None:
+                    shapes[target.array] = (extent,)
+                    changed = True
+    return shapes
+
+
+def _row_extent(value: Value, shapes: dict[str, tuple[Index | None, ...]]) -> Index | None:
+    for inner in walk_value(value):
+        if isinstance(inner, Read) and inner.access.rank == 1:
+            access = inner.access
+            place = next(n for n, s in enumerate(access.subscripts) if isinstance(s, Whole))
+            return shapes[access.array][place]
+    return None
+
+
 def _mentioned(
-    statements: tuple[StatementModel, ...], found: tuple[AccessModel, ...]
+    statements: tuple[StatementModel, ...],
+    found: tuple[AccessModel, ...],
+    shapes: dict[str, tuple[Index | None, ...]],
 ) -> dict[int, frozenset[str]]:
     indices: dict[int, list[Index]] = {statement.number: [] for statement in statements}
     for statement in statements:
@@ -228,7 +267,11 @@ def _mentioned(
         indices[statement.number] += _compared(statement.condition)
     for access in found:
         own = indices[access.statement.number]
-        own += [s for s in access.subscripts if not isinstance(s, Whole)]
+        for subscript, extent in zip(access.subscripts, shapes[access.array], strict=True):
+            if not isinstance(subscript, Whole):
+                own.append(subscript)
+            elif extent is not None:
+                own.append(extent)
         own += _compared(access.condition)
     return {
         number: frozenset(name for index in own for name in parameters(index))

@@ -7,7 +7,6 @@ distance `1-D` is listed as the two it is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -75,6 +74,7 @@ def pieces_of(model: Model, relation: Relation, counts: Counts) -> Iterator[Piec
     yield from cutter.cut(relation.pairs, relation.may)
 
 
+_Cut: TypeAlias = tuple[isl.Map, tuple[Direction, ...], tuple[str, ...], str | None]
 _Part: TypeAlias = tuple[isl.Set, tuple[Direction, ...], tuple[str, ...], str | None]
 
 
@@ -86,14 +86,17 @@ class Counts:
         model: The program.
         context: What is known of the parameters.
         made: The counts by statement and depth.
-        split: Sets of distances that were already cut, by loops and set: many pairs of scalars
-            have the same.
+        split: Sets of distances that were already cut, by loops and set.
+        cut: Relations that were already cut, by loops and pairs.
     """
 
     model: Model
     context: isl.Set
     made: dict[tuple[int, int], isl.Map] = field(default_factory=dict)
     split: dict[tuple[tuple[str, ...], isl.Set], list[_Part]] = field(default_factory=dict)
+    cut: dict[
+        tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], isl.Map], list[_Cut]
+    ] = field(default_factory=dict)
 
     def of(self, statement: StatementModel, depth: int) -> isl.Map:
         """Map an instance to the counts of its `depth` outermost loops, in execution order."""
@@ -128,8 +131,20 @@ class _Cutter:
     counts: Counts
 
     def cut(self, pairs: isl.Map, may: bool) -> Iterator[Piece]:
-        distances = self._distances(pairs).intersect_params(self.counts.context)
         loops = self.source.loops[: self.depth]
+        names = [pairs.get_tuple_name(kind) for kind in (_IN, _OUT)]
+        bare = pairs.reset_tuple_id(_IN).reset_tuple_id(_OUT)
+        positions = (self.source.place.loop_positions, self.sink.place.loop_positions)
+        key = (*positions, bare)
+        if key not in self.counts.cut:
+            self.counts.cut[key] = list(self._cut(pairs, loops))
+        for chosen, direction, distance, exact in self.counts.cut[key]:
+            # Scalars of one nest have the same pairs; only the statements' names differ.
+            named = chosen.set_tuple_name(_IN, names[0]).set_tuple_name(_OUT, names[1])
+            yield Piece(named, may, loops, direction, distance, exact)
+
+    def _cut(self, pairs: isl.Map, loops: tuple[Loop, ...]) -> Iterator[_Cut]:
+        distances = self._distances(pairs).intersect_params(self.counts.context)
         key = (tuple(loop.variable for loop in loops), distances)
         if key not in self.counts.split:
             self.counts.split[key] = [
@@ -140,7 +155,7 @@ class _Cutter:
         parts = self.counts.split[key]
         for part, direction, distance, exact in parts:
             chosen = pairs if len(parts) == 1 else pairs.intersect(self._at_distance(part))
-            yield Piece(chosen, may, loops, direction, distance, exact)
+            yield chosen, direction, distance, exact
 
     # Iteration counts and their differences
 
@@ -330,25 +345,28 @@ def _few_points(distances: isl.Set) -> list[tuple[int, ...]] | None:
 
 
 def _affine_text(value: isl.Aff, names: list[str]) -> str:
-    """Print an affine function of the parameters, as `1-D` or `2*N-1`."""
-    if value.dim(isl.dim_type.div) or not value.get_denominator_val().is_one():
-        renamed = value
-        for number, name in enumerate(names):
-            renamed = renamed.set_dim_name(_PARAM, number, name)
-        inner = re.search(r"\{ \[\((.*)\)\]", str(renamed))
-        return inner[1].replace(" ", "") if inner else str(renamed)
+    """Print an affine function of the parameters, as `1-D`, `2*N-1` or `N-2*(N//2)`."""
     terms: list[tuple[int, str]] = []
-    constant = int(value.get_constant_val().to_python())
-    if constant:
-        terms.append((constant, ""))
+    denominator = int(value.get_denominator_val().to_python())
+    constant = value.get_constant_val().mul(isl.Val(denominator))
+    if not constant.is_zero():
+        terms.append((int(constant.to_python()), ""))
     for number, name in enumerate(names):
-        coefficient = int(value.get_coefficient_val(_PARAM, number).to_python())
-        if coefficient:
-            terms.append((coefficient, name))
+        coefficient = value.get_coefficient_val(_PARAM, number).mul(isl.Val(denominator))
+        if not coefficient.is_zero():
+            terms.append((int(coefficient.to_python()), name))
+    for number in range(value.dim(isl.dim_type.div)):
+        coefficient = value.get_coefficient_val(isl.dim_type.div, number)
+        coefficient = coefficient.mul(isl.Val(denominator))
+        if not coefficient.is_zero():
+            inner = _affine_text(value.get_div(number), names)
+            terms.append((int(coefficient.to_python()), f"({inner})"))
     ordered = [t for t in terms if t[0] > 0] + [t for t in terms if t[0] < 0]
     text = ""
-    for coefficient, name in ordered:
-        size = abs(coefficient)
+    for factor, name in ordered:
+        size = abs(factor)
         shown = str(size) if not name else name if size == 1 else f"{size}*{name}"
-        text += ("-" if coefficient < 0 else "+" if text else "") + shown
-    return text or "0"
+        text += ("-" if factor < 0 else "+" if text else "") + shown
+    if denominator == 1:
+        return text or "0"
+    return f"({text})//{denominator}" if len(terms) > 1 or "*" in text else f"{text}//{denominator}"

@@ -53,7 +53,9 @@ def _values(model: Model, supposed: Supposed, witness: Witness) -> list[int] | N
     return found[points.dim(isl.dim_type.param) + len(fixed) :]
 
 
-def _elements(model: Model, supposed: Supposed, witness: Witness, values: list[int]) -> Assignment:
+def _elements(
+    model: Model, supposed: Supposed, witness: Witness, values: list[int]
+) -> Assignment | None:
     sizes = dict(model.normalizer.sizes) | dict(witness.parameters)
     first = len(supposed.source_generators)
     second = first + len(supposed.source_terms)

@@ -39,15 +39,18 @@ def smallest_pair(
     """
     names = list(model.parameters)
     involved = model.mentioned[source.number] | model.mentioned[sink.number]
+    more = [n for n, name in enumerate(names) if name not in involved]
+    if any(pairs.involves_dims(_PARAM, number, 1) for number in more):
+        # What another statement writes in between can depend on further sizes.
+        bare = pairs.gist_params(context)
+        involved |= {names[n] for n in more if bare.involves_dims(_PARAM, n, 1)}
     flat = pairs.intersect_params(context).wrap().flatten()
-    values = smallest_point(
-        flat,
-        [
-            *_signless_parameters(model),
-            *signless_dimensions(model, source),
-            *signless_dimensions(model, sink),
-        ],
-    )
+    signless = [name in model.sizes for name in names]
+    signless += signless_dimensions(model, source) + signless_dimensions(model, sink)
+    key = (tuple(signless), flat)
+    if key not in model.smallest:
+        model.smallest[key] = smallest_point(flat, signless)
+    values = model.smallest[key]
     if values is None:
         return None
     first, second = len(names), len(names) + source.depth
@@ -139,10 +142,6 @@ def _unranked(values: list[int], signless: list[bool]) -> list[int]:
         value = next(remaining)
         found.append(value if known or next(remaining) == 0 else -value)
     return found
-
-
-def _signless_parameters(model: Model) -> list[bool]:
-    return [name in model.sizes for name in model.parameters]
 
 
 def signless_dimensions(model: Model, statement: StatementModel) -> list[bool]:
