@@ -22,6 +22,7 @@ from looptrans.ir.facts import Basis, DependenceKind
 from looptrans.ir.value import Whole
 
 MOST_JOINED = 60
+MOST_AT_ONCE = 150
 _MEMORY: tuple[tuple[DependenceKind, bool, bool], ...] = (
     ("flow", True, False),
     ("anti", False, True),
@@ -188,7 +189,7 @@ def _last_writers(
                 continue
             between = first.pairs.apply_range(second.pairs)
             if write.may is None:
-                pairs = pairs.subtract(between)
+                pairs = _without(pairs, between)
             else:
                 doubtful.append(between)
         pairs = tidied(pairs)
@@ -197,6 +198,18 @@ def _last_writers(
         may = relation.may or any(not b.intersect(pairs).is_empty() for b in doubtful)
         found.append(Relation("flow", "value", source, sink, relation.array, pairs, may))
     return found
+
+
+def _without(pairs: isl.Map, gone: isl.Map) -> isl.Map:
+    """Subtract; where both sides have many convex parts, one part at a time, joined in between."""
+    if pairs.n_basic_map() * gone.n_basic_map() <= MOST_AT_ONCE:
+        return pairs.subtract(gone)
+    parts = gone.get_basic_map_list()
+    for number in range(parts.n_basic_map()):
+        pairs = pairs.subtract(isl.Map.from_basic_map(parts.get_at(number)))
+        if pairs.n_basic_map() <= MOST_JOINED // 2:
+            pairs = pairs.coalesce()
+    return pairs
 
 
 def _uncovered(groups: list[_Group], orders: Orders) -> list[Uncovered]:
