@@ -386,3 +386,14 @@ def test_spans_point_at_the_text() -> None:
     line = text.splitlines()[1].encode()
     assert line[second.span.column : second.span.end_column].decode() == "y[i] = é"
     assert second.span.line == 2
+
+
+def test_an_attribute_of_self_may_be_called_like_an_array_s() -> None:
+    text = (
+        "class Model:\n"
+        "    def steps(self, x):\n"
+        "        for t in range(self.T):\n"
+        "            x[t] = x[t] * self.size\n"
+    )
+    program = parse(Source("steps.py", text), "Model.steps")
+    assert {p.name: p.kind for p in program.parameters} == {"self.T": "size", "self.size": "real"}

@@ -98,10 +98,14 @@ class _Judge:
         return LoopVerdict("parallel")
 
     def _sequential(self, left: list[Found]) -> LoopVerdict | None:
-        """Name the first dependence that no reduction explains; flow before anti and output."""
+        """Name the first dependence that no reduction explains; what carries values comes first."""
         kinds = ("flow", "anti", "output")
         unexplained = [f for f in left if not any(r.explains(f) for r in self.reductions)]
-        for found in sorted(unexplained, key=lambda f: kinds.index(f.relation.kind)):
+        valued = {f.relation.array for f in self._carried("value")}
+        unexplained.sort(
+            key=lambda f: (f.relation.array not in valued, kinds.index(f.relation.kind))
+        )
+        for found in unexplained:
             fact = dependence_fact(self.analysis, found)
             if fact is not None:
                 return LoopVerdict("sequential", witness=fact.witness, because=describe(fact))

@@ -271,7 +271,7 @@ class _Finder:
         owned = bool(attribute) and base in self.names.arguments
         if (attribute and base in MODULES) or name in ("inf", "nan"):
             return
-        if name.rpartition(".")[2] in ARRAY_ATTRIBUTES and attribute:
+        if attribute in ARRAY_ATTRIBUTES and base != "self":
             return
         if attribute and self.names.is_bound(base) and not owned:
             return
