@@ -9,6 +9,7 @@ from itertools import product
 import islpy as isl
 
 from looptrans.analysis.flow import affine_dependences
+from looptrans.analysis.instances import enumerated
 from looptrans.analysis.model import Contents, Model, StatementModel, build_model
 from looptrans.analysis.opaque import opaque_dependences
 from looptrans.analysis.pieces import Counts, Piece, pieces_of
@@ -32,7 +33,6 @@ from looptrans.ir.verdict import Assignment, Witness
 BOTH: tuple[Basis, ...] = ("value", "memory")
 TOGETHER = 16
 TRIED_SIZES = range(1, 5)
-BEYOND = 8
 _KINDS = ("flow", "anti", "output")
 
 
@@ -261,29 +261,6 @@ def _instances(analysis: Analysis, found: Found, at: Mapping[str, int]) -> tuple
     pairs = found.piece.pairs
     for number, name in enumerate(analysis.model.parameters):
         pairs = pairs.fix_val(isl.dim_type.param, number, isl.Val(at[name]))
-    if not pairs.wrap().is_bounded():
-        pairs = _boxed(pairs, max([0, *at.values()]) + BEYOND)
-    source = analysis.statement(found.relation.source)
-    points: list[InstancePair] = []
-
-    def keep(point: isl.Point) -> None:
-        values = _coordinates(point)
-        points.append((values[: source.depth], values[source.depth :]))
-
-    pairs.wrap().flatten().foreach_point(keep)
-    return tuple(sorted(points))
-
-
-def _boxed(pairs: isl.Map, limit: int) -> isl.Map:
-    """Keep loop variables within a box, where array contents that are not given set no bound."""
-    for kind in (isl.dim_type.in_, isl.dim_type.out):
-        for number in range(pairs.dim(kind)):
-            pairs = pairs.lower_bound_val(kind, number, isl.Val(-limit))
-            pairs = pairs.upper_bound_val(kind, number, isl.Val(limit))
-    return pairs
-
-
-def _coordinates(point: isl.Point) -> tuple[int, ...]:
-    count = point.get_space().dim(isl.dim_type.set)
-    values = (point.get_coordinate_val(isl.dim_type.set, number) for number in range(count))
-    return tuple(int(value.to_python()) for value in values)
+    depth = analysis.statement(found.relation.source).depth
+    points = enumerated(pairs.wrap().flatten(), at)
+    return tuple((point[:depth], point[depth:]) for point in points)

@@ -29,10 +29,10 @@ def points_of(
         contents: Contents of integer arrays, cell by cell.
     """
     model = build_model(program, at, contents=contents)
-    return {s.label: _points(model, s, max([0, *at.values()]) + BEYOND) for s in model.statements}
+    return {s.label: enumerated(_points(model, s), at) for s in model.statements}
 
 
-def _points(model: Model, statement: StatementModel, limit: int) -> list[tuple[int, ...]]:
+def _points(model: Model, statement: StatementModel) -> isl.Set:
     names = dimensions(statement)
     values = {term: f"x{number}" for number, term in enumerate(statement.terms)}
     notation = model.notation(names, values)
@@ -45,18 +45,30 @@ def _points(model: Model, statement: StatementModel, limit: int) -> list[tuple[i
     )
     dims = [*names.values(), *values.values()]
     points = isl.Set(f"{model.prefix}{{ [{', '.join(dims)}] : {formula} }}")
-    points = points.project_out(isl.dim_type.set, statement.depth, len(values))
+    return points.project_out(isl.dim_type.set, statement.depth, len(values))
+
+
+def enumerated(points: isl.Set, at: Mapping[str, int]) -> list[tuple[int, ...]]:
+    """List the points of a set whose parameters are fixed, in lexicographic order.
+
+    Where array contents that are not given set no bound, the points are kept within a box that
+    reaches somewhat beyond the sizes.
+
+    Args:
+        points: The set.
+        at: The sizes it was made for.
+    """
+    count = points.dim(isl.dim_type.set)
     if not points.is_bounded():
-        for number in range(statement.depth):
+        limit = max([0, *at.values()]) + BEYOND
+        for number in range(count):
             points = points.lower_bound_val(isl.dim_type.set, number, isl.Val(-limit))
             points = points.upper_bound_val(isl.dim_type.set, number, isl.Val(limit))
     found: list[tuple[int, ...]] = []
 
     def keep(point: isl.Point) -> None:
-        coordinates = (
-            point.get_coordinate_val(isl.dim_type.set, n) for n in range(statement.depth)
-        )
-        found.append(tuple(int(value.to_python()) for value in coordinates))
+        values = (point.get_coordinate_val(isl.dim_type.set, number) for number in range(count))
+        found.append(tuple(int(value.to_python()) for value in values))
 
     points.foreach_point(keep)
     return sorted(found)

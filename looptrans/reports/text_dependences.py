@@ -61,11 +61,6 @@ def dependence_lines(report: DependenceReport, style: Style = PLAIN) -> list[str
     return lines
 
 
-def dependence_line(dependence: Dependence) -> str:
-    """Return one dependence as one line, unaligned, of any width."""
-    return "  ".join(cell for cell in _cells(dependence, frozenset()) if cell)
-
-
 def notes(report: DependenceReport, style: Style = PLAIN) -> list[str]:
     """Return the contracts that were used, the warnings and what is missing."""
     lines: list[str] = []
