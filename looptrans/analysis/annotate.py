@@ -9,7 +9,7 @@ from looptrans.analysis.dependences import Analysis
 from looptrans.analysis.judge import Knowledge
 from looptrans.analysis.model import StatementModel
 from looptrans.frontend.operands import written_operands
-from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 
 _CLAIM = re.compile(
     r"self\s+depend|sloop|tloop|\b(raw|war|waw)\s+on\b|aggregation\s+over", re.IGNORECASE
@@ -39,7 +39,7 @@ def _annotated(body: tuple[Node, ...], comments: dict[str, str]) -> tuple[Node, 
         match node:
             case Assign():
                 found.append(replace(node, comment=comments[node.label], labelled=True))
-            case Loop():
+            case Loop() | Atomic() | BlockReduce():
                 found.append(replace(node, body=_annotated(node.body, comments)))
             case If():
                 then = _annotated(node.body, comments)

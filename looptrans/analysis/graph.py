@@ -9,7 +9,8 @@ import networkx as nx
 
 from looptrans.analysis.dependences import Analysis, Found
 from looptrans.ir.facts import Component, ComponentReport
-from looptrans.ir.program import If, Loop, Node, Program
+from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.walk import nodes
 
 
 def dependence_graph(
@@ -43,31 +44,13 @@ def _control_edges(analysis: Analysis) -> Iterable[tuple[int, int]]:
 
 
 def _guards(body: tuple[Node, ...]) -> Iterable[If]:
-    for node in body:
-        match node:
-            case Loop():
-                yield from _guards(node.body)
-            case If():
-                if node.label is not None:
-                    yield node
-                yield from _guards(node.body + node.orelse)
-            case _:
-                pass
+    return (node for node in nodes(body) if isinstance(node, If) and node.label is not None)
 
 
 def _labels(body: tuple[Node, ...]) -> Iterable[str]:
-    for node in body:
-        match node:
-            case Loop():
-                yield from _labels(node.body)
-            case If():
-                if node.label is not None:
-                    yield node.label
-                yield from _labels(node.body + node.orelse)
-            case _:
-                label = getattr(node, "label", None)
-                if label is not None:
-                    yield label
+    for node in nodes(body):
+        if isinstance(node, Assign | If) and node.label is not None:
+            yield node.label
 
 
 def components(analysis: Analysis, graph: Literal["flow", "all"]) -> ComponentReport:
@@ -121,6 +104,8 @@ def loop_order(program: Program) -> dict[tuple[int, ...], Loop]:
                 case If():
                     visit(node.body, (*here, 1))
                     visit(node.orelse, (*here, 2))
+                case Atomic() | BlockReduce():
+                    visit(node.body, here)
                 case _:
                     pass
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -61,9 +61,16 @@ class StatementModel:
         """How many loops are around it."""
         return len(self.bounds)
 
+    @property
+    def _loops_and_phases(self) -> Iterator[tuple[tuple[int, ...], int]]:
+        return zip(self.place.loop_positions, self.place.phases, strict=True)
+
     def shared_depth(self, other: StatementModel) -> int:
-        """Return how many loops the statement shares with another."""
-        pairs = zip(self.place.loop_positions, other.place.loop_positions, strict=False)
+        """Return how many loops the statement shares with another.
+
+        The phases between the barriers of a loop are loops of their own, one after another.
+        """
+        pairs = zip(self._loops_and_phases, other._loops_and_phases, strict=False)
         for depth, (mine, theirs) in enumerate(pairs):
             if mine != theirs:
                 return depth
@@ -287,13 +294,14 @@ def _compared(condition: Condition) -> list[Index]:
 
 def _orders(places: tuple[Placed, ...]) -> list[tuple[int, ...]]:
     """Number the statements and loops inside each loop in textual order, guards taken away."""
-    numbers: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
+    numbers: dict[tuple[int, ...], dict[tuple[tuple[int, ...], int], int]] = {}
     orders = []
     for place in places:
         order: tuple[int, ...] = ()
-        for position in (*place.loop_positions, place.position):
+        loops = zip(place.loop_positions, place.phases, strict=True)
+        for each in (*loops, (place.position, 0)):
             siblings = numbers.setdefault(order, {})
-            order += (siblings.setdefault(position, len(siblings)),)
+            order += (siblings.setdefault(each, len(siblings)),)
         orders.append(order)
     return orders
 

@@ -75,6 +75,7 @@ def pieces_of(model: Model, relation: Relation, counts: Counts) -> Iterator[Piec
 
 
 _Cut: TypeAlias = tuple[isl.Map, tuple[Direction, ...], tuple[str, ...], str | None]
+_Where: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
 _Part: TypeAlias = tuple[isl.Set, tuple[Direction, ...], tuple[str, ...], str | None]
 
 
@@ -94,9 +95,7 @@ class Counts:
     context: isl.Set
     made: dict[tuple[int, int], isl.Map] = field(default_factory=dict)
     split: dict[tuple[tuple[str, ...], isl.Set], list[_Part]] = field(default_factory=dict)
-    cut: dict[
-        tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], isl.Map], list[_Cut]
-    ] = field(default_factory=dict)
+    cut: dict[tuple[_Where, _Where, isl.Map], list[_Cut]] = field(default_factory=dict)
 
     def of(self, statement: StatementModel, depth: int) -> isl.Map:
         """Map an instance to the counts of its `depth` outermost loops, in execution order."""
@@ -134,8 +133,9 @@ class _Cutter:
         loops = self.source.loops[: self.depth]
         names = [pairs.get_tuple_name(kind) for kind in (_IN, _OUT)]
         bare = pairs.reset_tuple_id(_IN).reset_tuple_id(_OUT)
-        positions = (self.source.place.loop_positions, self.sink.place.loop_positions)
-        key = (*positions, bare)
+        places = (self.source.place, self.sink.place)
+        positions = tuple((place.loop_positions, place.phases) for place in places)
+        key = (positions[0], positions[1], bare)
         if key not in self.counts.cut:
             self.counts.cut[key] = list(self._cut(pairs, loops))
         for chosen, direction, distance, exact in self.counts.cut[key]:

@@ -18,7 +18,17 @@ from looptrans.ir.condition import (
     walk_condition,
 )
 from looptrans.ir.index import Index
-from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.program import (
+    Assign,
+    Atomic,
+    Barrier,
+    BlockReduce,
+    Declaration,
+    If,
+    Loop,
+    Node,
+    Program,
+)
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -141,7 +151,9 @@ class Boxes:
                         self._value(each, variables)
                     for target in node.targets:
                         self._access(target, variables)
-                case Declaration():
+                case Atomic() | BlockReduce():
+                    self._body(node.body, variables)
+                case Declaration() | Barrier():
                     pass
 
     def _access(self, access: Access, variables: Variables) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from looptrans.frontend.mistakes import SharedRow
 from looptrans.ir.condition import Condition
-from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.source import Span
 from looptrans.ir.value import Access, Read, Value, data_of, walk_value
 
@@ -52,6 +52,8 @@ class _Walker:
                     self.condition(node.condition, node.span)
                     self.body(node.body)
                     self.body(node.orelse)
+                case Atomic() | BlockReduce():
+                    self.body(node.body)
                 case Assign():
                     self.assign(node)
                 case _:

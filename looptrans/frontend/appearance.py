@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator
 
 from looptrans.ir.condition import Condition, Data, Relation, parts_of
 from looptrans.ir.index import Extremum, Index, Let, Opaque, Param, walk
-from looptrans.ir.program import Assign, Contract, Declaration, If, Loop, Node
+from looptrans.ir.program import (
+    Assign,
+    Atomic,
+    Barrier,
+    BlockReduce,
+    Contract,
+    Declaration,
+    If,
+    Loop,
+    Node,
+)
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -56,6 +66,11 @@ def _node(node: Node) -> Iterator[str]:
             yield from _condition(node.condition)
             for inner in (*node.body, *node.orelse):
                 yield from _node(inner)
+        case Atomic() | BlockReduce():
+            for inner in node.body:
+                yield from _node(inner)
+        case Barrier():
+            pass
 
 
 def _index(index: Index) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from looptrans.frontend.mistakes import UnsupportedExpression
 from looptrans.ir.condition import Data, Every, Some
-from looptrans.ir.program import Array, Assign, Element, If, Loop, Node
+from looptrans.ir.program import Array, Assign, Element, Node
 from looptrans.ir.source import Span
 from looptrans.ir.value import (
     Binary,
@@ -29,6 +29,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
+from looptrans.ir.walk import nodes
 
 WIDTH: dict[Element, int] = {"bool": 0, "int": 1, "float": 2}
 SAME = ("max", "min", "abs", "stop_gradient", "copy", "sum")
@@ -91,17 +92,7 @@ def _number_join(span: Span) -> UnsupportedExpression:
 
 
 def _assignments(body: tuple[Node, ...]) -> Iterator[Assign]:
-    for node in body:
-        match node:
-            case Assign():
-                yield node
-            case Loop():
-                yield from _assignments(node.body)
-            case If():
-                yield from _assignments(node.body)
-                yield from _assignments(node.orelse)
-            case _:
-                pass
+    return (node for node in nodes(body) if isinstance(node, Assign))
 
 
 def _widest(*kinds: Element) -> Element:

@@ -6,15 +6,18 @@ beside it. Spans are not part of equality: two programs are equal when they say 
 they stand.
 
     Program ─ arguments, parameters (kinds), arrays (roles, shapes, placement), contracts, outputs
-       └ body: Declaration │ Loop │ If │ Assign
+       └ body: Declaration │ Loop │ If │ Atomic │ BlockReduce │ Barrier │ Assign
                               └ Range    └ Condition
-                                └ Index            └ Access ─ array, subscripts (Index)
-                                                   └ Value
+                                └ Index                             └ Access ─ array, subscripts
+                                                                    └ Value
 
 The loops and statements at the top of the body are the stages of the program, one after another;
 local arrays are the named temporaries between them, each with a placement. `Loop.execution` says
-how the iterations of a loop are ordered, `Array.placement` what is kept where and what is updated
-atomically; a barrier between phases, or a loop over blocks, is one more kind of `Node`.
+how the iterations of a loop are ordered, and `Loop.private` which names each iteration has for
+itself. Inside a parallel loop `Atomic`, `BlockReduce` and `Barrier` restore as much order as is
+needed. A program with parallel loops means what its *sequential reading* means: every loop in
+order, a loop with barriers as one loop for each phase. Where it has no race, every execution of it
+gives that result.
 """
 
 from __future__ import annotations
@@ -154,18 +157,79 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for variable in range(start, stop, step)`; the step is a constant that is not zero."""
+    """`for variable in range(start, stop, step)`; the step is a constant that is not zero.
+
+    Attributes:
+        execution: `parallel`, written `for variable in parallel(start, stop, step)`: nothing orders
+            two iterations but barriers and turns.
+        private: The locals each iteration has for itself, written `private: (x, y)` as the first
+            line of the body. A copy starts without a value and ends with its iteration; a private
+            name is used nowhere but in loops that make it private.
+    """
 
     variable: str
     range: Range
     body: tuple[Node, ...]
     execution: Literal["sequential", "parallel"] = "sequential"
+    private: tuple[str, ...] = ()
     comment: str = ""
     leading: tuple[str, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Node: TypeAlias = Declaration | Assign | If | Loop
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """`with atomic():`, a part of an iteration that no other atomic part interrupts.
+
+    Attributes:
+        body: What runs as one step.
+        turn: Where given (`with atomic(turn=j):`), the iterations of the parallel loop `j`, in
+            whose body the block stands directly, go through it in the order of `j`; else in any
+            order.
+    """
+
+    body: tuple[Node, ...]
+    turn: str | None = None
+    comment: str = ""
+    leading: tuple[str, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReduce:
+    """`with reduce("+"):`, updates that the iterations of a parallel loop combine in a tree.
+
+    Each statement of the body is `cell = cell op x`. The iterations of the innermost parallel loop
+    around it hand in their `x`; they are combined pairwise, in no set order, and joined to the cell
+    at the end of the phase, so that within the phase no one may look at it.
+
+    Attributes:
+        operator: `+`, `*`, `max` or `min`.
+        body: The updates.
+    """
+
+    operator: Literal["+", "*", "max", "min"]
+    body: tuple[Node, ...]
+    comment: str = ""
+    leading: tuple[str, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """`barrier()`, directly in the body of a parallel loop: all its iterations wait for each other.
+
+    What stands before it (a *phase*) is done in every iteration before what stands after it begins
+    in any; the private names of an iteration keep their values.
+    """
+
+    comment: str = ""
+    leading: tuple[str, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Node: TypeAlias = Declaration | Assign | If | Loop | Atomic | BlockReduce | Barrier
+Section: TypeAlias = Atomic | BlockReduce
 
 
 @dataclass(frozen=True, slots=True)

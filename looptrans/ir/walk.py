@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from looptrans.ir.condition import (
     ALWAYS,
@@ -19,7 +19,18 @@ from looptrans.ir.condition import (
 )
 from looptrans.ir.domain import Domain
 from looptrans.ir.index import Index, lets
-from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.program import (
+    Assign,
+    Atomic,
+    Barrier,
+    BlockReduce,
+    Declaration,
+    If,
+    Loop,
+    Node,
+    Program,
+    Section,
+)
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -70,6 +81,9 @@ class Placed:
         position: Its place in the tree, a number for each level; positions compare as the text
             orders them.
         loop_positions: The positions of its loops, which tell two loops apart.
+        phases: For each of its loops, how many barriers of that loop stand before it.
+        sections: The atomic and reducing blocks around it, outermost first.
+        section_positions: Their positions.
     """
 
     label: str
@@ -78,6 +92,9 @@ class Placed:
     conditions: tuple[Condition, ...]
     position: tuple[int, ...]
     loop_positions: tuple[tuple[int, ...], ...]
+    phases: tuple[int, ...] = ()
+    sections: tuple[Section, ...] = ()
+    section_positions: tuple[tuple[int, ...], ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -92,50 +109,91 @@ class Placed:
 
 def placed(program: Program) -> tuple[Placed, ...]:
     """Return every statement and data-dependent condition in textual order."""
-    return tuple(_placed(program.body, (), (), (), ()))
+    return tuple(_placed(program.body, (), _Around()))
 
 
-def _placed(
-    body: tuple[Node, ...],
-    loops: tuple[Loop, ...],
-    conditions: tuple[Condition, ...],
-    position: tuple[int, ...],
-    above: tuple[tuple[int, ...], ...],
-) -> Iterator[Placed]:
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What surrounds a block; see `Placed`."""
+
+    loops: tuple[Loop, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    loop_positions: tuple[tuple[int, ...], ...] = ()
+    phases: tuple[int, ...] = ()
+    sections: tuple[Section, ...] = ()
+    section_positions: tuple[tuple[int, ...], ...] = ()
+
+    def place(self, label: str, node: Assign | If, position: tuple[int, ...]) -> Placed:
+        return Placed(
+            label,
+            node,
+            self.loops,
+            self.conditions,
+            position,
+            self.loop_positions,
+            self.phases,
+            self.sections,
+            self.section_positions,
+        )
+
+
+def _placed(body: tuple[Node, ...], position: tuple[int, ...], around: _Around) -> Iterator[Placed]:
     for number, node in enumerate(body):
         here = (*position, number)
         match node:
             case Assign():
-                yield Placed(node.label, node, loops, conditions, here, above)
+                yield around.place(node.label, node, here)
             case Loop():
-                yield from _placed(node.body, (*loops, node), conditions, here, (*above, here))
+                inside = replace(
+                    around,
+                    loops=(*around.loops, node),
+                    loop_positions=(*around.loop_positions, here),
+                    phases=(*around.phases, 0),
+                )
+                yield from _placed(node.body, here, inside)
             case If():
                 if node.label is not None:
-                    yield Placed(node.label, node, loops, conditions, (*here, 0), above)
-                then = (*conditions, node.condition)
-                other = (*conditions, negation(node.condition))
-                yield from _placed(node.body, loops, then, (*here, 1), above)
-                yield from _placed(node.orelse, loops, other, (*here, 2), above)
+                    yield around.place(node.label, node, (*here, 0))
+                then = replace(around, conditions=(*around.conditions, node.condition))
+                opposite = (*around.conditions, negation(node.condition))
+                yield from _placed(node.body, (*here, 1), then)
+                other = replace(around, conditions=opposite)
+                yield from _placed(node.orelse, (*here, 2), other)
+            case Atomic() | BlockReduce():
+                inside = replace(
+                    around,
+                    sections=(*around.sections, node),
+                    section_positions=(*around.section_positions, here),
+                )
+                yield from _placed(node.body, here, inside)
+            case Barrier():
+                around = replace(around, phases=(*around.phases[:-1], around.phases[-1] + 1))
             case Declaration():
                 pass
 
 
 def loops(program: Program) -> tuple[Loop, ...]:
     """Return every loop in textual order."""
-    return tuple(_loops(program.body))
+    return tuple(node for node in nodes(program.body) if isinstance(node, Loop))
 
 
-def _loops(body: tuple[Node, ...]) -> Iterator[Loop]:
+def inner_bodies(node: Node) -> tuple[tuple[Node, ...], ...]:
+    """Return the blocks a node holds: none for a statement, two for a guard."""
+    match node:
+        case Loop() | Atomic() | BlockReduce():
+            return (node.body,)
+        case If():
+            return (node.body, node.orelse)
+        case _:
+            return ()
+
+
+def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
+    """Yield every node of a block in textual order, outer ones first."""
     for node in body:
-        match node:
-            case Loop():
-                yield node
-                yield from _loops(node.body)
-            case If():
-                yield from _loops(node.body)
-                yield from _loops(node.orelse)
-            case _:
-                pass
+        yield node
+        for inner in inner_bodies(node):
+            yield from nodes(inner)
 
 
 def accesses(node: Assign | If) -> tuple[AccessRelation, ...]:
