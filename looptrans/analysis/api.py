@@ -6,7 +6,7 @@ then says so and why, and nothing is concluded from what was not computed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +21,8 @@ from looptrans.ir.facts import (
     LoopVerdict,
 )
 from looptrans.ir.program import Program
+from looptrans.ir.step import Images
+from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import loops
 
 KINDS = ("flow", "anti", "output")
@@ -186,6 +188,64 @@ def iteration_points(
         return points_of(program, at, contents)
 
     return within_budget(work, budget)
+
+
+def check_order(
+    before: Program, after: Program, images: Images, *, budget: float = DEFAULT_SECONDS
+) -> Verdict:
+    """Judge a step that only changes when instances run, and whether they run in parallel.
+
+    Args:
+        before: The program before the step.
+        after: The program afterwards.
+        images: Which instances of `before` the statements of `after` stand for.
+        budget: Seconds.
+    """
+
+    def work() -> Verdict:
+        from looptrans.analysis.equivalence import order_verdict
+
+        return order_verdict(before, after, images)
+
+    return _judged(work, budget)
+
+
+def check_storage(
+    before: Program, after: Program, images: Images, *, budget: float = DEFAULT_SECONDS
+) -> Verdict:
+    """Judge a step that changes where values live; statements not in `images` are copies.
+
+    Args:
+        before: The program before the step.
+        after: The program afterwards.
+        images: Which instances of `before` the statements of `after` stand for.
+        budget: Seconds.
+    """
+
+    def work() -> Verdict:
+        from looptrans.analysis.equivalence import storage_verdict
+
+        return storage_verdict(before, after, images)
+
+    return _judged(work, budget)
+
+
+def check_races(program: Program, *, budget: float = DEFAULT_SECONDS) -> Verdict:
+    """Judge whether every execution of a program gives its sequential reading's result."""
+
+    def work() -> Verdict:
+        from looptrans.analysis.equivalence import race_verdict
+
+        return race_verdict(program)
+
+    return _judged(work, budget)
+
+
+def _judged(work: Callable[[], Verdict], budget: float) -> Verdict:
+    try:
+        return within_budget(work, budget)
+    except BudgetExceeded as error:
+        return Verdict("unknown", reason=str(error))
 
 
 # What is said when the budget has run out: the statements and loops, and that nothing is known.

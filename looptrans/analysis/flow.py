@@ -189,7 +189,7 @@ def _last_writers(
                 continue
             between = first.pairs.apply_range(second.pairs)
             if write.may is None:
-                pairs = _without(pairs, between)
+                pairs = without(pairs, between)
             else:
                 doubtful.append(between)
         pairs = tidied(pairs)
@@ -200,7 +200,7 @@ def _last_writers(
     return found
 
 
-def _without(pairs: isl.Map, gone: isl.Map) -> isl.Map:
+def without(pairs: isl.Map, gone: isl.Map) -> isl.Map:
     """Subtract; where both sides have many convex parts, one part at a time, joined in between."""
     if pairs.n_basic_map() * gone.n_basic_map() <= MOST_AT_ONCE:
         return pairs.subtract(gone)

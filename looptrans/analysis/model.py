@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from looptrans.analysis.formula import Notation, conjunction
 from looptrans.analysis.normal import Normalizer
 from looptrans.ir.condition import Condition, Relation, approximated, parts_of, walk_condition
 from looptrans.ir.condition import conjunction as both
-from looptrans.ir.index import Index, Int, Opaque, Param, opaque_terms, parameters, walk
+from looptrans.ir.index import Index, Int, Opaque, Param, Var, opaque_terms, parameters, walk
 from looptrans.ir.program import Assign, Contract, Loop, Program
 from looptrans.ir.value import WHOLE, Generator, Range, Read, Subscript, Value, Whole, walk_value
 from looptrans.ir.walk import AccessRelation, Placed, accesses, placed
@@ -90,6 +90,7 @@ class AccessModel:
         condition: What must hold beside the statement's guards, over-approximated.
         generators: The bound variables it lies under.
         terms: The opaque terms of its subscripts, condition and generators.
+        private: How many of the subscripts, the first ones, say whose private copy is accessed.
     """
 
     statement: StatementModel
@@ -100,6 +101,7 @@ class AccessModel:
     condition: Condition
     generators: tuple[Bound, ...]
     terms: tuple[Opaque, ...]
+    private: int = 0
 
     @property
     def all_terms(self) -> tuple[Opaque, ...]:
@@ -163,6 +165,7 @@ def build_model(
     sizes: Mapping[str, int] | None = None,
     contracts: tuple[Contract, ...] | None = None,
     contents: Contents | None = None,
+    parameters: tuple[str, ...] = (),
 ) -> Model:
     """Bring a program into normal form.
 
@@ -171,6 +174,7 @@ def build_model(
         sizes: Parameters that have a value.
         contracts: The contracts to lean on; by default all of the program's.
         contents: Integer arrays whose contents are given, cell by cell.
+        parameters: Parameters that formulas are to have first, whether they occur or not.
     """
     normal = Normalizer(dict(sizes or {}))
     statements = tuple(_statements(program, normal))
@@ -184,14 +188,16 @@ def build_model(
         for name, shape in _shapes(program).items()
     }
     stated = program.contracts if contracts is None else contracts
+    found, shapes = _with_private_copies(found, shapes)
     normal_contracts = tuple(_contract(contract, normal) for contract in stated)
     value_ranges = {
         array.name: (normal.index(array.value_range[0]), normal.index(array.value_range[1]))
         for array in program.arrays
         if array.value_range is not None
     }
-    names = [p.name for p in program.parameters if p.is_integer and p.name not in normal.sizes]
-    names += [name for name in normal.made if name not in names]
+    names = list(parameters)
+    own = [p.name for p in program.parameters if p.is_integer and p.name not in normal.sizes]
+    names += [name for name in (*own, *normal.made) if name not in names]
     called = {name: f"p{number}" for number, name in enumerate(names)}
     model = Model(program, statements, found, called, "", normal, (), shapes, value_ranges)
     model.contents = dict(contents or {})
@@ -226,6 +232,53 @@ def _statements(program: Program, normal: Normalizer) -> list[StatementModel]:
             )
         )
     return found
+
+
+_Shapes: TypeAlias = dict[str, tuple[Index | None, ...]]
+
+
+def _with_private_copies(
+    found: tuple[AccessModel, ...], shapes: _Shapes
+) -> tuple[tuple[AccessModel, ...], _Shapes]:
+    """Give every iteration of a loop its own cells of the names the loop makes private.
+
+    A private name has more subscripts than are written: which loop it is private to, and the
+    iteration of that loop and of those around it.
+    """
+    owners = {number: _owner(access) for number, access in enumerate(found)}
+    loops = sorted({owner for owner in owners.values() if owner is not None})
+    if not loops:
+        return found, shapes
+    deepest: dict[str, int] = {}
+    for number, access in enumerate(found):
+        owner = owners[number]
+        if owner is not None:
+            depth = access.statement.place.loop_positions.index(owner) + 1
+            deepest[access.array] = max(deepest.get(access.array, 0), depth)
+    extended = []
+    for number, access in enumerate(found):
+        if access.array not in deepest:
+            extended.append(access)
+            continue
+        owner = owners[number]
+        around = access.statement.place.loop_positions
+        depth = 0 if owner is None else around.index(owner) + 1
+        copy: list[Subscript] = [Int(-1 if owner is None else loops.index(owner))]
+        copy += [Var(bound.variable) for bound in access.statement.bounds[:depth]]
+        copy += [Int(0)] * (deepest[access.array] - depth)
+        subscripts = (*copy, *access.subscripts)
+        extended.append(replace(access, subscripts=subscripts, private=len(copy)))
+    more = {name: (None,) * (1 + depth) for name, depth in deepest.items()}
+    return tuple(extended), {name: (*more.get(name, ()), *shape) for name, shape in shapes.items()}
+
+
+def _owner(access: AccessModel) -> tuple[int, ...] | None:
+    """Return the position of the loop that makes the accessed array private, if any does."""
+    place = access.statement.place
+    for loop, position in zip(reversed(place.loops), reversed(place.loop_positions), strict=True):
+        if access.array in loop.private:
+            return position
+    return None
 
 
 def _shapes(program: Program) -> dict[str, tuple[Index | None, ...]]:

@@ -25,7 +25,7 @@ def negative_subscripts(model: Model) -> tuple[str, ...]:
     """Return a sentence for each access that may have a negative subscript."""
     found: dict[str, None] = {}
     for access in model.accesses:
-        for number, subscript in enumerate(access.subscripts):
+        for number, subscript in enumerate(access.subscripts[access.private :]):
             if not isinstance(subscript, Whole):
                 sentence = _sentence(model, access, number, subscript)
                 if sentence is not None:

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Opaque, Param, Var
-from looptrans.ir.program import Assign, Contract, Declaration, If, Loop, Node, Program
+from looptrans.ir.program import (
+    Assign,
+    Atomic,
+    Barrier,
+    BlockReduce,
+    Contract,
+    Declaration,
+    If,
+    Loop,
+    Node,
+    Program,
+    Section,
+)
 from looptrans.ir.value import (
     WHOLE,
     Access,
@@ -116,12 +128,12 @@ def _constant_text(value: float | int | bool) -> str:
     return repr(value)
 
 
-def range_text(bounds: Range) -> str:
+def range_text(bounds: Range, word: str = "range") -> str:
     """Print `range(…)` with its start, and with its step where that is not 1."""
     parts = [index_text(bounds.start), index_text(bounds.stop)]
     if bounds.step != 1:
         parts.append(str(bounds.step))
-    return f"range({', '.join(parts)})"
+    return f"{word}({', '.join(parts)})"
 
 
 def generator_text(generator: Generator) -> str:
@@ -223,7 +235,25 @@ def if_text(guard: If) -> str:
 
 def loop_text(loop: Loop) -> str:
     """Print the head of a loop, without the colon."""
-    return f"for {loop.variable} in {range_text(loop.range)}"
+    word = "parallel" if loop.execution == "parallel" else "range"
+    return f"for {loop.variable} in {range_text(loop.range, word)}"
+
+
+def private_text(loop: Loop) -> str:
+    """Print the first line of the body of a loop that makes names private."""
+    names = ", ".join(loop.private)
+    return f"private: {names}" if len(loop.private) == 1 else f"private: ({names})"
+
+
+def section_text(section: Section) -> str:
+    """Print the head of an atomic or reducing block, without the colon."""
+    match section:
+        case Atomic(turn=None):
+            return "with atomic()"
+        case Atomic(turn=turn):
+            return f"with atomic(turn={turn})"
+        case BlockReduce(operator):
+            return f'with reduce("{operator}")'
 
 
 def listing(program: Program) -> str:
@@ -309,7 +339,14 @@ class _Printer:
                     _line(assign_text(node, self.inputs), node.comment, depth, self.lines)
                 case Loop():
                     _line(loop_text(node) + ":", node.comment, depth, self.lines)
+                    if node.private:
+                        _line(private_text(node), "", depth + 1, self.lines)
                     self.block(node.body, depth + 1)
+                case Atomic() | BlockReduce():
+                    _line(section_text(node) + ":", node.comment, depth, self.lines)
+                    self.block(node.body, depth + 1)
+                case Barrier():
+                    _line("barrier()", node.comment, depth, self.lines)
                 case If():
                     self.guard(node, "if", depth)
 

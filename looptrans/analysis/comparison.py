@@ -1,0 +1,181 @@
+"""Operand by operand: does it still get its value from the same write?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import islpy as isl
+
+from looptrans.analysis.correspondence import Correspondence, NotAStep, Pair
+from looptrans.analysis.model import StatementModel
+from looptrans.analysis.sources import Operand, Sources, Target
+from looptrans.ir.program import Declaration, Program
+from looptrans.ir.value import Create
+from looptrans.ir.walk import live_out, nodes
+
+MOST_ROUNDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Operand points of `before` with the writes they no longer get their values from.
+
+    Attributes:
+        operand: The operand.
+        target: The write; None for first values.
+        pairs: Points of the operand to those of the write, or to cells.
+        now: Points of the operand to those of the writes of `after` they get their values from.
+    """
+
+    operand: Operand
+    target: Target | None
+    pairs: isl.Map
+    now: dict[str, isl.Map]
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Two programs and the sources of their operands.
+
+    Attributes:
+        made: The programs and what stands for what.
+        before: The sources of the program before the step.
+        after: Those afterwards.
+    """
+
+    made: Correspondence
+    before: Sources
+    after: Sources
+
+    def differences(self) -> Iterator[Difference]:
+        """Yield the operands, and what can be seen at the end, that get other values.
+
+        Raises:
+            NotAStep: The operands of two statements cannot be compared.
+        """
+        for pair in self.made.pairs:
+            theirs = [o for o in self.before.operands if o.statement is pair.before]
+            mine = [o for o in self.after.operands if o.statement is pair.after]
+            if [o.is_old for o in theirs] != [o.is_old for o in mine]:
+                raise NotAStep(f"{pair.after.label} has other operands than before")
+            for one, other in zip(theirs, mine, strict=True):
+                yield from self._compared(one, other, self._lifted(pair, one, other))
+        for array in live_out(self.made.before.program):
+            one, other = self.before.at_end(array), self.after.at_end(array)
+            if len(self.made.before.shapes[array]) != len(self.made.after.shapes[array]):
+                raise NotAStep(f"{array} has other dimensions than before")
+            rank = one.touched.dim(isl.dim_type.in_)
+            same = _identity(self.made, rank, other.name, one.name)
+            yield from self._compared(one, other, same)
+
+    def _lifted(self, pair: Pair, one: Operand | Target, other: Operand | Target) -> isl.Map:
+        """Map points of an access afterwards to the points they stand for."""
+        assert pair.instances is not None
+        more = one.touched.dim(isl.dim_type.in_) - pair.before.depth
+        if more != other.touched.dim(isl.dim_type.in_) - pair.after.depth:
+            raise NotAStep(f"{pair.after.label} has other operands than before")
+        same = _identity(self.made, more, "", "")
+        whole = pair.instances.flat_product(same)
+        return whole.set_tuple_name(isl.dim_type.in_, other.name).set_tuple_name(
+            isl.dim_type.out, one.name
+        )
+
+    def _compared(self, one: Operand, other: Operand, stands: isl.Map) -> Iterator[Difference]:
+        expected, first = self._resolved(self.before, one, self.made.removed)
+        actual, first_now = self._resolved(self.after, other, self.made.added)
+        back = stands.reverse().intersect_params(self.made.context)
+        now = {name: back.apply_range(source) for name, source in actual.items()}
+        for name, source in expected.items():
+            target = target_named(self.before, name)
+            left = source.intersect_params(self.made.context)
+            for later, reached in now.items():
+                counterpart = self.counterpart(later)
+                if counterpart is not None and counterpart[0] is target:
+                    left = left.subtract(reached.apply_range(counterpart[1]))
+            if not left.is_empty():
+                yield Difference(one, target, left, now)
+        for array, cells in first.items():
+            left = cells.intersect_params(self.made.context)
+            if array in first_now and self._starts_alike(array):
+                left = left.subtract(back.apply_range(first_now[array]))
+            if not left.is_empty():
+                yield Difference(one, None, left, now)
+
+    def _starts_alike(self, array: str) -> bool:
+        """Tell whether an array has the same first values in both programs."""
+        one, other = self.made.before, self.made.after
+        private = any(a.private for m in (one, other) for a in m.accesses if a.array == array)
+        roles = [model.program.array(array).role for model in (one, other)]
+        same = creation_of(one.program, array) == creation_of(other.program, array)
+        return not private and roles[0] == roles[1] and same
+
+    def counterpart(self, name: str) -> tuple[Target, isl.Map] | None:
+        """Return the write before that a write afterwards stands for; None for a new one."""
+        target = target_named(self.after, name)
+        pair = self.made.of_after(target.statement.number)
+        if pair is None:
+            return None
+        place = _targets(self.after, pair.after).index(target)
+        others = _targets(self.before, pair.before)
+        if place >= len(others):
+            raise NotAStep(f"{pair.after.label} has other targets than before")
+        return others[place], self._lifted(pair, others[place], target)
+
+    def _resolved(
+        self, sources: Sources, operand: Operand, copies: list[StatementModel]
+    ) -> tuple[dict[str, isl.Map], dict[str, isl.Map]]:
+        """Follow the sources of an operand through copies.
+
+        Returns:
+            Its sources by target, and the first values it may get by array, with their cells.
+        """
+        written: dict[str, isl.Map] = {}
+        first: dict[str, isl.Map] = {}
+        points = operand.touched.domain()
+        same = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
+        waiting = [(operand, same)]
+        rounds = 0
+        while waiting:
+            rounds += 1
+            if rounds > MOST_ROUNDS:
+                raise NotAStep("a value is copied around a loop")
+            at, reached = waiting.pop()
+            for name, source in sources.flow(at).items():
+                further = reached.apply_range(source)
+                if further.is_empty():
+                    continue
+                target = target_named(sources, name)
+                if any(target.statement is copy for copy in copies):
+                    inner = next(o for o in sources.operands if o.statement is target.statement)
+                    renamed = further.set_tuple_name(isl.dim_type.out, inner.name)
+                    waiting.append((inner, renamed))
+                else:
+                    written[name] = written[name].union(further) if name in written else further
+            cells = reached.apply_range(sources.initial(at))
+            if not cells.is_empty():
+                cells = cells.set_tuple_name(isl.dim_type.out, "cell")
+                first[at.array] = first[at.array].union(cells) if at.array in first else cells
+        return written, first
+
+
+def _identity(made: Correspondence, rank: int, left: str, right: str) -> isl.Map:
+    dims = ", ".join(f"y{number}" for number in range(rank))
+    return isl.Map(f"{made.after.prefix}{{ {left}[{dims}] -> {right}[{dims}] }}")
+
+
+def target_named(sources: Sources, name: str) -> Target:
+    """Return the write whose points are called `name`."""
+    return next(target for target in sources.targets if target.name == name)
+
+
+def _targets(sources: Sources, statement: StatementModel) -> list[Target]:
+    return [target for target in sources.targets if target.statement is statement]
+
+
+def creation_of(program: Program, name: str) -> Create | None:
+    """Return what gives an array its first values; None where it comes from outside."""
+    for node in nodes(program.body):
+        if isinstance(node, Declaration) and node.array == name:
+            return node.creation
+    return None

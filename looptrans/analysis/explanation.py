@@ -1,0 +1,212 @@
+"""What to say about an operand that gets another value than before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import islpy as isl
+
+from looptrans.analysis.comparison import Comparison, Difference, target_named
+from looptrans.analysis.correspondence import Correspondence
+from looptrans.analysis.flow import tidied
+from looptrans.analysis.model import Model, StatementModel
+from looptrans.analysis.polyhedra import order_map
+from looptrans.analysis.relation import Relation
+from looptrans.analysis.reversals import still_ordered
+from looptrans.analysis.sources import Operand, Target
+from looptrans.analysis.verdicts import Explainer
+from looptrans.analysis.witness import smallest_pair
+from looptrans.ir.facts import DependenceKind
+from looptrans.ir.verdict import Seen, Verdict, Witness
+
+
+def most_telling(comparison: Comparison) -> Verdict | None:
+    """Return the verdict of the most telling difference; None where there is none.
+
+    A reversed flow comes first, then a reversed anti or output dependence, then a value that is
+    not where it is read; an example that is sure comes before one that may occur.
+    """
+    found = []
+    explanation = _Explanation(comparison)
+    for number, difference in enumerate(comparison.differences()):
+        rank, verdict = explanation.of(difference)
+        if rank == 0 and verdict.decision == "illegal":
+            return verdict
+        found.append((verdict.decision != "illegal", rank, number, verdict))
+    return min(found, key=lambda each: each[:3])[3] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Explanation:
+    comparison: Comparison
+
+    @property
+    def made(self) -> Correspondence:
+        return self.comparison.made
+
+    @property
+    def explainer(self) -> Explainer:
+        return Explainer(self.made.before, self.made.context)
+
+    def of(self, bad: Difference) -> tuple[int, Verdict]:
+        """Return a verdict for a difference, and how telling it is (smaller is better)."""
+        flow = self._flow_reversed(bad)
+        if flow is not None:
+            return 0, flow
+        clobbered = self._overwritten(bad)
+        if clobbered is not None:
+            return 1, clobbered
+        return 2, self._storage(bad)
+
+    def _flow_reversed(self, bad: Difference) -> Verdict | None:
+        if bad.target is None or bad.operand.statement is None:
+            return None
+        pairs = self._between_instances(bad.pairs.reverse(), bad.target, bad.operand)
+        source, sink = bad.target.statement, bad.operand.statement
+        left = pairs.subtract(still_ordered(self.made, source.number, sink.number, pairs))
+        if left.is_empty():
+            return None
+        whole = self.comparison.before.flow(bad.operand)
+        if bad.target.name in whole:
+            every = whole[bad.target.name].reverse()
+            pairs = self._between_instances(every, bad.target, bad.operand)
+            left = left.intersect(pairs)
+            if left.is_empty():
+                return None
+        may = bad.operand.is_may or bad.target.is_may
+        relation = Relation(
+            "flow", "value", source.number, sink.number, bad.operand.array, pairs, may
+        )
+        return self.explainer.of_pairs(relation, left)
+
+    def _between_instances(
+        self, points: isl.Map, source: Target | Operand, sink: Target | Operand
+    ) -> isl.Map:
+        """Turn pairs of points into pairs of statement instances."""
+        return (
+            _to_instances(self.made.before, source)
+            .reverse()
+            .apply_range(points)
+            .apply_range(_to_instances(self.made.before, sink))
+        )
+
+    def _overwritten(self, bad: Difference) -> Verdict | None:
+        """Name the anti or output dependence whose reversal gives an operand another source."""
+        for name, seen in sorted(bad.now.items()):
+            counterpart = self.comparison.counterpart(name)
+            if counterpart is None:
+                continue
+            now, lifted = counterpart
+            wrong = seen.apply_range(lifted).intersect_domain(bad.pairs.domain())
+            for kind, pairs, ends in self._disturbed(bad, now, wrong):
+                source, sink = ends
+                assert source.statement is not None and sink.statement is not None
+                before = self._between_instances(pairs, source, sink)
+                ordered = self._ordered_before(source.statement, sink.statement)
+                before = before.intersect(ordered)
+                still = still_ordered(
+                    self.made, source.statement.number, sink.statement.number, before
+                )
+                left = before.subtract(still)
+                if not left.is_empty() and source.array == sink.array:
+                    may = source.is_may or sink.is_may or bad.operand.is_may
+                    relation = self._memory(kind, source, sink, may)
+                    return self.explainer.of_pairs(relation, left)
+        return None
+
+    def _disturbed(
+        self, bad: Difference, now: Target, wrong: isl.Map
+    ) -> Iterator[tuple[DependenceKind, isl.Map, tuple[Operand | Target, Target]]]:
+        """Yield what may be reversed: the write seen now came after the read or before its source."""
+        if bad.operand.statement is not None:
+            yield "anti", wrong, (bad.operand, now)
+        if bad.target is not None:
+            pairs = wrong.reverse().apply_range(bad.pairs)
+            yield "output", pairs, (now, bad.target)
+
+    def _ordered_before(self, first: StatementModel, second: StatementModel) -> isl.Map:
+        return order_map(self.made.before, first, second)
+
+    def _memory(
+        self, kind: DependenceKind, source: Operand | Target, sink: Target, may: bool
+    ) -> Relation:
+        """Return the whole dependence in memory between two accesses."""
+        assert source.statement is not None
+        same = source.touched.apply_range(sink.touched.reverse())
+        pairs = self._between_instances(same, source, sink)
+        pairs = pairs.intersect(self._ordered_before(source.statement, sink.statement))
+        numbers = source.statement.number, sink.statement.number
+        return Relation(kind, "memory", *numbers, source.array, tidied(pairs), may)
+
+    def _storage(self, bad: Difference) -> Verdict:
+        """Show a read, the write it saw and the write it would see now."""
+        model = self.made.before
+        source = None if bad.target is None else bad.target.statement
+        sink = bad.operand.statement
+        pairs = self._shown(bad)
+        ends = (source or sink), (sink or source)
+        if ends[0] is None or ends[1] is None:
+            return Verdict("unknown", reason=f"{bad.operand.array} ends with another value")
+        witness = smallest_pair(model, ends[0], ends[1], pairs, self.made.context, "storage")
+        if witness is None:
+            return Verdict("unknown", reason="isl finds no example of a changed value")
+        if source is None:
+            witness = Witness("storage", witness.parameters, (), witness.sink)
+        if sink is None:
+            witness = Witness("storage", witness.parameters, witness.source, ())
+        may = bad.operand.is_may or (bad.target is not None and bad.target.is_may)
+        array = bad.operand.array
+        what = f"the last value of {array} is" if sink is None else f"{sink.label} reads"
+        return Verdict(
+            "unknown" if may else "illegal",
+            witness,
+            f"{what} another one than before",
+            source="" if source is None else source.label,
+            sink="" if sink is None else sink.label,
+            array=array,
+            now=self._seen_now(bad, witness),
+        )
+
+    def _shown(self, bad: Difference) -> isl.Map:
+        """Return the pairs to choose an example from: a write and a read, or one of them twice."""
+        operand: Operand | Target = bad.operand
+        if bad.target is None or bad.operand.statement is None:
+            only = bad.target or operand
+            points = bad.pairs.domain() if bad.target is None else bad.pairs.range()
+            twice = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
+            return self._between_instances(twice, only, only)
+        return self._between_instances(bad.pairs.reverse(), bad.target, operand)
+
+    def _seen_now(self, bad: Difference, witness: Witness) -> Seen | None:
+        """Return the write whose value the example's read would get."""
+        ends = dict(witness.parameters)
+        chosen = witness.sink if bad.operand.statement is not None else ()
+        for name, seen in sorted(bad.now.items()):
+            points = seen.intersect_domain(bad.pairs.domain())
+            for number, parameter in enumerate(self.made.before.parameters):
+                if parameter in ends:
+                    value = isl.Val(ends[parameter])
+                    points = points.fix_val(isl.dim_type.param, number, value)
+            for number, (_, coordinate) in enumerate(chosen):
+                points = points.fix_val(isl.dim_type.in_, number, isl.Val(coordinate))
+            if points.is_empty():
+                continue
+            statement = target_named(self.comparison.after, name).statement
+            point = points.range().sample_point()
+            values = [
+                int(point.get_coordinate_val(isl.dim_type.set, n).to_python())
+                for n in range(statement.depth)
+            ]
+            variables = [bound.variable for bound in statement.bounds]
+            return Seen(statement.label, tuple(zip(variables, values, strict=True)))
+        return Seen(None)
+
+
+def _to_instances(model: Model, points: Operand | Target) -> isl.Map:
+    """Map the points of an access to the instances of its statement."""
+    assert points.statement is not None
+    depth = points.statement.depth
+    dims = [f"y{number}" for number in range(points.touched.dim(isl.dim_type.in_))]
+    instance = f"s{points.statement.number}[{', '.join(dims[:depth])}]"
+    return isl.Map(f"{model.prefix}{{ {points.name}[{', '.join(dims)}] -> {instance} }}")
