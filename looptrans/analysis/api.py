@@ -230,6 +230,34 @@ def check_storage(
     return _judged(work, budget)
 
 
+def check_reduction(
+    before: Program,
+    after: Program,
+    images: Images,
+    partials: Mapping[str, str],
+    operators: Mapping[str, tuple[str, float]],
+    *,
+    budget: float = DEFAULT_SECONDS,
+) -> Verdict:
+    """Judge a reduction that was split into partial results and a combine.
+
+    Args:
+        before: The program before the step.
+        after: The program afterwards.
+        images: Which instances of `before` the statements of `after` stand for.
+        partials: The array of partial results to the array they are joined to.
+        operators: For each array joined to, the operator (`+`, `*`, `max`, `min`) and its identity.
+        budget: Seconds.
+    """
+
+    def work() -> Verdict:
+        from looptrans.analysis.reassociation import reduction_verdict
+
+        return reduction_verdict(before, after, images, partials, operators)
+
+    return _judged(work, budget)
+
+
 def check_races(program: Program, *, budget: float = DEFAULT_SECONDS) -> Verdict:
     """Judge whether every execution of a program gives its sequential reading's result."""
 

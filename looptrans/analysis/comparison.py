@@ -42,11 +42,13 @@ class Comparison:
         made: The programs and what stands for what.
         before: The sources of the program before the step.
         after: Those afterwards.
+        without: Arrays whose values are compared elsewhere.
     """
 
     made: Correspondence
     before: Sources
     after: Sources
+    without: frozenset[str] = frozenset()
 
     def differences(self) -> Iterator[Difference]:
         """Yield the operands, and what can be seen at the end, that get other values.
@@ -60,22 +62,26 @@ class Comparison:
             if [o.is_old for o in theirs] != [o.is_old for o in mine]:
                 raise NotAStep(f"{pair.after.label} has other operands than before")
             for one, other in zip(theirs, mine, strict=True):
-                yield from self._compared(one, other, self._lifted(pair, one, other))
+                if one.array in self.without:
+                    continue
+                yield from self._compared(one, other, self.lifted(pair, one, other))
         for array in live_out(self.made.before.program):
+            if array in self.without:
+                continue
             one, other = self.before.at_end(array), self.after.at_end(array)
             if len(self.made.before.shapes[array]) != len(self.made.after.shapes[array]):
                 raise NotAStep(f"{array} has other dimensions than before")
             rank = one.touched.dim(isl.dim_type.in_)
-            same = _identity(self.made, rank, other.name, one.name)
+            same = identity_map(self.made, rank, other.name, one.name)
             yield from self._compared(one, other, same)
 
-    def _lifted(self, pair: Pair, one: Operand | Target, other: Operand | Target) -> isl.Map:
+    def lifted(self, pair: Pair, one: Operand | Target, other: Operand | Target) -> isl.Map:
         """Map points of an access afterwards to the points they stand for."""
         assert pair.instances is not None
         more = one.touched.dim(isl.dim_type.in_) - pair.before.depth
         if more != other.touched.dim(isl.dim_type.in_) - pair.after.depth:
             raise NotAStep(f"{pair.after.label} has other operands than before")
-        same = _identity(self.made, more, "", "")
+        same = identity_map(self.made, more, "", "")
         whole = pair.instances.flat_product(same)
         return whole.set_tuple_name(isl.dim_type.in_, other.name).set_tuple_name(
             isl.dim_type.out, one.name
@@ -97,12 +103,12 @@ class Comparison:
                 yield Difference(one, target, left, now)
         for array, cells in first.items():
             left = cells.intersect_params(self.made.context)
-            if array in first_now and self._starts_alike(array):
+            if array in first_now and self.starts_alike(array):
                 left = left.subtract(back.apply_range(first_now[array]))
             if not left.is_empty():
                 yield Difference(one, None, left, now)
 
-    def _starts_alike(self, array: str) -> bool:
+    def starts_alike(self, array: str) -> bool:
         """Tell whether an array has the same first values in both programs."""
         one, other = self.made.before, self.made.after
         private = any(a.private for m in (one, other) for a in m.accesses if a.array == array)
@@ -120,7 +126,7 @@ class Comparison:
         others = _targets(self.before, pair.before)
         if place >= len(others):
             raise NotAStep(f"{pair.after.label} has other targets than before")
-        return others[place], self._lifted(pair, others[place], target)
+        return others[place], self.lifted(pair, others[place], target)
 
     def _resolved(
         self, sources: Sources, operand: Operand, copies: list[StatementModel]
@@ -159,7 +165,8 @@ class Comparison:
         return written, first
 
 
-def _identity(made: Correspondence, rank: int, left: str, right: str) -> isl.Map:
+def identity_map(made: Correspondence, rank: int, left: str, right: str) -> isl.Map:
+    """Map points of one tuple to the same points of another."""
     dims = ", ".join(f"y{number}" for number in range(rank))
     return isl.Map(f"{made.after.prefix}{{ {left}[{dims}] -> {right}[{dims}] }}")
 

@@ -77,8 +77,16 @@ class Correspondence:
         return next((pair for pair in self.pairs if pair.after.number == number), None)
 
 
-def correspondence(before: Program, after: Program, images: Images) -> Correspondence:
+def correspondence(
+    before: Program, after: Program, images: Images, new: frozenset[str] = frozenset()
+) -> Correspondence:
     """Bring two programs into one form, over the same parameters, and relate their statements.
+
+    Args:
+        before: The program before the step.
+        after: The program afterwards.
+        images: What stands for what.
+        new: Arrays that statements of `after` may write which stand for nothing and are no copies.
 
     Raises:
         NotAStep: A statement has no counterpart and is no mere copy, or stands for one that does
@@ -93,15 +101,17 @@ def correspondence(before: Program, after: Program, images: Images) -> Correspon
     made.is_affine = not any(a.all_terms for m in (first, second) for a in m.accesses) and not any(
         s.terms for m in (first, second) for s in m.statements
     )
-    _relate(made, images)
+    _relate(made, images, new)
     return made
 
 
-def _relate(made: Correspondence, images: Images) -> None:
+def _relate(made: Correspondence, images: Images, new: frozenset[str]) -> None:
     earlier = {statement.label: statement for statement in made.before.statements}
     for statement in made.after.statements:
         if statement.label not in images:
-            if not is_copy(statement, made.after):
+            node = statement.place.node
+            writes_new = isinstance(node, Assign) and {t.array for t in node.targets} <= new
+            if not writes_new and not is_copy(statement, made.after):
                 raise NotAStep(f"{statement.label} is new and computes something")
             made.added.append(statement)
             continue

@@ -36,6 +36,7 @@ from looptrans.analysis.correspondence import (
 )
 from looptrans.analysis.dependences import analyse
 from looptrans.analysis.explanation import most_telling
+from looptrans.analysis.flow import affine_dependences
 from looptrans.analysis.formula import FALSE, conjunction
 from looptrans.analysis.linear import Linear, linear
 from looptrans.analysis.model import AccessModel, Model, StatementModel, build_model
@@ -248,13 +249,28 @@ def judge_races(model: Model, context: isl.Set) -> Verdict:
         if conflict.guarded:
             open_.append(conflict)
             continue
-        verdict = explainer.of_pairs(conflict.relation, conflict.pairs, "race", RACE)
+        relation, pairs = _valued(model, conflict)
+        verdict = explainer.of_pairs(relation, pairs, "race", RACE)
         if verdict.decision == "illegal":
             return verdict
         doubtful.append(verdict)
     if doubtful:
         return doubtful[0]
     return _judge_updates(model, explainer, open_)
+
+
+def _valued(model: Model, conflict: Conflict) -> tuple[Relation, isl.Map]:
+    """Return the flow of values among some conflicting pairs where there is one, else the pairs."""
+    relation = conflict.relation
+    if relation.kind != "flow" or relation.supposed:
+        return relation, conflict.pairs
+    flows, _ = affine_dependences(model, [relation.array], ("value",))
+    for flow in flows:
+        if (flow.source, flow.sink) == (relation.source, relation.sink):
+            pairs = flow.pairs.intersect(conflict.pairs)
+            if not pairs.is_empty():
+                return flow, pairs
+    return relation, conflict.pairs
 
 
 def _judge_updates(model: Model, explainer: Explainer, open_: list[Conflict]) -> Verdict:

@@ -118,7 +118,10 @@ class _Explanation:
     def _disturbed(
         self, bad: Difference, now: Target, wrong: isl.Map
     ) -> Iterator[tuple[DependenceKind, isl.Map, tuple[Operand | Target, Target]]]:
-        """Yield what may be reversed: the write seen now came after the read or before its source."""
+        """Yield what may be reversed.
+
+        The write that is seen now came after the read, or before the write to be seen.
+        """
         if bad.operand.statement is not None:
             yield "anti", wrong, (bad.operand, now)
         if bad.target is not None:

@@ -149,19 +149,19 @@ class Sources:
 
     def _last_writes(self, operand: Operand) -> Iterator[tuple[str, isl.Map]]:
         targets = [t for t in self.targets if t.array == operand.array]
-        earlier = {t.name: self._earlier(t, operand) for t in targets}
+        earlier = {t.name: self.earlier(t, operand) for t in targets}
         for target in targets:
             pairs = earlier[target.name]
             for other in targets:
                 if pairs.is_empty():
                     break
-                again = self._rewritten(target, other).apply_range(earlier[other.name])
+                again = self.rewritten(target, other).apply_range(earlier[other.name])
                 if not again.is_empty():
                     pairs = tidied(without(pairs, again))
             if not pairs.is_empty():
                 yield target.name, pairs.reverse()
 
-    def _earlier(self, target: Target, operand: Operand) -> isl.Map:
+    def earlier(self, target: Target, operand: Operand) -> isl.Map:
         """Map the points of a write to the later points of the operand with the same cell."""
         same = target.touched.apply_range(operand.touched.reverse())
         if operand.statement is not None:
@@ -170,7 +170,7 @@ class Sources:
             )
         return tidied(same)
 
-    def _rewritten(self, target: Target, other: Target) -> isl.Map:
+    def rewritten(self, target: Target, other: Target) -> isl.Map:
         """Map the points of a write to those of later writes of the same cell."""
         key = (target.name, other.name)
         if key not in self._between:
