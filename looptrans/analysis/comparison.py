@@ -14,8 +14,6 @@ from looptrans.ir.program import Declaration, Program
 from looptrans.ir.value import Create
 from looptrans.ir.walk import live_out, nodes
 
-MOST_ROUNDS = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -136,33 +134,84 @@ class Comparison:
         Returns:
             Its sources by target, and the first values it may get by array, with their cells.
         """
-        written: dict[str, isl.Map] = {}
-        first: dict[str, isl.Map] = {}
         points = operand.touched.domain()
         same = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
-        waiting = [(operand, same)]
-        rounds = 0
-        while waiting:
-            rounds += 1
-            if rounds > MOST_ROUNDS:
-                raise NotAStep("a value is copied around a loop")
-            at, reached = waiting.pop()
+        reached = {operand.name: same}
+        written: dict[str, isl.Map] = {}
+        first: dict[str, isl.Map] = {}
+        inner = {target.name: _copied(sources, target) for target in _of(sources, copies)}
+        for name, way in self._through(sources, operand, inner).items():
+            _join(reached, name, way)
+        for at in (operand, *inner.values()):
+            if at.name not in reached:
+                continue
             for name, source in sources.flow(at).items():
-                further = reached.apply_range(source)
-                if further.is_empty():
-                    continue
-                target = target_named(sources, name)
-                if any(target.statement is copy for copy in copies):
-                    inner = next(o for o in sources.operands if o.statement is target.statement)
-                    renamed = further.set_tuple_name(isl.dim_type.out, inner.name)
-                    waiting.append((inner, renamed))
-                else:
-                    written[name] = written[name].union(further) if name in written else further
-            cells = reached.apply_range(sources.initial(at))
-            if not cells.is_empty():
-                cells = cells.set_tuple_name(isl.dim_type.out, "cell")
-                first[at.array] = first[at.array].union(cells) if at.array in first else cells
+                if name not in inner:
+                    _join(written, name, reached[at.name].apply_range(source))
+            cells = reached[at.name].apply_range(sources.initial(at))
+            _join(first, at.array, cells.set_tuple_name(isl.dim_type.out, "cell"))
         return written, first
+
+    def _through(
+        self, sources: Sources, operand: Operand, inner: dict[str, Operand]
+    ) -> dict[str, isl.Map]:
+        """Map the points of an operand to the points of all copies its value comes through."""
+        found: dict[str, isl.Map] = {}
+        latest: dict[str, isl.Map] = {}
+        for name, source in sources.flow(operand).items():
+            if name in inner:
+                way = source.set_tuple_name(isl.dim_type.out, inner[name].name)
+                _join(latest, inner[name].name, way)
+        for _ in range(len(inner) + 1):
+            if not latest:
+                return found
+            further: dict[str, isl.Map] = {}
+            for copy in inner.values():
+                if copy.name not in latest:
+                    continue
+                _join(found, copy.name, latest[copy.name])
+                for name, source in sources.flow(copy).items():
+                    if name in inner:
+                        way = latest[copy.name].apply_range(source)
+                        next_ = inner[name].name
+                        _join(further, next_, way.set_tuple_name(isl.dim_type.out, next_))
+            latest = further
+        return self._around(sources, inner, found)
+
+    def _around(
+        self, sources: Sources, inner: dict[str, Operand], begun: dict[str, isl.Map]
+    ) -> dict[str, isl.Map]:
+        """Follow values that are copied around a loop, any number of times."""
+        steps = isl.UnionMap(f"{sources.model.prefix}{{ }}")
+        for copy in inner.values():
+            for name, source in sources.flow(copy).items():
+                if name in inner:
+                    way = source.set_tuple_name(isl.dim_type.out, inner[name].name)
+                    steps = steps.union(way.to_union_map())
+        closure, exact = steps.intersect_params(self.made.context).transitive_closure()
+        if not exact:
+            raise NotAStep("a value is copied around a loop, and isl cannot follow it")
+        found = dict(begun)
+        for way in begun.values():
+            further = way.to_union_map().apply_range(closure).get_map_list()
+            for number in range(further.n_map()):
+                each = further.get_at(number)
+                _join(found, each.get_tuple_name(isl.dim_type.out), each)
+        return found
+
+
+def _join(into: dict[str, isl.Map], name: str, more: isl.Map) -> None:
+    if not more.is_empty():
+        into[name] = into[name].union(more) if name in into else more
+
+
+def _of(sources: Sources, copies: list[StatementModel]) -> list[Target]:
+    return [t for t in sources.targets if any(t.statement is copy for copy in copies)]
+
+
+def _copied(sources: Sources, target: Target) -> Operand:
+    """Return what a copy copies."""
+    return next(o for o in sources.operands if o.statement is target.statement)
 
 
 def identity_map(made: Correspondence, rank: int, left: str, right: str) -> isl.Map:

@@ -38,7 +38,9 @@ from looptrans.analysis.dependences import analyse
 from looptrans.analysis.explanation import most_telling
 from looptrans.analysis.flow import affine_dependences
 from looptrans.analysis.formula import FALSE, conjunction
+from looptrans.analysis.graph import loop_order
 from looptrans.analysis.linear import Linear, linear
+from looptrans.analysis.loops import may_be_private
 from looptrans.analysis.model import AccessModel, Model, StatementModel, build_model
 from looptrans.analysis.polyhedra import access_map, context_set
 from looptrans.analysis.reductions import reductions_of
@@ -48,7 +50,7 @@ from looptrans.analysis.sources import Sources
 from looptrans.analysis.verdicts import Explainer
 from looptrans.ir.index import variables
 from looptrans.ir.listing import index_text
-from looptrans.ir.program import Program
+from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Binary, Whole, walk_value
 from looptrans.ir.verdict import Certificate, CertificateKind, Verdict
@@ -195,9 +197,39 @@ def _public(model: Model, array: str) -> Model:
 
 
 def _without_sources(made: Correspondence) -> Verdict:
-    return Verdict(
-        "unknown", reason="where values live is not followed through opaque terms: " + _terms(made)
-    )
+    """Judge with opaque terms, where sources are not followed: new private names can be judged."""
+    before, after = made.before.program, made.after.program
+    if _shared(before.body) != _shared(after.body):
+        reason = "where values live is not followed through opaque terms: " + _terms(made)
+        return Verdict("unknown", reason=reason)
+    analysis = analyse(before)
+    loops = loop_order(before)
+    for position, loop in loop_order(after).items():
+        for name in loop.private:
+            if name in loops[position].private:
+                continue
+            if not may_be_private(analysis, position, name):
+                reason = f"it cannot be shown that each iteration sets its own {name}"
+                return Verdict("unknown", reason=reason)
+    law = "each iteration sets its private names before it reads them, and nobody else reads them"
+    return Verdict("legal", certificates=(Certificate("storage", law, "legal", "by isl"),))
+
+
+def _shared(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return a block without what its loops make private."""
+    found: list[Node] = []
+    for node in body:
+        match node:
+            case Loop():
+                found.append(replace(node, private=(), body=_shared(node.body)))
+            case If():
+                then, other = _shared(node.body), _shared(node.orelse)
+                found.append(replace(node, body=then, orelse=other))
+            case Atomic() | BlockReduce():
+                found.append(replace(node, body=_shared(node.body)))
+            case _:
+                found.append(node)
+    return tuple(found)
 
 
 def _terms(made: Correspondence) -> str:

@@ -75,7 +75,7 @@ class _Judge:
         carried = self._carried("memory")
         order = [array.name for array in self.analysis.program.arrays]
         names = sorted({found.relation.array for found in carried}, key=order.index)
-        private = tuple(name for name in names if self._may_be_private(name))
+        private = tuple(n for n in names if may_be_private(self.analysis, self.loop, n))
         return self._verdict(carried, private)
 
     def _verdict(self, carried: list[Found], private: tuple[str, ...]) -> LoopVerdict:
@@ -111,32 +111,32 @@ class _Judge:
                 return LoopVerdict("sequential", witness=fact.witness, because=describe(fact))
         return None
 
-    def _may_be_private(self, name: str) -> bool:
-        """Tell whether every iteration writes a name before it reads it, and nobody else reads it.
 
-        Then each iteration may have a copy of its own, and no copy is needed before or after.
-        """
-        if name in live_out(self.analysis.program):
+def may_be_private(analysis: Analysis, loop: Position, name: str) -> bool:
+    """Tell whether every iteration writes a name before it reads it, and nobody else reads it.
+
+    Then each iteration may have a copy of its own, and no copy is needed before or after.
+    """
+    if name in live_out(analysis.program):
+        return False
+    level = loop_level(analysis, loop)
+    for found in analysis.found:
+        relation = found.relation
+        if relation.basis != "value" or relation.array != name:
+            continue
+        ends = [
+            inside(analysis.statement(number), loop) for number in (relation.source, relation.sink)
+        ]
+        if ends[0] != ends[1]:
             return False
-        level = loop_level(self.analysis, self.loop)
-        for found in self.analysis.found:
-            relation = found.relation
-            if relation.basis != "value" or relation.array != name:
-                continue
-            ends = [
-                inside(self.analysis.statement(number), self.loop)
-                for number in (relation.source, relation.sink)
-            ]
-            if ends[0] != ends[1]:
-                return False
-            if all(ends) and found.piece.carrier is not None and found.piece.carrier <= level:
-                return False
-        return not any(
-            read.array == name
-            and inside(self.analysis.statement(read.sink), self.loop)
-            and not read.instances.intersect_params(self.analysis.context).is_empty()
-            for read in self.analysis.uncovered
-        )
+        if all(ends) and found.piece.carrier is not None and found.piece.carrier <= level:
+            return False
+    return not any(
+        read.array == name
+        and inside(analysis.statement(read.sink), loop)
+        and not read.instances.intersect_params(analysis.context).is_empty()
+        for read in analysis.uncovered
+    )
 
 
 def describe(dependence: Dependence) -> str:

@@ -11,7 +11,6 @@ from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.pieces import Counts, pieces_of
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.witness import smallest_pair
-from looptrans.executor.indices import Evaluator, Unknown
 from looptrans.ir.facts import Dependence
 from looptrans.ir.verdict import Verdict, Witness, WitnessKind
 from looptrans.ir.walk import accesses
@@ -117,6 +116,8 @@ def _cells(
     statement: StatementModel, array: str, writes: bool, values: Mapping[str, int]
 ) -> list[tuple[int, ...]]:
     """Return the cells an instance accesses one by one."""
+    from looptrans.executor.indices import Evaluator, Unknown
+
     evaluator = Evaluator(values)
     found = []
     for each in accesses(statement.place.node):
