@@ -111,9 +111,10 @@ def _relate(made: Correspondence, images: Images, new: frozenset[str]) -> None:
         if statement.label not in images:
             node = statement.place.node
             writes_new = isinstance(node, Assign) and {t.array for t in node.targets} <= new
-            if not writes_new and not is_copy(statement, made.after):
+            if is_copy(statement, made.after):
+                made.added.append(statement)
+            elif not writes_new:
                 raise NotAStep(f"{statement.label} is new and computes something")
-            made.added.append(statement)
             continue
         image = images[statement.label]
         if image.statement not in earlier:

@@ -52,6 +52,11 @@ class Piece:
     distances: str | None
 
     @property
+    def shared(self) -> int:
+        """How many loops source and sink share."""
+        return len(self.loops)
+
+    @property
     def carrier(self) -> int | None:
         """The level of the outermost loop in which source and sink differ."""
         for level, sign in enumerate(self.direction):

@@ -305,7 +305,7 @@ def _joined(node: object) -> Value | None:
     """Return the x of an update `cell = cell op x`; None where there are several."""
     assert isinstance(node, Assign)
     match node.values[0]:
-        case Binary(_, left, right):
+        case Binary("+" | "*", left, right):
             parts = [left, right]
         case Call(_, arguments):
             parts = list(arguments)

@@ -78,6 +78,8 @@ def reductions_of(analysis: Analysis, loop: Position) -> list[Reduction]:
         and inside(analysis.statement(found.relation.sink), loop)
     ]
     level = loop_level(analysis, loop)
+    # What another phase of the loop reads, after a barrier, is the result and nothing in between.
+    edges = [e for e in edges if e.piece.shared > level]
     within = [e for e in edges if e.piece.carrier is None or e.piece.carrier >= level]
     graph = nx.DiGraph((e.relation.source, e.relation.sink) for e in within)
     found = []
