@@ -2,6 +2,10 @@
 
 looptrans never executes a listing. The tests do, and only listings of our own, so that the parser
 and the executor have something independent to agree with.
+
+The iterations of a `parallel` loop run one after another here, so only programs whose sequential
+reading is the order of the text mean the same: those without barriers, or with nothing that tells
+whether the iterations wait at them. Private names are ordinary ones.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -76,11 +81,26 @@ def _namespace() -> dict[str, Any]:
         **{f.__name__: f for f in functions},
         "where": _where,
         "inf": math.inf,
+        "parallel": range,
+        "prange": range,
+        "atomic": _atomic,
+        "reduce": _reduce,
+        "barrier": lambda: None,
         "zeros": np.zeros,
         "ones": np.ones,
         "full": _full,
         "empty": lambda shape: np.full(shape, math.nan),  # so that reading too early shows
     }
+
+
+@contextmanager
+def _atomic(*, turn: int | None = None) -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _reduce(operator: str) -> Iterator[None]:
+    yield
 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:

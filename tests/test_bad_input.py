@@ -176,7 +176,7 @@ CASES: dict[str, tuple[str, list[tuple[str, int, str]]]] = {
     "continue": (in_loop("continue"), [("E006", 4, "continue")]),
     "try": (in_loop("try:", "    x[i] = 0.0", "finally:", "    pass"), [("E006", 4, "try")]),
     "match": (in_loop("match i:", "    case 0:", "        x[i] = 0.0"), [("E006", 4, "match")]),
-    "with": (in_loop("with x: y[i] = 0.0"), [("E006", 4, "with")]),
+    "with": (in_loop("with x: y[i] = 0.0"), [("E006", 4, "with x")]),
     "global": (at_top("global x"), [("E006", 2, "global x")]),
     "import": (at_top("import os"), [("E006", 2, "import os")]),
     "delete": (at_top("del A"), [("E006", 2, "del A")]),

@@ -33,6 +33,19 @@ SEEDS = [path.read_text() for path in SPECS] + [
     "                s = x[j] if b < 3 else 1e-3\n"
     "                if s > x[b]: x[b] = s\n"
     "    return x\n",
+    "def f(A, x, N, D):\n"
+    "    t = zeros(D); s = 0.0\n"
+    "    for i in parallel(N):  # rows\n"
+    "        private: (t, k)\n"
+    "        k = i + 1\n"
+    "        for j in parallel(0, D, 2):\n"
+    "            with atomic(turn=j):  # in turn\n"
+    "                A[k, j] = max(A[k, j], x[j])\n"
+    "            barrier()\n"
+    '            with reduce("+"): s += x[j]\n'
+    "        with atomic():\n"
+    "            for d in range(D): t[d] = x[d]; x[d] += t[d]\n"
+    "    return s\n",
     "for i in range(N - 1, -1, -2):\n    C[i][j] *= beta; q = A[i, :]\n    s = q @ q\n",
     "class M:\n    def forward(self, n=3):\n        for i in range(self.N):\n"
     "            self.A[i] = self.A[i] * n\n",
@@ -43,6 +56,8 @@ _WORDS = (
     "0xffffffffffffffffffffff not and or is in == != <= True None i j N A[i] A[:] A[i,:] zeros(N) "
     "full((N,M),-inf) global try: except: yield await async class := *a **k ... \\ \t \f \r \r\n "
     "'s' \"\"\" f'{x}' b'' self.N A.shape len(A) np.exp(x) where(i>j,1,2) uniform(s,i) .copy() "
+    "parallel(N) prange(0,N) private: private: (x,y) with atomic(): with atomic(turn=j): barrier() "
+    "with reduce('+'): atomic reduce barrier as "
     "é 漢 \u2028 \u00a0 \ufeff \x00 \x85 1j 08 1_000 ~ ^ | & << -> @x"
 )
 TOKENS = _WORDS.split(" ")

@@ -9,7 +9,12 @@ from tests.test_bad_input import mistakes_of
 REMEDIES = {
     "for i in reversed(range(N)): x[i] = 0.0": "write for i in range(N - 1, -1, -1)",
     "for i in tqdm(range(1, N)): x[i] = 0.0": "write for i in range(1, N)",
-    "for i in prange(N): x[i] = 0.0": "write for i in range(N)",
+    "for i in trange(N): x[i] = 0.0": "write for i in range(N)",
+    "for i in range(N): x[i] = sum(x[k] for k in prange(N))": "write for k in range(N)",
+    "for i in range(N): barrier(x[i])": "write barrier()",
+    "for i in range(N): x[i] = barrier()": "write barrier() on a line of its own",
+    "for i in range(N): atomic()": "write with atomic():",
+    "with open(x): x[0] = 0.0": "take the statements out of the with",
     "for i in range(0, N, 0): x[i] = 0.0": "use 1 to count up",
     "for i in range(N): x[i] = x[i].sum()": "write it as a function, sum(x[i])",
     "for i in range(N): x[i] = x.flatten()[i]": "give the array a name",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from looptrans.ir.condition import Condition, Data, Relation, parts_of
 from looptrans.ir.index import Extremum, Index, Let, Opaque, Param, walk
@@ -46,6 +47,20 @@ def names_in(contracts: Iterable[Contract], body: Iterable[Node]) -> dict[str, N
     for node in body:
         found |= dict.fromkeys(_node(node))
     return found
+
+
+def names_at(node: Node) -> set[str]:
+    """Return what `names_in` finds in a node itself, without the nodes in its body."""
+    match node:
+        case Loop():
+            node = replace(node, body=())
+        case If():
+            node = replace(node, body=(), orelse=())
+        case Atomic() | BlockReduce():
+            node = replace(node, body=())
+        case _:
+            pass
+    return set(_node(node))
 
 
 def _node(node: Node) -> Iterator[str]:

@@ -82,6 +82,11 @@ def number_joins(
                         yield _number_join(statement.span)
 
 
+def element_of(value: Value, kinds: Mapping[str, Element]) -> Element:
+    """Return what kind of number a value is, given what each array and scalar holds."""
+    return _kind(value, kinds)
+
+
 def _number_join(span: Span) -> UnsupportedExpression:
     return UnsupportedExpression(
         "and, or join numbers here",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from looptrans.frontend.mistakes import TooDeep, UnsupportedExpression
-from looptrans.frontend.syntax import head_of, preorder, short, span_of
+from looptrans.frontend.syntax import head_of, language_calls, preorder, short, span_of
 from looptrans.ir.diagnostic import Mistake
 
 LARGEST = 20_000
@@ -74,12 +74,14 @@ class _Expander(ast.NodeTransformer):
         self.mistakes: list[Mistake] = []
         self._depth = 0
         self._size = 0
+        self._language: set[int] = set()
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.FunctionDef | ast.Lambda | ast.AsyncFunctionDef | ast.ClassDef):
             return node
         if isinstance(node, ast.stmt):
             self._size = 0
+            self._language.update(id(call) for call in language_calls(node))
         result = super().visit(node)
         assert isinstance(result, ast.AST)
         return result
@@ -91,6 +93,11 @@ class _Expander(ast.NodeTransformer):
         return self._inside(node, node.id, value)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if id(node) in self._language:
+            function, node.func = node.func, ast.copy_location(ast.Constant(0), node)
+            self.generic_visit(node)
+            node.func = function
+            return node
         if not isinstance(node.func, ast.Name) or node.func.id not in self.definitions.helpers:
             return self.generic_visit(node)
         name = node.func.id

@@ -292,21 +292,25 @@ class Indices:
 
     def range(self, node: ast.expr, variable: str) -> Range:
         """Read the `range(…)` a loop runs over."""
-        if not (isinstance(node, ast.Call) and called(node.func) == "range"):
-            raise LoopNotOverRange(
-                f"the loop over {variable!r} runs over {short(node)}",
-                span_of(node),
-                why="only a range has iterations that are known exactly",
-                remedy=range_instead(node, variable),
-            )
+        if isinstance(node, ast.Call) and called(node.func) == "range":
+            return self.bounds(node, "range")
+        raise LoopNotOverRange(
+            f"the loop over {variable!r} runs over {short(node)}",
+            span_of(node),
+            why="only a range has iterations that are known exactly",
+            remedy=range_instead(node, variable),
+        )
+
+    def bounds(self, node: ast.Call, word: str) -> Range:
+        """Read the arguments of `range(…)`, or of `parallel(…)`, as the word says."""
         self.names.called(node.func)
         self.no_keywords(node)
         if not 1 <= len(node.args) <= 3:
             raise LoopNotOverRange(
-                f"range is given {len(node.args)} numbers",
+                f"{word} is given {len(node.args)} numbers",
                 span_of(node),
                 why="it takes one, two or three",
-                remedy="range(start, stop)",
+                remedy=f"{word}(start, stop)",
             )
         step = 1
         if len(node.args) == 3:

@@ -64,8 +64,12 @@ class UnsupportedStatement(Mistake):
 
     A listing consists of `for … in range(…)`, `if`/`elif`/`else`, assignments, `assert` (a
     contract), small pure helper functions and one `return` of names at the end. There is no
-    `while`, `break`, `continue`, `try`, `with`, `del`, class or import in it: their effect on the
-    order of execution cannot be described exactly.
+    `while`, `break`, `continue`, `try`, `del`, class or import in it: their effect on the order of
+    execution cannot be described exactly.
+
+    A loop over `parallel(…)` runs its iterations in no set order. In its body, `with atomic():`,
+    `with atomic(turn=j):` and `with reduce("+"):` are the only `with` there is, and `barrier()` the
+    only call that stands alone.
     """
 
     code: ClassVar[str] = "E006"
@@ -102,7 +106,8 @@ class LoopNotOverRange(Mistake):
     """A loop does not run over a `range`.
 
     Loops are `for i in range(start, stop, step)` with one variable; only then is the set of its
-    iterations known exactly.
+    iterations known exactly. `for i in parallel(start, stop, step)`, or numba's `prange`, is the
+    same loop with its iterations in no set order.
     """
 
     code: ClassVar[str] = "E009"
@@ -255,6 +260,62 @@ class NameTaken(Mistake):
     title: ClassVar[str] = "name means two things"
 
 
+class Misplaced(Mistake):
+    """A barrier, an atomic block or a reduce block stands where it has no meaning.
+
+    All three belong to a parallel loop, `for j in parallel(0, N):`.
+
+    - `barrier()` stands directly in the body of the parallel loop, so that every iteration comes to
+      it exactly once; not in a guard, a loop inside or a `with`.
+    - `with atomic():` stands anywhere in it, but not inside another atomic block.
+    - `with atomic(turn=j):`, which the iterations of j go through in their order, stands directly
+      in the body of the parallel loop j.
+    - `with reduce("+"):` stands anywhere in it.
+    """
+
+    code: ClassVar[str] = "E023"
+    title: ClassVar[str] = "not in its place in a parallel loop"
+
+
+class BadReduction(Mistake):
+    """A reduce block holds something that is not an update with its operator.
+
+    In `with reduce("+"):` every statement is `cell += x`, or `cell = cell + x` with the cell first;
+    for `"*"`, `"max"` and `"min"` likewise, `cell = max(cell, x)`. The iterations of the parallel
+    loop hand in their x, which are combined in no set order and joined to the cell at the end, so
+    nothing in the block may look at a cell that it updates. Sequential loops and guards around
+    the updates are fine. A cell that is private has nobody to share it with.
+    """
+
+    code: ClassVar[str] = "E024"
+    title: ClassVar[str] = "no update in a reduce block"
+
+
+class BadPrivate(Mistake):
+    """A `private:` line cannot be read, or a private name is used outside its loop.
+
+    `private: x` or `private: (x, y)`, the first line of the body of a loop, gives each iteration
+    arrays and scalars of its own. A copy starts without a value and ends with its iteration, so the
+    name is used nowhere else; a creation at the top (`x = zeros(D)`) may give it its shape. What
+    the caller sees, an argument or a returned array, cannot be private.
+    """
+
+    code: ClassVar[str] = "E025"
+    title: ClassVar[str] = "private name not understood"
+
+
+class PrivatePlacement(Mistake):
+    """The annotated placement would tear a loop with private names apart.
+
+    With `--placement annotated` a statement goes to the loops its comment says. A loop that it
+    leaves is closed before it and opened again after it, and the private copies of the first part
+    would be gone in the second.
+    """
+
+    code: ClassVar[str] = "E026"
+    title: ClassVar[str] = "placement tears private names apart"
+
+
 MISTAKES: tuple[type[Mistake], ...] = (
     UnreadableFile,
     SyntaxMistake,
@@ -278,4 +339,8 @@ MISTAKES: tuple[type[Mistake], ...] = (
     BadContract,
     BadReturn,
     NameTaken,
+    Misplaced,
+    BadReduction,
+    BadPrivate,
+    PrivatePlacement,
 )

@@ -22,6 +22,7 @@ from looptrans.frontend.mistakes import (
     WrittenIndexArray,
 )
 from looptrans.frontend.names import Names, find_names
+from looptrans.frontend.privates import used_outside
 from looptrans.frontend.reader import read_source
 from looptrans.frontend.statements import Statements
 from looptrans.frontend.syntax import preorder, span_of, stored_names
@@ -100,11 +101,14 @@ def _syntax_mistake(error: SyntaxError, source: Source) -> Mistake:
         TabError: "indent with spaces only",
         IndentationError: "line the statements of a block up",
     }
+    usual = "mend the text at the place shown"
+    if text.lstrip().startswith("private:"):
+        usual = "write several private names in parentheses, private: (x, y)"
     return SyntaxMistake(
         f"not valid Python: {message}",
         span,
         why="a listing is ordinary Python text",
-        remedy=remedies.get(type(error), "mend the text at the place shown"),
+        remedy=remedies.get(type(error), usual),
     )
 
 
@@ -162,7 +166,9 @@ def _program(choice: Choice, source: Source) -> Program:
     )
     program = _in_order(program, names)
     if not mistakes:
-        mistakes += [*_taken(program, names), *shared_rows(program)]
+        mistakes += _taken(program, names)
+        mistakes += used_outside(program, statements.privates)
+        mistakes += shared_rows(program)
     if not mistakes and not nodes and not any(has_loop(statement) for statement in choice.body):
         mistakes.append(nothing("there is no loop nest in the text"))
     if mistakes:

@@ -12,11 +12,13 @@ from typing import Literal, TypeAlias
 
 from looptrans.frontend.appearance import names_in
 from looptrans.frontend.claims import read_claims
+from looptrans.frontend.mistakes import PrivatePlacement
 from looptrans.ir.claim import Aggregation, TargetLoops
 from looptrans.ir.condition import Condition, Data, Relation, negation, parts_of
+from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import parameters as sizes_of
 from looptrans.ir.index import variables
-from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program, Section
 from looptrans.ir.value import (
     Generator,
     Holds,
@@ -38,12 +40,16 @@ def annotated_placement(program: Program) -> Program:
 
     A statement stands in the nest down to the deepest loop that its `TLoop` names, that it
     aggregates over, that an array it reads is aggregated over, or that its own text or a guard
-    around it needs. A data-dependent guard stays in its loops, and so does all that it guards.
+    around it needs. A data-dependent guard stays in its loops, and so does all that it guards; so
+    does an atomic or reduce block with all that is in it.
     A statement without `TLoop` and `Aggregation` keeps its place. The order of the statements is
     kept: a loop is closed where a statement follows that is not in it, and opened again after.
 
     Returns:
         The very same program where nothing moves.
+
+    Raises:
+        ListingError: A statement would leave a loop that has private names.
     """
     leaves = tuple(_leaves(program.body, (), ()))
     claimed: dict[str, set[str]] = {}
@@ -57,21 +63,24 @@ def annotated_placement(program: Program) -> Program:
     placed = tuple(_placed(leaf, claimed, gathered) for leaf in leaves)
     if placed == leaves:
         return program
+    torn = [mistake for pair in zip(leaves, placed, strict=True) for mistake in _torn(*pair)]
+    if torn:
+        raise ListingError(torn, program.source)
     return _in_order(replace(program, body=_Builder().build(placed)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A loop or guard around a leaf, and the branch of it that the leaf is in."""
+    """A loop, guard or section around a leaf, and the branch of it that the leaf is in."""
 
     position: Position
-    node: Loop | If
+    node: Loop | If | Section
     branch: Branch
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A statement, a declaration, or a loop or guard without a body, and all around it."""
+    """A statement, a declaration, a barrier, or a block without a body, and all around it."""
 
     node: Node
     path: tuple[_Step, ...]
@@ -81,7 +90,7 @@ def _leaves(body: tuple[Node, ...], path: tuple[_Step, ...], position: Position)
     for number, node in enumerate(body):
         here = (*position, number)
         match node:
-            case Loop() if node.body:
+            case Loop() | Atomic() | BlockReduce() if node.body:
                 yield from _leaves(node.body, (*path, _Step(here, node, "body")), here)
             case If() if node.body or node.orelse:
                 then, other = _Step(here, node, "body"), _Step(here, node, "orelse")
@@ -129,11 +138,31 @@ def _placed(
             if (isinstance(step.node, If) and step.node.label is not None)
             or (isinstance(step.node, Loop) and step.node.variable in needed)
             or step.position in over
+            or isinstance(step.node, Atomic | BlockReduce)
         ),
         default=-1,
     )
     kept = (*leaf.path[: deepest + 1], *_guards_of(leaf.path[deepest + 1 :]))
     return _Leaf(statement, kept)
+
+
+def _torn(leaf: _Leaf, placed: _Leaf) -> Iterator[PrivatePlacement]:
+    """Find the loops with private names that a statement would leave."""
+    kept = {step.position for step in placed.path}
+    for step in leaf.path:
+        loop = step.node
+        if step.position in kept or not isinstance(loop, Loop) or not loop.private:
+            continue
+        assert isinstance(leaf.node, Assign)
+        yield PrivatePlacement(
+            f"{leaf.node.label} would leave the loop {loop.variable}, which has private names: "
+            f"{', '.join(loop.private)}",
+            leaf.node.span,
+            why="the loop would be closed before it and opened again after it, and a private copy "
+            "ends with its iteration",
+            remedy=f"take the private: line out of {loop.variable}, change the comment's TLoop, or "
+            "use --placement literal",
+        )
 
 
 def _guards_of(path: tuple[_Step, ...]) -> tuple[_Step, ...]:
@@ -192,7 +221,7 @@ def _condition_variables(condition: Condition) -> set[str]:
 
 @dataclass(slots=True)
 class _Open:
-    """A loop or guard that more leaves may go into."""
+    """A loop, guard or section that more leaves may go into."""
 
     step: _Step
     body: list[Node] = field(default_factory=list)
@@ -239,13 +268,13 @@ class _Builder:
             self._inside().append(closed)
 
     def _closed(self, opened: _Open) -> Node:
-        """Return the loop or guard with what is in it; comments stay with the first of several."""
+        """Return the block with what is in it; comments stay with the first of several."""
         node, position = opened.step.node, opened.step.position
         first = position not in self.commented
         self.commented.add(position)
         leading, comment = (node.leading, node.comment) if first else ((), "")
         body, orelse = tuple(opened.body), tuple(opened.orelse)
-        if isinstance(node, Loop):
+        if not isinstance(node, If):
             return replace(node, body=body, leading=leading, comment=comment)
         other = ""
         if orelse and position not in self.else_commented:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from looptrans.frontend.syntax import called, dotted, flattened
+from looptrans.frontend.syntax import SECTIONS, called, dotted, flattened
 from looptrans.ir.functions import FUNCTIONS
 
 EXPRESSIONS: dict[type[ast.expr], str] = {
@@ -35,6 +35,11 @@ FUNCTION_CALLS = {
     "zeros_like": "write the shape out, zeros((M, N))",
     "empty_like": "write the shape out, empty((M, N))",
     "ones_like": "write the shape out, ones((M, N))",
+    "parallel": "run a loop over it, for j in parallel(0, N)",
+    "prange": "run a loop over it, for j in prange(0, N)",
+    "atomic": "write with atomic():, and the statements below it",
+    "reduce": 'write with reduce("+"):, and the updates below it',
+    "barrier": "write barrier() on a line of its own",
 }
 KNOWN = (
     "define it as a pure helper, def f(x): return …, or use exp, exp2, log, log2, sqrt, abs, max, "
@@ -52,6 +57,16 @@ def function_instead(function: ast.expr, arrays: Collection[str]) -> str:
             return f"write it as a function, {last}({ast.unparse(function.value)})"
         return "an array has no methods here: subscript it, and write loops over its elements"
     return KNOWN
+
+
+def alone_instead(value: ast.expr) -> str:
+    """Return what to write instead of an expression that stands alone."""
+    word = dotted(value.func) if isinstance(value, ast.Call) else dotted(value)
+    if word in SECTIONS:
+        return f"write with {ast.unparse(value)}:, and the statements below it"
+    if word == "barrier":
+        return "write barrier()"
+    return "store what it gives in an array element, or leave it out"
 
 
 def range_instead(node: ast.expr, variable: str) -> str:

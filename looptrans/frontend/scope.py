@@ -5,8 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from looptrans.ir.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A loop, a guard, or an atomic or reducing block around a point of the text.
+
+    Attributes:
+        kind: Which of them; `parallel` is a loop too.
+        variable: The variable of a loop.
+        stores: What a loop sets.
+        private: What a loop makes private.
+    """
+
+    kind: Literal["loop", "parallel", "guard", "atomic", "reduce"]
+    variable: str = ""
+    stores: frozenset[str] = frozenset()
+    private: tuple[str, ...] = ()
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is a loop, parallel or not."""
+        return self.kind in ("loop", "parallel")
+
+
+GUARD = Block("guard")
 
 
 @dataclass(slots=True)
@@ -21,7 +47,7 @@ class Scope:
         set_so_far: Arrays and scalars that something above has set.
         pending: Everything the loops around this point set, with the last line that does.
         maybe_set: What an earlier iteration may have set before this point is first reached.
-        depth: The number of loops and guards around this point.
+        blocks: The loops, guards and sections around this point, outermost first.
         line: The line of the statement this point is in.
     """
 
@@ -31,8 +57,13 @@ class Scope:
     set_so_far: set[str] = field(default_factory=set)
     pending: Mapping[str, int] = field(default_factory=dict)
     maybe_set: frozenset[str] = frozenset()
-    depth: int = 0
+    blocks: list[Block] = field(default_factory=list)
     line: int = 0
+
+    @property
+    def depth(self) -> int:
+        """The number of loops, guards and sections around this point."""
+        return len(self.blocks)
 
     def is_set(self, name: str) -> bool:
         """Whether something may have set a name before this point is reached."""
@@ -66,21 +97,29 @@ class Scope:
             self.maybe_set = before
 
     @contextmanager
-    def block(self, last: int) -> Iterator[None]:
-        """Enter the body of a loop or guard that ends on line `last`."""
-        self.depth += 1
+    def section(self, block: Block) -> Iterator[None]:
+        """Enter what runs wherever the point before it is reached."""
+        self.blocks.append(block)
         try:
-            with self.guarded(last):
-                yield
+            yield
         finally:
-            self.depth -= 1
+            self.blocks.pop()
 
     @contextmanager
-    def loop(self, variables: list[str], stores: Mapping[str, int], last: int) -> Iterator[None]:
+    def block(self, block: Block, last: int) -> Iterator[None]:
+        """Enter the body of a loop or guard that ends on line `last`."""
+        with self.section(block), self.guarded(last):
+            yield
+
+    @contextmanager
+    def loop(
+        self, block: Block, variables: list[str], stores: Mapping[str, int], last: int
+    ) -> Iterator[None]:
         """Enter the body of a loop; `stores` says on which line it last sets each name."""
         self.forget(stores)
+        self.forget(block.private)
         before, outside = self.pending, len(self.loops)
-        with self.block(last):
+        with self.block(block, last):
             self.pending = {**before, **stores}
             self.loops += variables
             try:

@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Literal
 
 from looptrans.frontend.assignments import Assignments
 from looptrans.frontend.comments import Comments
 from looptrans.frontend.contracts import read_contracts
 from looptrans.frontend.labels import labels_in
 from looptrans.frontend.mistakes import (
+    BadPrivate,
     BadReturn,
     LoopNotOverRange,
+    NameTaken,
     TooDeep,
     UnsupportedStatement,
 )
 from looptrans.frontend.names import Names
+from looptrans.frontend.privates import is_private_line, private_names
+from looptrans.frontend.remedies import alone_instead
+from looptrans.frontend.scope import GUARD, Block
+from looptrans.frontend.sections import require_barrier, section_head, section_word
 from looptrans.frontend.syntax import (
     dotted,
     elements_of,
     head_of,
+    loop_word,
     preorder,
+    private_line,
     short,
     span_of,
     stored_names,
     word_of,
 )
+from looptrans.frontend.updates import not_updates
 from looptrans.frontend.values import Values
 from looptrans.ir.condition import ALWAYS, Condition, is_data_dependent
 from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.index import Int
-from looptrans.ir.program import Contract, If, Loop, Node
+from looptrans.ir.program import Atomic, Barrier, BlockReduce, Contract, If, Loop, Node, Section
+from looptrans.ir.source import Span
 from looptrans.ir.value import Range
 
 REMEDIES: dict[type[ast.stmt], str] = {
     ast.While: "use for … in range(…), with a guard for what should not run",
     ast.Break: "set done = False before the loop, guard its body with if not done, and set it here",
     ast.Continue: "guard the rest of the loop with an if instead",
-    ast.With: "take the statements out of the with",
     ast.Import: "leave it out; exp, np.exp and the like are known without",
     ast.ImportFrom: "leave it out; exp, np.exp and the like are known without",
     ast.Delete: "leave it out",
@@ -66,6 +76,7 @@ class Statements:
         outputs: The names returned.
         return_comment: The comment beside the return.
         closing: The comments below the last statement.
+        privates: The names that loops make private, with the place where each first is.
     """
 
     names: Names
@@ -76,6 +87,7 @@ class Statements:
     outputs: tuple[str, ...] = ()
     return_comment: str = ""
     closing: tuple[str, ...] = ()
+    privates: dict[str, Span] = field(default_factory=dict)
     _values: Values = field(init=False)
     _assignments: Assignments = field(init=False)
     _returned: bool = False
@@ -155,6 +167,17 @@ class Statements:
                 return self._assignments.read(statement, value)
             case ast.AugAssign():
                 return self._assignments.augmented(statement)
+            case ast.With():
+                return self._with(statement)
+            case ast.Expr(value=ast.Call(func=ast.Name(id="barrier"))):
+                return self._barrier(statement)
+            case ast.AnnAssign() if is_private_line(statement, self.names):
+                raise BadPrivate(
+                    "private: is not the first line of the body of a loop",
+                    span_of(statement),
+                    why="it says what each iteration of the loop has for itself, from its start",
+                    remedy="put it right under the head of the loop",
+                )
             case ast.AnnAssign() | ast.Expr(value=ast.Constant()):
                 return None
             case ast.Assert():
@@ -170,7 +193,7 @@ class Statements:
                     f"the expression {short(value)} stands alone",
                     span_of(statement),
                     why="only an assignment has an effect in a listing; calls are never executed",
-                    remedy="store what it gives in an array element, or leave it out",
+                    remedy=alone_instead(value),
                 )
             case _:
                 raise UnsupportedStatement(
@@ -193,18 +216,56 @@ class Statements:
         end = statement.iter.end_lineno or statement.lineno
         comment = self._header_comment(statement.lineno, end, statement.body)
         variable, bounds = "", Range(Int(0), Int(0))
+        parallel = isinstance(statement.iter, ast.Call) and (
+            loop_word(statement.iter.func) == "parallel"
+        )
         try:
             variable = self._loop_variable(statement)
-            bounds = self._values.range(statement.iter, variable)
+            bounds = self._bounds(statement.iter, variable)
         except Mistake as mistake:
             self.mistakes.append(mistake)
+        private, inner = self._private(statement)
         variables = [n.id for n in preorder(statement.target) if isinstance(n, ast.Name)]
-        stores, last = stored_names(statement.body), statement.end_lineno or end
-        with self._values.scope.loop(variables, stores, last):
-            body = self._body(statement.body)
+        stores, last = stored_names(inner), statement.end_lineno or end
+        kind: Literal["parallel", "loop"] = "parallel" if parallel else "loop"
+        block = Block(kind, variable, frozenset(stores), private)
+        with self._values.scope.loop(block, variables, stores, last):
+            body = self._body(inner)
         return Loop(
-            variable, bounds, body, comment=comment, leading=leading, span=span_of(statement)
+            variable,
+            bounds,
+            body,
+            "parallel" if parallel else "sequential",
+            private,
+            comment,
+            leading,
+            span_of(statement),
         )
+
+    def _bounds(self, node: ast.expr, variable: str) -> Range:
+        """Read the `range(…)` or `parallel(…)` that a loop runs over."""
+        if not isinstance(node, ast.Call) or loop_word(node.func) != "parallel":
+            return self._values.range(node, variable)
+        if self.names.is_bound("parallel"):
+            raise NameTaken(
+                "'parallel' is a name of the listing, which also has a parallel loop",
+                span_of(node.func),
+                why="one name cannot be both a word of the language and a number",
+                remedy="rename the one of the listing, e.g. parallel_",
+            )
+        return self._values.bounds(node, "parallel")
+
+    def _private(self, statement: ast.For) -> tuple[tuple[str, ...], list[ast.stmt]]:
+        """Read the `private:` line of a loop; return the names, and the body without it."""
+        first, *rest = statement.body
+        names = private_line(first)
+        if names is None or not is_private_line(first, self.names):
+            return (), statement.body
+        places, mistakes = private_names(names, self.names)
+        self.mistakes += mistakes
+        for name, span in places.items():
+            self.privates.setdefault(name, span)
+        return tuple(places), rest
 
     def _loop_variable(self, statement: ast.For) -> str:
         if statement.orelse:
@@ -238,7 +299,7 @@ class Statements:
             self.mistakes.append(mistake)
         label = self._assignments.labels.fresh("G") if is_data_dependent(condition) else None
         lets = dict(scope.lets)
-        with scope.block(statement.end_lineno or end):
+        with scope.block(GUARD, statement.end_lineno or end):
             body = self._body(statement.body)
             scope.lets, chosen = lets, scope.lets
             else_comment = self._else_comment(statement)
@@ -260,6 +321,42 @@ class Statements:
             return ""
         last = statement.body[-1].end_lineno or statement.body[-1].lineno
         return self.comments.beside(last + 1, statement.orelse[0].lineno - 1, 0)
+
+    # Atomic and reduce blocks, barriers
+
+    def _with(self, statement: ast.With) -> Node:
+        scope, word = self._values.scope, section_word(statement)
+        leading = self.comments.above(statement.lineno)
+        head = statement.items[-1]
+        end = (head.optional_vars or head.context_expr).end_lineno or statement.lineno
+        comment = self._header_comment(statement.lineno, end, statement.body)
+        section: Section = Atomic(())
+        try:
+            section = section_head(statement, self.names, scope)
+        except Mistake as mistake:
+            self.mistakes.append(mistake)
+        known = len(self.mistakes)
+        with scope.section(Block("atomic" if word == "atomic" else "reduce")):
+            body = self._body(statement.body)
+        section = replace(
+            section, body=body, comment=comment, leading=leading, span=span_of(statement)
+        )
+        if isinstance(section, BlockReduce):
+            # What a cell holds is settled only when all iterations are done.
+            scope.forget(stored_names(statement.body))
+            if len(self.mistakes) == known:
+                self.mistakes += not_updates(section, scope.blocks)
+        return section
+
+    def _barrier(self, statement: ast.Expr) -> Node:
+        leading = self.comments.above(statement.lineno)
+        comment = self._assignments.comment(statement)
+        scope = self._values.scope
+        require_barrier(statement, self.names, scope)
+        # What the iterations share holds what the last of them set.
+        loop = scope.blocks[-1]
+        scope.forget(loop.stores.difference(loop.private))
+        return Barrier(comment, leading, span_of(statement))
 
     # The return
 

@@ -23,6 +23,8 @@ SPELLINGS = {
     "int_": "int",
     "bool_": "bool",
 }
+SECTIONS = ("atomic", "reduce")
+PRIVATE = "private"
 HEAD_WORDS: dict[type[ast.stmt], str] = {
     ast.AsyncFor: "async for",
     ast.AsyncFunctionDef: "async def",
@@ -58,6 +60,10 @@ def head_of(statement: ast.stmt) -> Span:
     end: ast.expr | None = None
     match statement:
         case ast.For(iter=end) | ast.While(test=end) | ast.If(test=end):
+            pass
+        case ast.With(items=[*_, ast.withitem(optional_vars=ast.expr() as end)]):
+            pass
+        case ast.With(items=[*_, ast.withitem(context_expr=end)]):
             pass
         case _:
             pass
@@ -97,6 +103,45 @@ def called(node: ast.expr) -> str | None:
     ):
         return SPELLINGS.get(node.attr, node.attr)
     return None
+
+
+def loop_word(function: ast.expr) -> str | None:
+    """Return what a loop runs over, `range` or `parallel`; numba's `prange` is the latter."""
+    match function:
+        case ast.Name(id="parallel" | "prange"):
+            return "parallel"
+        case ast.Attribute(value=ast.Name(id="numba" | "nb"), attr="prange"):
+            return "parallel"
+        case _:
+            return "range" if called(function) == "range" else None
+
+
+def private_line(statement: ast.AST) -> ast.expr | None:
+    """Return the x of `private: x`, None for anything else."""
+    match statement:
+        case ast.AnnAssign(target=ast.Name(id=name), annotation=names, value=None):
+            return names if name == PRIVATE else None
+        case _:
+            return None
+
+
+def language_calls(statement: ast.AST) -> list[ast.Call]:
+    """Return the calls that only the words of parallel programs can be in a statement's head.
+
+    `parallel(…)` that a loop runs over, `atomic()` and `reduce("+")` after `with`, `barrier()` on
+    a line of its own. They mean what they mean in the language even where the text defines
+    functions of these names, which it needs to run as plain Python.
+    """
+    match statement:
+        case ast.For(iter=ast.Call(func=function) as call) if loop_word(function) == "parallel":
+            return [call]
+        case ast.With(items=items):
+            heads = [item.context_expr for item in items]
+            return [h for h in heads if isinstance(h, ast.Call) and dotted(h.func) in SECTIONS]
+        case ast.Expr(value=ast.Call(func=ast.Name(id="barrier")) as call):
+            return [call]
+        case _:
+            return []
 
 
 def flattened(node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:

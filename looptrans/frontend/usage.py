@@ -11,7 +11,9 @@ from looptrans.frontend.syntax import (
     dotted,
     elements_of,
     flattened,
+    loop_word,
     preorder,
+    private_line,
     shape_read,
 )
 from looptrans.ir.functions import CREATIONS
@@ -66,10 +68,13 @@ class _Finder:
         self.comparisons: list[ast.expr] = []
         self.definitions: dict[str, list[ast.expr]] = {}
         self.parts: set[int] = set()
+        self.privates: set[int] = set()
         self.found: deque[str] = deque()
 
     def note(self, node: ast.AST) -> None:
         usage = self.usage
+        if id(node) in self.privates:
+            return
         match node:
             case ast.For(target=target) | ast.comprehension(target=target):
                 names = (n.id for n in preorder(target) if isinstance(n, ast.Name))
@@ -81,6 +86,9 @@ class _Finder:
                 self._assigned(target, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._assigned(target, value)
+            case ast.AnnAssign() if private_line(node) is not None:
+                # It says nothing of what the names are.
+                self.privates.update(id(part) for part in preorder(node))
             case ast.Call():
                 self._call(node)
             case ast.Subscript():
@@ -103,10 +111,11 @@ class _Finder:
 
     def _call(self, node: ast.Call) -> None:
         self.parts.update(id(n) for n in preorder(node.func))
-        if isinstance(node.func, ast.Attribute) and called(node.func) is None:
+        word = loop_word(node.func)
+        if isinstance(node.func, ast.Attribute) and called(node.func) is None and word is None:
             self.parts -= {id(n) for n in preorder(node.func.value)}
         name = called(node.func)
-        if name == "range":
+        if word is not None:
             for argument in node.args:
                 self.mark(argument)
         elif name in CREATIONS and node.args:
