@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from looptrans.analysis.budget import DEFAULT_SECONDS, BudgetExceeded, within_budget
+from looptrans.analysis.scan import Scan, Scanned
 from looptrans.analysis.statements import statement_facts
 from looptrans.ir.facts import (
     Basis,
@@ -22,6 +23,7 @@ from looptrans.ir.facts import (
 )
 from looptrans.ir.program import Program
 from looptrans.ir.step import Images
+from looptrans.ir.value import Range
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import loops
 
@@ -274,6 +276,47 @@ def _judged(work: Callable[[], Verdict], budget: float) -> Verdict:
         return within_budget(work, budget)
     except BudgetExceeded as error:
         return Verdict("unknown", reason=str(error))
+
+
+def ranges_of(
+    program: Program,
+    position: tuple[int, ...],
+    scan: Scan,
+    budget: float = DEFAULT_SECONDS,
+) -> Scanned:
+    """Find the ranges of loops that change places; see `looptrans.analysis.bounds`.
+
+    Raises:
+        BudgetExceeded: They could not be found in time.
+    """
+
+    def work() -> Scanned:
+        from looptrans.analysis.bounds import scanned
+
+        return scanned(program, position, scan)
+
+    return within_budget(work, budget)
+
+
+def same_values(
+    program: Program,
+    position: tuple[int, ...],
+    first: Range,
+    second: Range,
+    budget: float = DEFAULT_SECONDS,
+) -> bool:
+    """Tell whether two ranges at a place of a program have the same values, in the same order.
+
+    Raises:
+        BudgetExceeded: It could not be found out in time.
+    """
+
+    def work() -> bool:
+        from looptrans.analysis.bounds import same_values as same
+
+        return same(program, position, first, second)
+
+    return within_budget(work, budget)
 
 
 # What is said when the budget has run out: the statements and loops, and that nothing is known.
