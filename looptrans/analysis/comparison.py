@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import islpy as isl
 
@@ -23,13 +23,17 @@ class Difference:
         operand: The operand.
         target: The write; None for first values.
         pairs: Points of the operand to those of the write, or to cells.
+        seen: The writes of `before` whose values it may get instead, with the points.
         now: Points of the operand to those of the writes of `after` they get their values from.
+        now_statements: The statements of those writes.
     """
 
     operand: Operand
     target: Target | None
     pairs: isl.Map
-    now: dict[str, isl.Map]
+    seen: list[tuple[Target, isl.Map]]
+    now: dict[str, isl.Map] = field(default_factory=dict)
+    now_statements: dict[str, StatementModel] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -98,13 +102,25 @@ class Comparison:
                 if counterpart is not None and counterpart[0] is target:
                     left = left.subtract(reached.apply_range(counterpart[1]))
             if not left.is_empty():
-                yield Difference(one, target, left, now)
+                yield self._difference(one, target, left, now)
         for array, cells in first.items():
             left = cells.intersect_params(self.made.context)
             if array in first_now and self.starts_alike(array):
                 left = left.subtract(back.apply_range(first_now[array]))
             if not left.is_empty():
-                yield Difference(one, None, left, now)
+                yield self._difference(one, None, left, now)
+
+    def _difference(
+        self, operand: Operand, target: Target | None, pairs: isl.Map, now: dict[str, isl.Map]
+    ) -> Difference:
+        counterparts = {name: self.counterpart(name) for name in sorted(now)}
+        seen = [
+            (known[0], now[name].apply_range(known[1]))
+            for name, known in counterparts.items()
+            if known is not None
+        ]
+        statements = {name: target_named(self.after, name).statement for name in now}
+        return Difference(operand, target, pairs, seen, now, statements)
 
     def starts_alike(self, array: str) -> bool:
         """Tell whether an array has the same first values in both programs."""

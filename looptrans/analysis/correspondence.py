@@ -58,6 +58,7 @@ class Correspondence:
         removed: The copies of `before` that are gone.
         added: The copies of `after` that are new.
         is_affine: Whether no access or domain has an opaque term.
+        swapped: By two statements of `before`, what `looptrans.analysis.reversals` has found.
     """
 
     before: Model
@@ -67,6 +68,7 @@ class Correspondence:
     removed: list[StatementModel] = field(default_factory=list)
     added: list[StatementModel] = field(default_factory=list)
     is_affine: bool = True
+    swapped: dict[tuple[int, int], isl.Map] = field(default_factory=dict)
 
     def of_before(self, number: int) -> list[Pair]:
         """Return the pairs of a statement of `before`."""

@@ -39,6 +39,7 @@ from looptrans.analysis.explanation import most_telling
 from looptrans.analysis.flow import affine_dependences
 from looptrans.analysis.formula import FALSE, conjunction
 from looptrans.analysis.graph import loop_order
+from looptrans.analysis.interference import interferences
 from looptrans.analysis.linear import Linear, linear
 from looptrans.analysis.loops import may_be_private
 from looptrans.analysis.model import AccessModel, Model, StatementModel, build_model
@@ -79,10 +80,9 @@ def order_verdict(before: Program, after: Program, images: Images) -> Verdict:
     reversed_ = list(reversed_pairs(made))
     if not reversed_ and _same_storage(made):
         certificate = Certificate("order", ORDER_LAW, "legal", "all dependences in memory, by isl")
-        return Verdict("legal", certificates=(certificate,))
+        return _unless_races(made, certificate)
     if not made.is_affine:
-        races = judge_races(made.after, made.context)
-        return races if races.decision != "legal" else _unsure(made, reversed_)
+        return _unsure(made, reversed_)
     return _by_sources(made, "order", ORDER_LAW)
 
 
@@ -256,17 +256,25 @@ def _unsure(made: Correspondence, reversed_: list[tuple[Relation, isl.Map]]) -> 
 
 
 def _by_sources(made: Correspondence, kind: CertificateKind, law: str) -> Verdict:
-    comparison = Comparison(made, Sources.of(made.before, "b"), Sources.of(made.after, "a"))
+    before = Sources.of(made.before, "b")
+    if kind == "order" and _same_storage(made):
+        differences = interferences(made, before)
+    else:
+        differences = Comparison(made, before, Sources.of(made.after, "a")).differences()
     try:
-        worst = most_telling(comparison)
+        worst = most_telling(made, before, differences)
     except NotAStep as difference:
         return Verdict("unknown", reason=str(difference))
     if worst is not None:
         return worst
+    return _unless_races(made, Certificate(kind, law, "legal", "value-based flow, by isl"))
+
+
+def _unless_races(made: Correspondence, certificate: Certificate) -> Verdict:
+    """Answer for a step whose sequential reading is right: it must be the only one."""
     races = judge_races(made.after, made.context)
     if races.decision != "legal":
         return races
-    certificate = Certificate(kind, law, "legal", "value-based flow, by isl")
     return Verdict("legal", certificates=(certificate, *races.certificates))
 
 

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import islpy as isl
 
-from looptrans.analysis.comparison import Comparison, Difference, target_named
+from looptrans.analysis.comparison import Difference
 from looptrans.analysis.correspondence import Correspondence
 from looptrans.analysis.flow import tidied
-from looptrans.analysis.model import Model, StatementModel
+from looptrans.analysis.model import StatementModel
 from looptrans.analysis.polyhedra import order_map
 from looptrans.analysis.relation import Relation
-from looptrans.analysis.reversals import still_ordered
-from looptrans.analysis.sources import Operand, Target
+from looptrans.analysis.reversals import swapped
+from looptrans.analysis.sources import Operand, Sources, Target, to_instances
 from looptrans.analysis.verdicts import Explainer
 from looptrans.analysis.witness import smallest_pair
 from looptrans.ir.facts import DependenceKind
 from looptrans.ir.verdict import Seen, Verdict, Witness
 
 
-def most_telling(comparison: Comparison) -> Verdict | None:
+def most_telling(
+    made: Correspondence, sources: Sources, differences: Iterable[Difference]
+) -> Verdict | None:
     """Return the verdict of the most telling difference; None where there is none.
 
     A reversed flow comes first, then a reversed anti or output dependence, then a value that is
     not where it is read; an example that is sure comes before one that may occur.
+
+    Args:
+        made: The programs.
+        sources: The sources of the operands before the step.
+        differences: The operands that get other values.
     """
     found = []
-    explanation = _Explanation(comparison)
-    for number, difference in enumerate(comparison.differences()):
+    explanation = _Explanation(made, sources)
+    for number, difference in enumerate(differences):
         rank, verdict = explanation.of(difference)
         if rank == 0 and verdict.decision == "illegal":
             return verdict
@@ -39,11 +46,8 @@ def most_telling(comparison: Comparison) -> Verdict | None:
 
 @dataclass(frozen=True, slots=True)
 class _Explanation:
-    comparison: Comparison
-
-    @property
-    def made(self) -> Correspondence:
-        return self.comparison.made
+    made: Correspondence
+    sources: Sources
 
     @property
     def explainer(self) -> Explainer:
@@ -64,10 +68,10 @@ class _Explanation:
             return None
         pairs = self._between_instances(bad.pairs.reverse(), bad.target, bad.operand)
         source, sink = bad.target.statement, bad.operand.statement
-        left = pairs.subtract(still_ordered(self.made, source.number, sink.number, pairs))
+        left = pairs.intersect(swapped(self.made, source.number, sink.number))
         if left.is_empty():
             return None
-        whole = self.comparison.before.flow(bad.operand)
+        whole = self.sources.flow(bad.operand)
         if bad.target.name in whole:
             every = whole[bad.target.name].reverse()
             pairs = self._between_instances(every, bad.target, bad.operand)
@@ -85,30 +89,24 @@ class _Explanation:
     ) -> isl.Map:
         """Turn pairs of points into pairs of statement instances."""
         return (
-            _to_instances(self.made.before, source)
+            to_instances(self.made.before, source)
             .reverse()
             .apply_range(points)
-            .apply_range(_to_instances(self.made.before, sink))
+            .apply_range(to_instances(self.made.before, sink))
         )
 
     def _overwritten(self, bad: Difference) -> Verdict | None:
         """Name the anti or output dependence whose reversal gives an operand another source."""
-        for name, seen in sorted(bad.now.items()):
-            counterpart = self.comparison.counterpart(name)
-            if counterpart is None:
-                continue
-            now, lifted = counterpart
-            wrong = seen.apply_range(lifted).intersect_domain(bad.pairs.domain())
+        for now, seen in bad.seen:
+            wrong = seen.intersect_domain(bad.pairs.domain())
             for kind, pairs, ends in self._disturbed(bad, now, wrong):
                 source, sink = ends
                 assert source.statement is not None and sink.statement is not None
                 before = self._between_instances(pairs, source, sink)
                 ordered = self._ordered_before(source.statement, sink.statement)
                 before = before.intersect(ordered)
-                still = still_ordered(
-                    self.made, source.statement.number, sink.statement.number, before
-                )
-                left = before.subtract(still)
+                numbers = source.statement.number, sink.statement.number
+                left = before.intersect(swapped(self.made, *numbers))
                 if not left.is_empty() and source.array == sink.array:
                     may = source.is_may or sink.is_may or bad.operand.is_may
                     relation = self._memory(kind, source, sink, may)
@@ -195,7 +193,7 @@ class _Explanation:
                 points = points.fix_val(isl.dim_type.in_, number, isl.Val(coordinate))
             if points.is_empty():
                 continue
-            statement = target_named(self.comparison.after, name).statement
+            statement = bad.now_statements[name]
             point = points.range().sample_point()
             values = [
                 int(point.get_coordinate_val(isl.dim_type.set, n).to_python())
@@ -204,12 +202,3 @@ class _Explanation:
             variables = [bound.variable for bound in statement.bounds]
             return Seen(statement.label, tuple(zip(variables, values, strict=True)))
         return Seen(None)
-
-
-def _to_instances(model: Model, points: Operand | Target) -> isl.Map:
-    """Map the points of an access to the instances of its statement."""
-    assert points.statement is not None
-    depth = points.statement.depth
-    dims = [f"y{number}" for number in range(points.touched.dim(isl.dim_type.in_))]
-    instance = f"s{points.statement.number}[{', '.join(dims[:depth])}]"
-    return isl.Map(f"{model.prefix}{{ {points.name}[{', '.join(dims)}] -> {instance} }}")

@@ -61,7 +61,7 @@ def reduction_verdict(
         _Split(made, dict(partials), dict(operators)).check()
         comparison = Comparison(made, Sources.of(made.before, "b"), Sources.of(made.after, "a"))
         comparison.without = frozenset(partials.values())
-        worst = most_telling(comparison)
+        worst = most_telling(made, comparison.before, comparison.differences())
     except NotAStep as difference:
         return Verdict("unknown", reason=str(difference))
     if worst is not None:

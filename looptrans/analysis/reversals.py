@@ -6,30 +6,52 @@ from collections.abc import Iterator
 
 import islpy as isl
 
-from looptrans.analysis.concurrency import memory_relations, surely_before_map
+from looptrans.analysis.concurrency import memory_relations
 from looptrans.analysis.correspondence import Correspondence, Pair
-from looptrans.analysis.formula import conjunction
+from looptrans.analysis.formula import FALSE, conjunction, disjunction
+from looptrans.analysis.model import StatementModel
+from looptrans.analysis.polyhedra import before, tuple_text
 from looptrans.analysis.relation import Relation
 
 
 def reversed_pairs(made: Correspondence) -> Iterator[tuple[Relation, isl.Map]]:
-    """Yield what is no longer sure to run in order, as pairs of instances of `before`."""
+    """Yield what no longer runs in order, as pairs of instances of `before`."""
     for relation in memory_relations(made.before):
         pairs = relation.pairs.intersect_params(made.context)
-        left = pairs.subtract(still_ordered(made, relation.source, relation.sink, pairs))
+        left = pairs.intersect(swapped(made, relation.source, relation.sink))
         if not left.is_empty():
             yield relation, left
 
 
-def still_ordered(made: Correspondence, source: int, sink: int, pairs: isl.Map) -> isl.Map:
-    """Return the pairs of instances of `before` that surely run in this order afterwards."""
-    found = pairs.subtract(pairs)
-    for first in made.of_before(source):
-        for second in made.of_before(sink):
-            ordered = surely_before_map(made.after, first.after, second.after, ("t", "t"))
-            one, other = _instances(made, first), _instances(made, second)
-            found = found.union(one.reverse().apply_range(ordered).apply_range(other))
-    return found
+def swapped(made: Correspondence, source: int, sink: int) -> isl.Map:
+    """Map instances of one statement of `before` to those of another that run first afterwards.
+
+    Loops are taken in order, the parallel ones too. Instances that one instance afterwards stands
+    for are in it as well: neither runs before the other.
+    """
+    key = (source, sink)
+    if key not in made.swapped:
+        first, second = (made.before.statements[number] for number in key)
+        ends = tuple_text(first), tuple_text(second, "t")
+        found = isl.Map(f"{made.before.prefix}{{ {ends[0]} -> {ends[1]} : {FALSE} }}")
+        for one in made.of_before(source):
+            for other in made.of_before(sink):
+                later = _not_before(made, one.after, other.after)
+                way = _instances(made, one).reverse().apply_range(later)
+                found = found.union(way.apply_range(_instances(made, other)))
+        made.swapped[key] = found
+    return made.swapped[key]
+
+
+def _not_before(made: Correspondence, first: StatementModel, second: StatementModel) -> isl.Map:
+    """Map an instance of the first statement afterwards to the instances that run no later."""
+    formula = before(second, first, ("b", "a"))
+    if first is second:
+        same = conjunction(f"a{level} = b{level}" for level in range(first.depth))
+        formula = disjunction([formula, same])
+    left = "t" + tuple_text(first, "a")[1:]
+    right = "t" + tuple_text(second, "b")[1:]
+    return isl.Map(f"{made.after.prefix}{{ {left} -> {right} : {formula} }}")
 
 
 def _instances(made: Correspondence, pair: Pair) -> isl.Map:

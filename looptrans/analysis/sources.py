@@ -205,3 +205,12 @@ def _order(
 def _tuple(pairs: isl.Map, kind: isl.dim_type, letter: str, depth: int) -> str:
     dims = [f"{letter}{n}" if n < depth else f"{letter}x{n}" for n in range(pairs.dim(kind))]
     return f"{pairs.get_tuple_name(kind)}[{', '.join(dims)}]"
+
+
+def to_instances(model: Model, points: Operand | Target) -> isl.Map:
+    """Map the points of an access to the instances of its statement."""
+    assert points.statement is not None
+    depth = points.statement.depth
+    dims = [f"y{number}" for number in range(points.touched.dim(isl.dim_type.in_))]
+    instance = f"s{points.statement.number}[{', '.join(dims[:depth])}]"
+    return isl.Map(f"{model.prefix}{{ {points.name}[{', '.join(dims)}] -> {instance} }}")
