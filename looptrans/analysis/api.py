@@ -264,7 +264,7 @@ def check_races(program: Program, *, budget: float = DEFAULT_SECONDS) -> Verdict
     """Judge whether every execution of a program gives its sequential reading's result."""
 
     def work() -> Verdict:
-        from looptrans.analysis.equivalence import race_verdict
+        from looptrans.analysis.races import race_verdict
 
         return race_verdict(program)
 

@@ -17,12 +17,12 @@ be reversed is then no proof that it is, and the answer is unknown.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import islpy as isl
 
 from looptrans.analysis.comparison import Comparison, creation_of
-from looptrans.analysis.concurrency import Conflict, conflicts
 from looptrans.analysis.correspondence import (
     Correspondence,
     NotAStep,
@@ -32,51 +32,82 @@ from looptrans.analysis.correspondence import (
     check_same_domains,
     check_statements,
     correspondence,
-    domain,
 )
 from looptrans.analysis.dependences import analyse
 from looptrans.analysis.explanation import most_telling
-from looptrans.analysis.flow import affine_dependences
-from looptrans.analysis.formula import FALSE, conjunction
 from looptrans.analysis.graph import loop_order
+from looptrans.analysis.inside import INSIDE, sizes_inside
 from looptrans.analysis.interference import interferences
 from looptrans.analysis.linear import Linear, linear
 from looptrans.analysis.loops import may_be_private
-from looptrans.analysis.model import AccessModel, Model, StatementModel, build_model
-from looptrans.analysis.polyhedra import access_map, context_set
-from looptrans.analysis.reductions import reductions_of
+from looptrans.analysis.model import Model, StatementModel
+from looptrans.analysis.races import judge_races
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.reversals import reversed_pairs
 from looptrans.analysis.sources import Sources
+from looptrans.analysis.spare import check_spare
 from looptrans.analysis.verdicts import Explainer
-from looptrans.ir.index import variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.step import Images
-from looptrans.ir.value import Binary, Whole, walk_value
+from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Certificate, CertificateKind, Verdict
 from looptrans.ir.walk import live_out
 
 ORDER_LAW = "every dependence still runs forward"
 STORAGE_LAW = "every read gets the value it got before"
-RACE = "nothing orders the two"
-UNORDERED = "both are atomic, but nothing keeps their order, and it matters"
 
 
 def order_verdict(before: Program, after: Program, images: Images) -> Verdict:
     """Judge a step that only changes when instances run; see `looptrans.transforms.check`."""
+    return _where_defined(_order, before, after, images)
+
+
+def storage_verdict(before: Program, after: Program, images: Images) -> Verdict:
+    """Judge a step that changes where values live; see `looptrans.transforms.check`."""
+    return _where_defined(_storage, before, after, images)
+
+
+def _where_defined(
+    judge: Callable[[Correspondence], Verdict],
+    before: Program,
+    after: Program,
+    images: Images,
+) -> Verdict:
+    """Judge at all sizes, and where that fails at those that mean anything for the listing."""
     try:
         made = correspondence(before, after, images)
-        if made.added or made.removed:
-            raise NotAStep("a reordering neither adds nor removes statements")
-        if made.is_affine:
-            check_instances(made, bijective=True)
-        else:
-            check_same_domains(made)
-        check_statements(made, same_cells=True)
-        _check_interface(made)
+        verdict = _judged(judge, made)
+        if verdict.decision == "legal" or not made.is_affine:
+            return verdict
+        inside = sizes_inside(made.before, made.context)
+        if made.context.is_subset(inside):
+            return verdict
+        made.context = inside
+        verdict = _judged(judge, made)
     except NotAStep as difference:
-        return Verdict("unknown", reason=f"not a reordering: {difference}")
+        return Verdict("unknown", reason=str(difference))
+    if verdict.decision == "legal":
+        return replace(verdict, assumptions=(*verdict.assumptions, INSIDE))
+    return verdict
+
+
+def _judged(judge: Callable[[Correspondence], Verdict], made: Correspondence) -> Verdict:
+    try:
+        return judge(made)
+    except NotAStep as difference:
+        return Verdict("unknown", reason=str(difference))
+
+
+def _order(made: Correspondence) -> Verdict:
+    if made.added or made.removed:
+        raise NotAStep("a reordering neither adds nor removes statements")
+    if made.is_affine:
+        check_instances(made, bijective=True)
+    else:
+        check_same_domains(made)
+    check_statements(made, same_cells=True)
+    _check_interface(made)
     reversed_ = list(reversed_pairs(made))
     if not reversed_ and _same_storage(made):
         certificate = Certificate("order", ORDER_LAW, "legal", "all dependences in memory, by isl")
@@ -86,25 +117,14 @@ def order_verdict(before: Program, after: Program, images: Images) -> Verdict:
     return _by_sources(made, "order", ORDER_LAW)
 
 
-def storage_verdict(before: Program, after: Program, images: Images) -> Verdict:
-    """Judge a step that changes where values live; see `looptrans.transforms.check`."""
-    try:
-        made = correspondence(before, after, images)
-        if not made.is_affine:
-            return _without_sources(made)
-        spare = check_instances(made, bijective=False)
-        check_statements(made, same_cells=False)
-        _check_interface(made)
-        _check_spare(made, spare)
-    except NotAStep as difference:
-        return Verdict("unknown", reason=str(difference))
+def _storage(made: Correspondence) -> Verdict:
+    if not made.is_affine:
+        return _without_sources(made)
+    spare = check_instances(made, bijective=False)
+    check_statements(made, same_cells=False)
+    _check_interface(made)
+    check_spare(made, spare)
     return _by_sources(made, "storage", STORAGE_LAW)
-
-
-def race_verdict(program: Program) -> Verdict:
-    """Judge whether a program with parallel loops gives its sequential reading's result."""
-    model = build_model(program)
-    return judge_races(model, context_set(model))
 
 
 def _check_interface(made: Correspondence) -> None:
@@ -142,59 +162,6 @@ def _copies(
         )
         for access in accesses_of(model, statement)
     ]
-
-
-def _check_spare(made: Correspondence, spare: list[tuple[Pair, isl.Set]]) -> None:
-    """Check that what runs more often than before cannot be noticed, as by a failing access.
-
-    That nobody reads what it writes is seen elsewhere: every operand is compared.
-    """
-    extra = [(pair.after, more) for pair, more in spare]
-    extra += [(statement, domain(made.after, statement, "t")) for statement in made.added]
-    for statement, instances in extra:
-        also = f"{statement.label} would also run where it did not"
-        values = getattr(statement.place.node, "values", ())
-        inner = [part for value in values for part in walk_value(value)]
-        if any(isinstance(part, Binary) and part.op in ("//", "%") for part in inner):
-            raise NotAStep(f"{also}, and may divide by 0")
-        for access in accesses_of(made.after, statement):
-            reached = _cells(made, access, instances)
-            if not reached.is_subset(_existing(made, access)):
-                raise NotAStep(f"{also}, and {access.array} may have no such element")
-
-
-def _cells(made: Correspondence, access: AccessModel, instances: isl.Set) -> isl.Set:
-    plain = replace(access, subscripts=access.subscripts[access.private :], private=0)
-    touched = access_map(_public(made.after, access.array), plain, 0)
-    chosen = instances.reset_tuple_id().set_tuple_name(f"s{access.statement.number}")
-    return touched.intersect_domain(chosen).intersect_params(made.context).range()
-
-
-def _existing(made: Correspondence, access: AccessModel) -> isl.Set:
-    """Return the cells an array surely has: inside its extents, or accessed before."""
-    shape = _public(made.after, access.array).shapes[access.array]
-    dims = [f"x{number}" for number in range(len(shape))]
-    notation = made.after.notation({})
-    inside = [f"{dim} >= 0" for dim in dims]
-    known = all(extent is not None and not variables(extent) for extent in shape)
-    if known:
-        inside += [
-            f"{dim} < {notation.index(extent)}"
-            for dim, extent in zip(dims, shape, strict=True)
-            if extent is not None
-        ]
-    formula = conjunction(inside) if known else FALSE
-    cells = isl.Set(f"{made.after.prefix}{{ a0[{', '.join(dims)}] : {formula} }}")
-    for other in made.before.accesses:
-        if other.array == access.array and not other.private and not other.is_may:
-            cells = cells.union(access_map(made.before, other, 0).range())
-    return cells
-
-
-def _public(model: Model, array: str) -> Model:
-    """Return the model with an array's extents as written, without those of its copies."""
-    hidden = max((a.private for a in model.accesses if a.array == array), default=0)
-    return replace(model, shapes={**model.shapes, array: model.shapes[array][hidden:]})
 
 
 def _without_sources(made: Correspondence) -> Verdict:
@@ -261,10 +228,7 @@ def _by_sources(made: Correspondence, kind: CertificateKind, law: str) -> Verdic
         differences = interferences(made, before)
     else:
         differences = Comparison(made, before, Sources.of(made.after, "a")).differences()
-    try:
-        worst = most_telling(made, before, differences)
-    except NotAStep as difference:
-        return Verdict("unknown", reason=str(difference))
+    worst = most_telling(made, before, differences)
     if worst is not None:
         return worst
     return _unless_races(made, Certificate(kind, law, "legal", "value-based flow, by isl"))
@@ -276,86 +240,3 @@ def _unless_races(made: Correspondence, certificate: Certificate) -> Verdict:
     if races.decision != "legal":
         return races
     return Verdict("legal", certificates=(certificate, *races.certificates))
-
-
-# Parallel loops: what may happen at once?
-
-
-def judge_races(model: Model, context: isl.Set) -> Verdict:
-    """Judge whether every execution of a program gives its sequential reading's result."""
-    explainer = Explainer(model, context)
-    open_: list[Conflict] = []
-    doubtful: list[Verdict] = []
-    for conflict in conflicts(model, context):
-        if conflict.guarded:
-            open_.append(conflict)
-            continue
-        relation, pairs = _valued(model, conflict)
-        verdict = explainer.of_pairs(relation, pairs, "race", RACE)
-        if verdict.decision == "illegal":
-            return verdict
-        doubtful.append(verdict)
-    if doubtful:
-        return doubtful[0]
-    return _judge_updates(model, explainer, open_)
-
-
-def _valued(model: Model, conflict: Conflict) -> tuple[Relation, isl.Map]:
-    """Return the flow of values among some conflicting pairs where there is one, else the pairs."""
-    relation = conflict.relation
-    if relation.kind != "flow" or relation.supposed:
-        return relation, conflict.pairs
-    flows, _ = affine_dependences(model, [relation.array], ("value",))
-    for flow in flows:
-        if (flow.source, flow.sink) == (relation.source, relation.sink):
-            pairs = flow.pairs.intersect(conflict.pairs)
-            if not pairs.is_empty():
-                return flow, pairs
-    return relation, conflict.pairs
-
-
-def _judge_updates(model: Model, explainer: Explainer, open_: list[Conflict]) -> Verdict:
-    """Judge what is atomic or reduced: it must be updates whose order is of no account."""
-    if not open_:
-        return Verdict("legal", reason="nothing races")
-    analysis = analyse(model.program)
-    used: dict[tuple[str, str], None] = {}
-    for conflict in open_:
-        relation = conflict.relation
-        first, second = (model.statements[n] for n in (relation.source, relation.sink))
-        for level in range(first.shared_depth(second)):
-            left = _differing_at(conflict.pairs, level)
-            if left.is_empty() or first.loops[level].execution == "sequential":
-                continue
-            position = first.place.loop_positions[level]
-            reduction = next(
-                (
-                    r
-                    for r in reductions_of(analysis, position)
-                    if r.array == relation.array
-                    and {relation.source, relation.sink} <= r.statements
-                ),
-                None,
-            )
-            if reduction is None:
-                return explainer.of_pairs(relation, left, "order", UNORDERED)
-            used[reduction.array, reduction.operator] = None
-    certificates = tuple(
-        Certificate(
-            "rounding",
-            f"the updates of {array} by {operator} may come in any order",
-            "legal",
-            f"{operator} is associative and commutative over the reals"
-            + ("" if operator in ("max", "min") else ", not bit for bit in floating point"),
-        )
-        for array, operator in used
-    )
-    return Verdict("legal", reason="nothing races", certificates=certificates)
-
-
-def _differing_at(pairs: isl.Map, level: int) -> isl.Map:
-    """Return the pairs that agree in the outer loops and differ in the one at a level."""
-    for number in range(level):
-        pairs = pairs.equate(isl.dim_type.in_, number, isl.dim_type.out, number)
-    same = pairs.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
-    return pairs.subtract(same)

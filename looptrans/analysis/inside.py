@@ -1,0 +1,67 @@
+"""The sizes at which a listing stays inside its arrays; at others it has no meaning to preserve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import islpy as isl
+
+from looptrans.analysis.formula import conjunction
+from looptrans.analysis.model import AccessModel, Model
+from looptrans.analysis.polyhedra import access_map
+from looptrans.ir.index import Index, opaque_terms, variables
+
+INSIDE = "every subscript of the listing stays inside its array"
+
+
+def sizes_inside(model: Model, context: isl.Set) -> isl.Set:
+    """Return the sizes of a context at which no access that surely happens leaves its array.
+
+    Args:
+        model: The program.
+        context: What is known of the parameters.
+    """
+    for access in model.accesses:
+        shape = written_shape(model, access.array)
+        if access.is_may or access.all_terms or not all(_is_known(extent) for extent in shape):
+            continue
+        touched = cells_of(model, access)
+        outside = touched.subtract_range(_box(model, shape)).intersect_params(context)
+        if not outside.is_empty():
+            context = context.subtract(outside.params())
+    return context
+
+
+def _box(model: Model, shape: tuple[Index | None, ...]) -> isl.Set:
+    notation = model.notation({})
+    dims = [f"x{number}" for number in range(len(shape))]
+    inside = [f"{dim} >= 0" for dim in dims]
+    inside += [
+        f"{dim} < {notation.index(extent)}"
+        for dim, extent in zip(dims, shape, strict=True)
+        if extent is not None
+    ]
+    return isl.Set(f"{model.prefix}{{ a0[{', '.join(dims)}] : {conjunction(inside)} }}")
+
+
+def box(model: Model, array: str) -> isl.Set | None:
+    """Return the cells an array has; None where an extent is not known."""
+    shape = written_shape(model, array)
+    return _box(model, shape) if all(_is_known(extent) for extent in shape) else None
+
+
+def _is_known(extent: Index | None) -> bool:
+    return extent is not None and not variables(extent) and not opaque_terms(extent)
+
+
+def written_shape(model: Model, array: str) -> tuple[Index | None, ...]:
+    """Return the extents of an array without those that tell its private copies apart."""
+    hidden = max((a.private for a in model.accesses if a.array == array), default=0)
+    return model.shapes[array][hidden:]
+
+
+def cells_of(model: Model, access: AccessModel) -> isl.Map:
+    """Map the instances of a statement to the cells an access touches, copies taken as one."""
+    plain = replace(access, subscripts=access.subscripts[access.private :], private=0)
+    shapes = {**model.shapes, access.array: written_shape(model, access.array)}
+    return access_map(replace(model, shapes=shapes), plain, 0)

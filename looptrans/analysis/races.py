@@ -1,0 +1,109 @@
+"""Whether every execution of a program with parallel loops gives its sequential reading's result.
+
+Nothing may race; and what is atomic or reduced, and so may come in any order, must be updates that
+an associative and commutative operator makes.
+"""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from looptrans.analysis.concurrency import Conflict, conflicts
+from looptrans.analysis.dependences import analyse
+from looptrans.analysis.flow import affine_dependences
+from looptrans.analysis.model import Model, build_model
+from looptrans.analysis.polyhedra import context_set
+from looptrans.analysis.reductions import reductions_of
+from looptrans.analysis.relation import Relation
+from looptrans.analysis.verdicts import Explainer
+from looptrans.ir.program import Program
+from looptrans.ir.verdict import Certificate, Verdict
+
+RACE = "nothing orders the two"
+UNORDERED = "both are atomic, but nothing keeps their order, and it matters"
+
+
+def race_verdict(program: Program) -> Verdict:
+    """Judge whether a program with parallel loops gives its sequential reading's result."""
+    model = build_model(program)
+    return judge_races(model, context_set(model))
+
+
+def judge_races(model: Model, context: isl.Set) -> Verdict:
+    """Judge whether every execution of a program gives its sequential reading's result."""
+    explainer = Explainer(model, context)
+    open_: list[Conflict] = []
+    doubtful: list[Verdict] = []
+    for conflict in conflicts(model, context):
+        if conflict.guarded:
+            open_.append(conflict)
+            continue
+        relation, pairs = _valued(model, conflict)
+        verdict = explainer.of_pairs(relation, pairs, "race", RACE)
+        if verdict.decision == "illegal":
+            return verdict
+        doubtful.append(verdict)
+    if doubtful:
+        return doubtful[0]
+    return _judge_updates(model, explainer, open_)
+
+
+def _valued(model: Model, conflict: Conflict) -> tuple[Relation, isl.Map]:
+    """Return the flow of values among some conflicting pairs where there is one, else the pairs."""
+    relation = conflict.relation
+    if relation.kind != "flow" or relation.supposed:
+        return relation, conflict.pairs
+    flows, _ = affine_dependences(model, [relation.array], ("value",))
+    for flow in flows:
+        if (flow.source, flow.sink) == (relation.source, relation.sink):
+            pairs = flow.pairs.intersect(conflict.pairs)
+            if not pairs.is_empty():
+                return flow, pairs
+    return relation, conflict.pairs
+
+
+def _judge_updates(model: Model, explainer: Explainer, open_: list[Conflict]) -> Verdict:
+    """Judge what is atomic or reduced: it must be updates whose order is of no account."""
+    if not open_:
+        return Verdict("legal", reason="nothing races")
+    analysis = analyse(model.program)
+    used: dict[tuple[str, str], None] = {}
+    for conflict in open_:
+        relation = conflict.relation
+        first, second = (model.statements[n] for n in (relation.source, relation.sink))
+        for level in range(first.shared_depth(second)):
+            left = _differing_at(conflict.pairs, level)
+            if left.is_empty() or first.loops[level].execution == "sequential":
+                continue
+            position = first.place.loop_positions[level]
+            reduction = next(
+                (
+                    r
+                    for r in reductions_of(analysis, position)
+                    if r.array == relation.array
+                    and {relation.source, relation.sink} <= r.statements
+                ),
+                None,
+            )
+            if reduction is None:
+                return explainer.of_pairs(relation, left, "order", UNORDERED)
+            used[reduction.array, reduction.operator] = None
+    certificates = tuple(
+        Certificate(
+            "rounding",
+            f"the updates of {array} by {operator} may come in any order",
+            "legal",
+            f"{operator} is associative and commutative over the reals"
+            + ("" if operator in ("max", "min") else ", not bit for bit in floating point"),
+        )
+        for array, operator in used
+    )
+    return Verdict("legal", reason="nothing races", certificates=certificates)
+
+
+def _differing_at(pairs: isl.Map, level: int) -> isl.Map:
+    """Return the pairs that agree in the outer loops and differ in the one at a level."""
+    for number in range(level):
+        pairs = pairs.equate(isl.dim_type.in_, number, isl.dim_type.out, number)
+    same = pairs.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
+    return pairs.subtract(same)
