@@ -348,6 +348,55 @@ def test_races(body: str, decision: str, kind: str | None) -> None:
     assert (verdict.witness.kind if verdict.witness else None) == kind
 
 
+DIVIDED = """
+def f(a: Float[Array, "N"]):
+    s = 0.0  # S1: x
+    for i in parallel(0, N):
+        private: t
+        with atomic():
+            t = s  # S2: x
+        {0}
+            s = t + a[i]  # S3: x
+    return s
+"""
+
+
+def test_an_update_in_two_atomic_halves_loses_updates() -> None:
+    verdict = check_races(program(DIVIDED.format("with atomic():")))
+    assert verdict.decision == "illegal"
+    assert check_races(program(DIVIDED.format("if True:"))).decision == "illegal"
+    whole = DIVIDED.replace("        {0}\n", "")
+    assert check_races(program(whole)).decision == "legal"
+
+
+def test_an_atomic_block_does_not_guard_what_runs_in_parallel_inside_it() -> None:
+    text = """
+def f(a: Float[Array, "M N"]):
+    s = 0.0  # S1: x
+    for i in parallel(0, M):
+        with atomic():
+            for j in {0}(0, N):
+                s += a[i, j]  # S2: x
+    return s
+"""
+    assert check_races(program(text.format("range"))).decision == "legal"
+    verdict = check_races(program(text.format("parallel")))
+    assert verdict.decision == "illegal"
+    assert verdict.witness is not None and verdict.witness.kind == "race"
+
+
+def test_a_block_reduction_is_not_there_before_its_phase_ends() -> None:
+    text = """
+def f(a: Float[Array, "N"], s: Float[Array, "N"], b: Float[Array, "N"]):
+    for i in parallel(0, N):
+        with reduce("+"):
+            s[i] += a[i]  # S1: x
+        {0}b[i] = s[i]  # S2: x
+"""
+    assert check_races(program(text.format(""))).decision == "illegal"
+    assert check_races(program(text.format("barrier()\n        "))).decision == "legal"
+
+
 def test_reassociated_updates_are_certified_as_rounding() -> None:
     verdict = check_races(program(RACE.format(ATOMIC)))
     assert [c.kind for c in verdict.certificates] == ["rounding"]

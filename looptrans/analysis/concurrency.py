@@ -17,61 +17,10 @@ from dataclasses import dataclass
 import islpy as isl
 
 from looptrans.analysis.flow import affine_dependences
-from looptrans.analysis.formula import conjunction, disjunction
 from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.opaque import opaque_dependences
-from looptrans.analysis.polyhedra import tuple_text
 from looptrans.analysis.relation import Relation
-from looptrans.ir.program import Assign, Atomic, BlockReduce, Loop
-
-
-def surely_before(first: StatementModel, second: StatementModel, letters: tuple[str, str]) -> str:
-    """Say that an instance of the first statement runs before one of the second, always."""
-    shared = first.shared_depth(second)
-    options: list[str] = []
-    equal: list[str] = []
-    for level in range(shared):
-        a, b = f"{letters[0]}{level}", f"{letters[1]}{level}"
-        sign = "<" if first.bounds[level].range.step > 0 else ">"
-        if _is_ordered(first, second, level):
-            options.append(conjunction([*equal, f"{a} {sign} {b}"]))
-        equal.append(f"{a} = {b}")
-    if first.order[shared] < second.order[shared]:
-        options.append(conjunction(equal))
-    return disjunction(options)
-
-
-def _is_ordered(first: StatementModel, second: StatementModel, level: int) -> bool:
-    """Tell whether an earlier iteration's instance of the first runs before a later's second."""
-    loop = first.loops[level]
-    if loop.execution == "sequential":
-        return True
-    depth = len(first.place.loop_positions[level])
-    ends = first.place.position[depth], second.place.position[depth]
-    return any(ends[0] <= turn <= ends[1] for turn in _turns(loop))
-
-
-def _turns(loop: Loop) -> Iterator[int]:
-    for number, node in enumerate(loop.body):
-        if isinstance(node, Atomic) and node.turn == loop.variable:
-            yield number
-
-
-def surely_before_map(
-    model: Model, first: StatementModel, second: StatementModel, tuples: tuple[str, str]
-) -> isl.Map:
-    """Map an instance of the first statement to those of the second that always run later.
-
-    Args:
-        model: The program.
-        first: The one statement.
-        second: The other.
-        tuples: The letters their tuples are called after.
-    """
-    left = tuples[0] + tuple_text(first, "a")[1:]
-    right = tuples[1] + tuple_text(second, "b")[1:]
-    formula = surely_before(first, second, ("a", "b"))
-    return isl.Map(f"{model.prefix}{{ {left} -> {right} : {formula} }}")
+from looptrans.ir.program import Assign, Atomic, BlockReduce
 
 
 def memory_relations(model: Model) -> list[Relation]:
@@ -91,12 +40,14 @@ class Conflict:
     Attributes:
         relation: What they are in the sequential reading.
         pairs: Those of its pairs that nothing orders.
+        level: The level of the parallel loop that leaves their order open.
         guarded: Whether both are atomic, or both updates of one kind of block reduction; they then
             do not race, but their order is open.
     """
 
     relation: Relation
     pairs: isl.Map
+    level: int
     guarded: bool
 
 
@@ -105,11 +56,48 @@ def conflicts(model: Model, context: isl.Set) -> Iterator[Conflict]:
     if not is_parallel(model):
         return
     for relation in memory_relations(model):
-        first, second = (model.statements[n] for n in (relation.source, relation.sink))
-        ordered = surely_before_map(model, first, second, ("s", "s"))
-        left = relation.pairs.intersect_params(context).subtract(ordered)
-        if not left.is_empty():
-            yield Conflict(relation, left, _guarded(first, second, relation.array))
+        pairs = relation.pairs.intersect_params(context)
+        for conflict in _conflicts(model, relation, pairs):
+            if not conflict.pairs.is_empty():
+                yield conflict
+
+
+def _conflicts(model: Model, relation: Relation, pairs: isl.Map) -> Iterator[Conflict]:
+    first, second = (model.statements[n] for n in (relation.source, relation.sink))
+    operators = [_reducing(statement, relation.array) for statement in (first, second)]
+    alike = operators[0] is not None and operators[0] == operators[1]
+    shared = first.shared_depth(second)
+    ends = [
+        level
+        for statement, operator in zip((first, second), operators, strict=True)
+        if operator is not None and (level := _innermost_parallel(statement)) < shared
+    ]
+    for level in range(shared if alike else min(ends, default=shared)):
+        loop = first.loops[level]
+        if loop.execution == "sequential" or _take_turns(first, second, level):
+            continue
+        guarded = alike or all(
+            _is_atomic(statement, level, operator)
+            for statement, operator in zip((first, second), operators, strict=True)
+        )
+        yield Conflict(relation, differing_at(pairs, level), level, guarded)
+    if ends and not alike:
+        # What a block reduction updates is there when its phase ends, and not before.
+        level = min(ends)
+        yield Conflict(relation, agreeing_above(pairs, level), level, guarded=False)
+
+
+def agreeing_above(pairs: isl.Map, level: int) -> isl.Map:
+    """Return the pairs whose iterations are the same in the loops around the one at a level."""
+    for number in range(level):
+        pairs = pairs.equate(isl.dim_type.in_, number, isl.dim_type.out, number)
+    return pairs
+
+
+def differing_at(pairs: isl.Map, level: int) -> isl.Map:
+    """Return the pairs that agree in the outer loops and differ in the one at a level."""
+    pairs = agreeing_above(pairs, level)
+    return pairs.subtract(pairs.equate(isl.dim_type.in_, level, isl.dim_type.out, level))
 
 
 def is_parallel(model: Model) -> bool:
@@ -119,16 +107,44 @@ def is_parallel(model: Model) -> bool:
     )
 
 
-def _guarded(first: StatementModel, second: StatementModel, array: str) -> bool:
-    sections = first.place.sections, second.place.sections
-    if all(any(isinstance(s, Atomic) for s in own) for own in sections):
-        return True
-    operators = [{s.operator for s in own if isinstance(s, BlockReduce)} for own in sections]
-    return bool(operators[0] & operators[1]) and all(
-        _updates(statement, array) for statement in (first, second)
+def _take_turns(first: StatementModel, second: StatementModel, level: int) -> bool:
+    """Tell whether a turn of a loop puts the first before the second in every later iteration."""
+    loop = first.loops[level]
+    depth = len(first.place.loop_positions[level])
+    start, end = first.place.position[depth], second.place.position[depth]
+    return any(
+        isinstance(node, Atomic) and node.turn == loop.variable
+        for node in loop.body[start : end + 1]
     )
 
 
-def _updates(statement: StatementModel, array: str) -> bool:
+def _reducing(statement: StatementModel, array: str) -> str | None:
+    """Return the operator by which a statement updates an array in a reducing block."""
     node = statement.place.node
-    return isinstance(node, Assign) and all(target.array == array for target in node.targets)
+    if not isinstance(node, Assign) or all(target.array != array for target in node.targets):
+        return None
+    sections = statement.place.sections
+    return next((s.operator for s in reversed(sections) if isinstance(s, BlockReduce)), None)
+
+
+def _innermost_parallel(statement: StatementModel) -> int:
+    levels = [n for n, loop in enumerate(statement.loops) if loop.execution == "parallel"]
+    return levels[-1]
+
+
+def _is_atomic(statement: StatementModel, level: int, operator: str | None) -> bool:
+    """Tell whether an atomic block inside the loop at a level is around a statement.
+
+    Where it is an update of a reducing block, the block must be around the loop that reduces.
+    """
+    positions = statement.place.loop_positions
+    outside = len(positions[level])
+    inside = None if operator is None else len(positions[_innermost_parallel(statement)])
+    return any(
+        isinstance(section, Atomic)
+        and len(position) > outside
+        and (inside is None or len(position) < inside)
+        for section, position in zip(
+            statement.place.sections, statement.place.section_positions, strict=True
+        )
+    )

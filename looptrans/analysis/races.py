@@ -9,14 +9,15 @@ from __future__ import annotations
 import islpy as isl
 
 from looptrans.analysis.concurrency import Conflict, conflicts
+from looptrans.analysis.correspondence import accesses_of
 from looptrans.analysis.dependences import analyse
 from looptrans.analysis.flow import affine_dependences
 from looptrans.analysis.model import Model, build_model
 from looptrans.analysis.polyhedra import context_set
-from looptrans.analysis.reductions import reductions_of
+from looptrans.analysis.reductions import Reduction, reductions_of
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.verdicts import Explainer
-from looptrans.ir.program import Program
+from looptrans.ir.program import Atomic, Program
 from looptrans.ir.verdict import Certificate, Verdict
 
 RACE = "nothing orders the two"
@@ -70,24 +71,21 @@ def _judge_updates(model: Model, explainer: Explainer, open_: list[Conflict]) ->
     used: dict[tuple[str, str], None] = {}
     for conflict in open_:
         relation = conflict.relation
-        first, second = (model.statements[n] for n in (relation.source, relation.sink))
-        for level in range(first.shared_depth(second)):
-            left = _differing_at(conflict.pairs, level)
-            if left.is_empty() or first.loops[level].execution == "sequential":
-                continue
-            position = first.place.loop_positions[level]
-            reduction = next(
-                (
-                    r
-                    for r in reductions_of(analysis, position)
-                    if r.array == relation.array
-                    and {relation.source, relation.sink} <= r.statements
-                ),
-                None,
-            )
-            if reduction is None:
-                return explainer.of_pairs(relation, left, "order", UNORDERED)
-            used[reduction.array, reduction.operator] = None
+        first = model.statements[relation.source]
+        position = first.place.loop_positions[conflict.level]
+        reduction = next(
+            (
+                r
+                for r in reductions_of(analysis, position)
+                if r.array == relation.array
+                and {relation.source, relation.sink} <= r.statements
+                and _is_undivided(model, r)
+            ),
+            None,
+        )
+        if reduction is None:
+            return explainer.of_pairs(relation, conflict.pairs, "order", UNORDERED)
+        used[reduction.array, reduction.operator] = None
     certificates = tuple(
         Certificate(
             "rounding",
@@ -101,9 +99,24 @@ def _judge_updates(model: Model, explainer: Explainer, open_: list[Conflict]) ->
     return Verdict("legal", reason="nothing races", certificates=certificates)
 
 
-def _differing_at(pairs: isl.Map, level: int) -> isl.Map:
-    """Return the pairs that agree in the outer loops and differ in the one at a level."""
-    for number in range(level):
-        pairs = pairs.equate(isl.dim_type.in_, number, isl.dim_type.out, number)
-    same = pairs.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
-    return pairs.subtract(same)
+def _is_undivided(model: Model, reduction: Reduction) -> bool:
+    """Tell whether no other update can come between the read and the write of one.
+
+    Either each statement reads and writes the cell itself, or one atomic block holds them all.
+    """
+    statements = [model.statements[number] for number in sorted(reduction.statements)]
+    touched = [
+        {a.is_write for a in accesses_of(model, s) if a.array == reduction.array}
+        for s in statements
+    ]
+    if all(kinds == {True, False} for kinds in touched):
+        return True
+    blocks = [
+        {
+            position
+            for section, position in zip(s.place.sections, s.place.section_positions, strict=True)
+            if isinstance(section, Atomic)
+        }
+        for s in statements
+    ]
+    return bool(set.intersection(*blocks))

@@ -123,7 +123,9 @@ class _Cycle:
                 continue
             writes = any(target.array == self.array for target in node.targets)
             if writes and statement.number not in self.members:
-                return None
+                if self._same_phase(statement, loop):
+                    return None
+                continue
             if writes:
                 updates.append((statement, node))
         operators = {self._operator(statement, node, loop) for statement, node in updates}
@@ -131,6 +133,12 @@ class _Cycle:
             return None
         operator = operators.pop()
         return None if operator is None else Reduction(self.array, operator, self.members)
+
+    def _same_phase(self, statement: StatementModel, loop: Position) -> bool:
+        """Tell whether no barrier of the loop is between a statement and the cycle."""
+        member = self.analysis.statement(min(self.members)).place
+        level = member.loop_positions.index(loop)
+        return statement.place.phases[level] == member.phases[level]
 
     def _operator(self, statement: StatementModel, node: Assign, loop: Position) -> str | None:
         """Return the operator of `cell = cell op x`, temporaries put in; None if it is no such."""

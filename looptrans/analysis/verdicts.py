@@ -11,6 +11,7 @@ from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.pieces import Counts, pieces_of
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.witness import smallest_pair
+from looptrans.ir.evaluate import Evaluator, Unknown, evaluate
 from looptrans.ir.facts import Dependence
 from looptrans.ir.verdict import Verdict, Witness, WitnessKind
 from looptrans.ir.walk import accesses
@@ -116,16 +117,12 @@ def _cells(
     statement: StatementModel, array: str, writes: bool, values: Mapping[str, int]
 ) -> list[tuple[int, ...]]:
     """Return the cells an instance accesses one by one."""
-    from looptrans.executor.indices import Evaluator, Unknown
-
-    evaluator = Evaluator(values)
     found = []
     for each in accesses(statement.place.node):
         access = each.access
         if access.array != array or each.is_write != writes or access.rank or each.generators:
             continue
-        try:
-            found.append(tuple(evaluator.index(index, values) for index in access.indices))
-        except (Unknown, ZeroDivisionError):
-            continue
+        cell = [evaluate(index, values) for index in access.indices]
+        known = tuple(number for number in cell if number is not None)
+        found += [known] if len(known) == len(cell) else []
     return found

@@ -16,13 +16,20 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Scalar operations in the order of the listing, sums from left to right. Sizes that are not given
 come from the shapes of the inputs, else they are small numbers; arrays that are not given are
-random, within the declared ranges and the contracts. The same seed gives the same numbers."""
+random, within the declared ranges and the contracts. The same seed gives the same numbers.
+
+A listing with parallel loops is run as if they were sequential, a loop with barriers phase by
+phase; those are the outputs. Then it is run some times more with the iterations of its parallel
+loops interleaved at random, and the outputs are compared. Two accesses to one cell that nothing
+orders, one of them a write, are a race, whatever the numbers are: it is shown, and the exit status
+is 1, as where the outputs differ by more than rounding."""
 
 EXAMPLES = """
 looptrans run specs/flash_forward.py
 looptrans run specs/matmul.py --sizes M=2,N=3,K=4 --seed 7 --dtype float32
 looptrans run specs/softmax.py --inputs in.npz --out out.npz
 looptrans run specs/layernorm.py --sizes eps=1e-5 --log --format json
+looptrans run parallel_sum.py --shuffles 20
 """
 
 
@@ -48,6 +55,13 @@ def add_run(verbs: Verbs) -> None:
         help="the type to compute in (default: float64)",
     )
     parser.add_argument("--log", action="store_true", help="count the accesses to each array")
+    parser.add_argument(
+        "--shuffles",
+        type=_count,
+        default=5,
+        metavar="N",
+        help="run a listing with parallel loops N times more, shuffled (default: 5)",
+    )
     add_format(parser, "text", "json")
 
 
@@ -58,6 +72,16 @@ def _seed(text: str) -> int:
         number = -1
     if not 0 <= number < 1 << 64:
         raise argparse.ArgumentTypeError(f"{text!r} is no integer from 0 to 2**64 - 1")
+    return number
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no integer from 0 to 999999")
     return number
 
 
@@ -74,19 +98,39 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(program: Program, arguments: argparse.Namespace) -> int:
-    from looptrans.executor import AccessLog, execute_on, prepare
+    from looptrans.executor import AccessLog, RaceLog, execute_on, is_parallel, prepare
     from looptrans.reports.archive import read_archive, write_archive
     from looptrans.reports.outputs import outputs_json, outputs_text
 
     given = read_archive(arguments.inputs) if arguments.inputs else {}
     inputs = prepare(program, _unique(arguments.sizes), given, arguments.seed)
     log: AccessLog | None = AccessLog(keep_entries=False) if arguments.log else None
-    outputs = execute_on(program, inputs, dtype=arguments.dtype, log=log)
+    races = RaceLog() if is_parallel(program) else None
+    outputs = execute_on(program, inputs, dtype=arguments.dtype, log=log, races=races)
     if arguments.out:
         write_archive(arguments.out, outputs)
-    report = outputs_json if arguments.format == "json" else outputs_text
-    print(report(program, inputs, outputs, log), end="")
-    return 0
+    if races is None:
+        report = outputs_json if arguments.format == "json" else outputs_text
+        print(report(program, inputs, outputs, log), end="")
+        return 0
+
+    from looptrans.executor.agreement import compare_shuffled
+    from looptrans.reports.races import agreement_document, agreement_text, races_text
+
+    agreement = compare_shuffled(
+        program, inputs, outputs, arguments.shuffles, dtype=arguments.dtype, races=races
+    )
+    if arguments.format == "json":
+        more = agreement_document(agreement, races.races)
+        print(outputs_json(program, inputs, outputs, log, more), end="")
+    else:
+        parts = [
+            outputs_text(program, inputs, outputs, log),
+            agreement_text(agreement, races.races),
+            races_text(program, inputs, races.races),
+        ]
+        print("\n".join(part for part in parts if part), end="")
+    return 0 if agreement.is_full and not races.races else 1
 
 
 def _unique(sizes: list[tuple[str, int | float]]) -> dict[str, int | float]:

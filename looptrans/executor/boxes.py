@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from looptrans.executor.contracts import Integers, OutsideArray, elements
-from looptrans.executor.indices import Evaluator, Unknown
 from looptrans.ir.condition import (
     Condition,
     Data,
@@ -17,6 +16,7 @@ from looptrans.ir.condition import (
     approximated,
     walk_condition,
 )
+from looptrans.ir.evaluate import Evaluator, Unknown
 from looptrans.ir.index import Index
 from looptrans.ir.program import (
     Assign,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from looptrans.executor.errors import NoValue, Trap
-from looptrans.executor.indices import ARITHMETIC, COMPARE
+from looptrans.executor.errors import ExecutionError, NoValue, Trap, as_trap
 from looptrans.executor.log import AccessLog, Entry
+from looptrans.executor.private import PrivateStore
 from looptrans.executor.storage import Scalar, Store
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
+from looptrans.ir.evaluate import ARITHMETIC, COMPARE
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -23,12 +24,18 @@ from looptrans.ir.index import (
     Var,
     walk,
 )
+from looptrans.ir.source import Span
 from looptrans.ir.value import Value
+
+if TYPE_CHECKING:
+    from looptrans.executor.races import Watch
+    from looptrans.executor.reducing import Pending
 
 Frame: TypeAlias = dict[str, int]
 IndexCode: TypeAlias = Callable[[], int]
 ValueCode: TypeAlias = Callable[[], Scalar]
 TestCode: TypeAlias = Callable[[], bool]
+Record: TypeAlias = Callable[[tuple[int, ...]], None]
 
 
 @dataclass(slots=True)
@@ -42,9 +49,14 @@ class Machine:
         stores: The arrays and scalars.
         frame: The current values of loop variables.
         log: Where accesses are recorded, if anywhere.
+        watch: What looks for races, if anything does.
+        pending: Where the updates of reducing blocks wait for the end of the phase; None where
+            they are made at once, as in the sequential reading.
         label: The statement that is being compiled, and is recorded with its accesses; None where
             accesses belong to no statement.
         loops: The loops around that statement.
+        updated: The array that the statement of a reducing block updates, and the operator, while
+            the access to that cell is compiled.
     """
 
     real: type[Any]
@@ -52,20 +64,55 @@ class Machine:
     reals: Mapping[str, Scalar]
     stores: Mapping[str, Store]
     log: AccessLog | None = None
+    watch: Watch | None = None
+    pending: Pending | None = None
     frame: Frame = field(default_factory=dict)
     label: str | None = None
     loops: tuple[str, ...] = ()
+    updated: tuple[str, str] | None = None
 
-    def recorder(self, name: str, is_write: bool) -> Callable[[tuple[int, ...]], None] | None:
+    def enter(self, label: str | None, loops: tuple[str, ...]) -> None:
+        """What is compiled from here on is logged under `label`."""
+        self.label, self.loops = label, loops
+
+    def failed(
+        self, failure: BaseException, where: str, loops: tuple[str, ...], span: Span
+    ) -> ExecutionError:
+        """Return the error a person sees for a failure in the iteration that is running."""
+        return as_trap(failure).at(where, {loop: self.frame[loop] for loop in loops}, span)
+
+    def recorder(self, name: str, is_write: bool) -> Record | None:
         """Return what records an access to one cell; None where nothing is recorded."""
         log, label, loops, frame = self.log, self.label, self.loops, self.frame
-        if log is None or label is None:
+        if label is None:
             return None
+        watched = self._watched(label, name, is_write)
+        if log is None:
+            return watched
 
         def record(cell: tuple[int, ...]) -> None:
             log.add(Entry(name, cell, is_write, label, tuple(frame[loop] for loop in loops)))
+            if watched is not None:
+                watched(cell)
 
         return record
+
+    def _watched(self, label: str, name: str, is_write: bool) -> Record | None:
+        """Return what notes an access that may be part of a race."""
+        if self.watch is None or not self.watch.is_exposed(name):
+            return None
+        operator = self.updated[1] if self.updated and self.updated[0] == name else None
+        touched = self.watch.touched(label, name, is_write, operator)
+        loops, frame, store = self.loops, self.frame, self.stores[name]
+
+        def note(cell: tuple[int, ...]) -> None:
+            touched[0, cell].append(tuple([frame[loop] for loop in loops]))
+
+        def note_private(cell: tuple[int, ...]) -> None:
+            assert isinstance(store, PrivateStore)
+            touched[store.copy.number, cell].append(tuple([frame[loop] for loop in loops]))
+
+        return note_private if isinstance(store, PrivateStore) else note
 
     # Index expressions
 
@@ -159,6 +206,8 @@ class Machine:
         if len(codes) == 2:
             code = _element_2(store, *codes)
         recorder = self.recorder(name, is_write=False) if record else None
+        if isinstance(store, PrivateStore):
+            return _element_private(store, codes, recorder)
         if code is None or recorder is not None:
             return _element_n(store, codes, recorder)
         return code
@@ -222,16 +271,27 @@ def _element_2(store: Store, first: IndexCode, second: IndexCode) -> ValueCode:
     return read
 
 
-def _element_n(
-    store: Store,
-    codes: list[IndexCode],
-    record: Callable[[tuple[int, ...]], None] | None,
-) -> ValueCode:
+def _element_n(store: Store, codes: Sequence[IndexCode], record: Record | None) -> ValueCode:
     def read() -> Scalar:
         cell = tuple([code() for code in codes])
         (offset,) = store.offsets(cell)[1]
         if record is not None:
             record(cell)
         return store.data[offset]
+
+    return read
+
+
+def _element_private(
+    store: PrivateStore, codes: Sequence[IndexCode], record: Record | None
+) -> ValueCode:
+    def read() -> Scalar:
+        cell = tuple([code() for code in codes])
+        (offset,) = store.offsets(cell)[1]
+        value = store.data[offset]
+        store.check(cell, (value,))
+        if record is not None:
+            record(cell)
+        return value
 
     return read

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from looptrans.executor.errors import ContractViolated, IndexDividedByZero, SubscriptOutside
-from looptrans.executor.indices import Evaluator
 from looptrans.ir.condition import Comparison, Condition, Every, Relation, walk_condition
+from looptrans.ir.evaluate import Evaluator
 from looptrans.ir.index import Index, opaque_terms, parameters
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Contract, Program

@@ -34,7 +34,8 @@ class NotYetSet(ExecutionError):
     """An array or scalar is read, or returned, before anything has set it.
 
     This happens where the assignment above stands under a guard that did not hold, or in a loop
-    without iterations. Set it before the loop.
+    without iterations. Set it before the loop. A private name, and each cell of a private array,
+    has to be set by every iteration for itself.
     """
 
     code: ClassVar[str] = "E032"

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from looptrans.executor.contracts import check_contracts
 from looptrans.executor.errors import InputMismatch
-from looptrans.executor.indices import Evaluator
 from looptrans.executor.random_inputs import make_arrays
 from looptrans.executor.sizes import Extent, Sizes
+from looptrans.ir.evaluate import Evaluator
 from looptrans.ir.index import Index, Param
 from looptrans.ir.program import Array, Parameter, Program
 

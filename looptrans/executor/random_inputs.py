@@ -19,8 +19,8 @@ from looptrans.executor.contracts import (
     repair,
 )
 from looptrans.executor.errors import IndexDividedByZero, InputMismatch, NoInputsFound
-from looptrans.executor.indices import Evaluator, Unknown
 from looptrans.executor.storage import MOST_CELLS
+from looptrans.ir.evaluate import Evaluator, Unknown
 from looptrans.ir.index import Index, opaque_terms
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Array, Loop, Program

@@ -1,4 +1,7 @@
-"""The meaning of a Program: run it statement by statement, in the order of the listing."""
+"""The meaning of a Program: run it statement by statement, in the order of the listing.
+
+Parallel loops run in order too (the sequential reading), or shuffled by a seed.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from looptrans.executor.closures import Machine
+from looptrans.executor.control import compile_body
 from looptrans.executor.errors import InputMismatch, NoValue, Trap
 from looptrans.executor.inputs import Inputs, prepare
 from looptrans.executor.log import AccessLog
-from looptrans.executor.statements import compile_body
+from looptrans.executor.private import PrivateStore, private_loops
+from looptrans.executor.races import RaceLog, Watch
 from looptrans.executor.storage import Store, as_array, cells_of, converter
+from looptrans.executor.tasks import run_interleaved
 from looptrans.ir.program import Program
-from looptrans.ir.walk import live_out
+from looptrans.ir.walk import live_out, loops
 
 DTYPES: dict[str, type[Any]] = {
     "float64": np.float64,
@@ -32,6 +38,8 @@ def execute(
     dtype: str = "float64",
     log: AccessLog | None = None,
     seed: int = 0,
+    schedule: int | None = None,
+    races: RaceLog | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Run a listing with scalar operations, sums and `@` from left to right.
 
@@ -45,6 +53,13 @@ def execute(
         dtype: The type of every floating-point number: float64, float32 or float16.
         log: Where accesses are recorded, if anywhere.
         seed: Decides the random inputs.
+        schedule: None for the sequential reading: every loop in order, a loop with barriers as one
+            loop for each phase, every update at once. A number for an execution in which the
+            iterations of parallel loops are interleaved, statement by statement, as it decides;
+            atomic updates come in any order and reducing blocks combine in any tree. The same
+            number gives the same execution. Without parallel loops there is only one.
+        races: Where the races are added that the run shows, whatever its order was; also when the
+            run fails.
 
     Returns:
         The returned names in their order, then the inputs that were written; a scalar is an array
@@ -53,11 +68,18 @@ def execute(
     Raises:
         ExecutionError: The inputs do not fit, a contract does not hold, or a statement fails.
     """
-    return execute_on(program, prepare(program, sizes, inputs, seed), dtype=dtype, log=log)
+    made = prepare(program, sizes, inputs, seed)
+    return execute_on(program, made, dtype=dtype, log=log, schedule=schedule, races=races)
 
 
 def execute_on(
-    program: Program, inputs: Inputs, *, dtype: str = "float64", log: AccessLog | None = None
+    program: Program,
+    inputs: Inputs,
+    *,
+    dtype: str = "float64",
+    log: AccessLog | None = None,
+    schedule: int | None = None,
+    races: RaceLog | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Run a listing on complete inputs; see `execute`.
 
@@ -77,13 +99,24 @@ def execute_on(
             reals={name: real(value) for name, value in inputs.reals.items()},
             stores=stores,
             log=log,
+            watch=None if races is None else Watch(program),
         )
-        step = compile_body(machine, program.body)
         try:
-            step()
+            if schedule is None or not is_parallel(program):
+                compile_body(machine, program.body)()
+            else:
+                run_interleaved(machine, program, schedule)
         except RecursionError:
             raise NoValue("an expression is nested too deeply to run", None) from None
+        finally:
+            if races is not None and machine.watch is not None:
+                machine.watch.report(races)
         return {name: _output(program, stores[name], name, real) for name in output_names(program)}
+
+
+def is_parallel(program: Program) -> bool:
+    """Tell whether a program has a parallel loop, so that it has more than one execution."""
+    return any(loop.execution == "parallel" for loop in loops(program))
 
 
 def output_names(program: Program) -> tuple[str, ...]:
@@ -93,11 +126,14 @@ def output_names(program: Program) -> tuple[str, ...]:
 
 def _stores(program: Program, inputs: Inputs, real: type[Any]) -> dict[str, Store]:
     stores: dict[str, Store] = {}
+    private = private_loops(program)
     for array in program.arrays:
         store = Store(array.name, converter(array.element, real), array.role == "local")
         if array.role == "input":
             values = inputs.arrays[array.name]
             store.shape, store.data = values.shape, cells_of(values, array.element, real)
+        if array.name in private:
+            store = PrivateStore(store, private[array.name])
         stores[array.name] = store
     return stores
 

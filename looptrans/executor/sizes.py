@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from looptrans.executor.errors import InputMismatch, NoInputsFound
-from looptrans.executor.indices import Evaluator, Unknown
+from looptrans.ir.evaluate import Evaluator, Unknown
 from looptrans.ir.index import Arith, Index, Int, Param, parameters, walk
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Array, Contract, Program

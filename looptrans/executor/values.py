@@ -15,6 +15,7 @@ from looptrans.executor.operations import (
     inner_product,
     sum_of,
 )
+from looptrans.executor.private import PrivateStore
 from looptrans.executor.storage import Block, Scalar, cell_count
 from looptrans.ir.value import (
     Access,
@@ -81,15 +82,19 @@ def _read(machine: Machine, access: Access) -> ValueCode:
         return machine.element(access.array, access.indices, record=True)
     store, cell = machine.stores[access.array], place(machine, access)
     record = machine.recorder(access.array, is_write=False)
+    private = store if isinstance(store, PrivateStore) else None
 
     def read() -> Block:
         at = cell()
         shape, offsets = store.offsets(at)
+        data = store.data
+        cells = [data[offset] for offset in offsets]
+        if private is not None:
+            private.check(at, cells)
         if record is not None:
             for each in store.cells_at(at):
                 record(each)
-        data = store.data
-        return Block(shape, [data[offset] for offset in offsets])
+        return Block(shape, cells)
 
     return read
 

@@ -178,6 +178,13 @@ def _flattened(op: str, arguments: Iterable[Index]) -> Iterable[Index]:
             yield argument
 
 
+def shifted(index: Index, by: Index) -> Index:
+    """Return `by + index`, added to every argument of a `min` or `max`."""
+    if isinstance(index, Extremum):
+        return Extremum(index.op, tuple(shifted(argument, by) for argument in index.arguments))
+    return total(by, index)
+
+
 def is_same(left: Index, right: Index) -> bool:
     """Tell whether two index expressions are plainly equal."""
     apart = form_of(left).plus(form_of(right), -1)

@@ -93,8 +93,17 @@ def outputs_json(
     inputs: Inputs,
     outputs: Mapping[str, Values],
     log: AccessLog | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the run as JSON, schema `looptrans.run/1`; inf and nan are strings."""
+    """Return the run as JSON, schema `looptrans.run/1`; inf and nan are strings.
+
+    Args:
+        program: What was run.
+        inputs: What it was run on.
+        outputs: What came out.
+        log: The accesses, where they were counted.
+        more: Further entries, last.
+    """
     document: dict[str, Any] = {
         "schema": "looptrans.run/1",
         "program": program.name,
@@ -114,6 +123,7 @@ def outputs_json(
             name: {"reads": counts.reads, "writes": counts.writes}
             for name, counts in log.counts.items()
         }
+    document.update(more or {})
     return json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n"
 
 
