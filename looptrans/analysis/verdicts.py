@@ -11,7 +11,7 @@ from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.pieces import Counts, pieces_of
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.witness import smallest_pair
-from looptrans.ir.evaluate import Evaluator, Unknown, evaluate
+from looptrans.ir.evaluate import evaluate
 from looptrans.ir.facts import Dependence
 from looptrans.ir.verdict import Verdict, Witness, WitnessKind
 from looptrans.ir.walk import accesses
