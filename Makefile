@@ -44,6 +44,9 @@ demo: $(READY)
 	run claims specs/flash_forward_as_printed.py || [ $$? -eq 1 ]; \
 	part 'The dependence that forbids an interchange'; \
 	run deps specs/stencil.py; \
+	run check specs/stencil.py 'interchange(i, j)' || [ $$? -eq 1 ]; \
+	part 'After a skew the interchange is legal, and this is the nest'; \
+	run apply specs/stencil.py 'skew(j, i, 1); interchange(i, j)'; \
 	printf '\n\nWhere to go next: README.md; %s --help; and your own loops: %s\n' \
 	    '$(BIN)/looptrans' '$(BIN)/looptrans report FILE.py'
 

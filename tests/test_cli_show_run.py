@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +93,6 @@ def test_show_loads_nothing_heavy() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stderr == "[]\n"
-
-
-def test_show_is_quick() -> None:
-    def seconds() -> float:
-        before = time.perf_counter()
-        assert command("show", FLASH).returncode == 0
-        return time.perf_counter() - before
-
-    # Other work on the machine makes single runs slow.
-    assert any(seconds() < 0.3 for _ in range(20))
 
 
 # run
@@ -255,9 +244,9 @@ def test_a_failed_run_leaves_the_old_output(capsys: Capture, tmp_path: Path) -> 
 
 
 def test_explain_lists_every_code(capsys: Capture) -> None:
-    lines = stdout(capsys, "explain").splitlines()
-    assert [line[:4] for line in lines] == [m.code for m in (*MISTAKES, *EXECUTION_MISTAKES)]
-    assert len({line[:4] for line in lines}) == len(lines)
+    codes = [line[:4] for line in stdout(capsys, "explain").splitlines()]
+    assert codes == sorted(set(codes))
+    assert {mistake.code for mistake in (*MISTAKES, *EXECUTION_MISTAKES)} <= set(codes)
 
 
 @pytest.mark.parametrize("mistake", [*MISTAKES, *EXECUTION_MISTAKES])

@@ -132,7 +132,7 @@ def _with_origins(scan: Scan, facts: Sequence[Form], values: Values) -> Scan:
             continue
         point = next(d for d in inner if d.variable == dimension.tiles)
         origin = _first_value(point, inner, scan.bounds, facts, values)
-        dimensions.append(replace(dimension, origin=origin, tiles=None))
+        dimensions.append(replace(dimension, origin=origin))
         tile, way = Var(dimension.variable), 1 if dimension.step > 0 else -1
         added.append(bounds_of(dimension.variable, Range(origin, origin, way))[0])
         added += bounds_of(point.variable, Range(tile, total(tile, dimension.step), way))
@@ -176,7 +176,10 @@ class _Scanner:
         self._strides: dict[str, Stride] = {}
         # Loops with a step whose origin is not linear; they can only stay as they are.
         self._odd: set[int] = set()
+        # Loops that cannot keep their range, and those whose range should be as tight as can be
+        # since a bound of it is now tested further inside.
         self._unkept: set[int] = set()
+        self._tight = {n for n, d in enumerate(scan.dimensions) if d.tiles is not None}
         # By level: inequalities, and ends of ranges that are none but can be written down.
         self._forms: list[Case] = [[] for _ in scan.dimensions]
         self._ends: list[list[Relation]] = [[] for _ in scan.dimensions]
@@ -268,6 +271,7 @@ class _Scanner:
                 self._forms[level].append(form)
                 if level != mine:
                     self._unkept |= {mine, level}
+                    self._tight.add(mine)
             return
         if cases is None:
             cases = self._rough.cases(bound.relation)
@@ -277,6 +281,7 @@ class _Scanner:
             self._ends[mine].append(bound.relation)
         else:
             self._unkept.add(mine)
+            self._tight.add(mine)
             self.guards.append(bound.relation)
 
     # Polyhedra
@@ -343,11 +348,9 @@ class _Scanner:
         if level in self._odd:
             self._guard_stride(dimension)
         ends = _Ends(self._space, Var(dimension.variable), dimension.step > 0, self._written)
-        parts = self._parts(level)
-        alone = self._simple(own, level)
-        if len(parts) > 1 and all(self._side([alone], ends, level)):
-            # The range need not be tight, and is simpler so.
-            parts = [alone]
+        parts = [self._simple(own, level)]
+        if level in self._tight or not all(self._side(parts, ends, level)):
+            parts = self._parts(level)
         least, most = self._side(parts, ends, level)
         if least is None or most is None:
             raise _UnboundedError(dimension.variable)

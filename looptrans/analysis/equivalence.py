@@ -33,13 +33,10 @@ from looptrans.analysis.correspondence import (
     check_statements,
     correspondence,
 )
-from looptrans.analysis.dependences import analyse
 from looptrans.analysis.explanation import most_telling
-from looptrans.analysis.graph import loop_order
 from looptrans.analysis.inside import INSIDE, sizes_inside
 from looptrans.analysis.interference import interferences
 from looptrans.analysis.linear import Linear, linear
-from looptrans.analysis.loops import may_be_private
 from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.races import judge_races
 from looptrans.analysis.relation import Relation
@@ -166,6 +163,11 @@ def _copies(
 
 def _without_sources(made: Correspondence) -> Verdict:
     """Judge with opaque terms, where sources are not followed: new private names can be judged."""
+    # Seldom needed, and networkx takes a while to load.
+    from looptrans.analysis.dependences import analyse
+    from looptrans.analysis.graph import loop_order
+    from looptrans.analysis.loops import may_be_private
+
     before, after = made.before.program, made.after.program
     if _shared(before.body) != _shared(after.body):
         reason = "where values live is not followed through opaque terms: " + _terms(made)

@@ -158,11 +158,11 @@ class _Explanation:
             witness = Witness("storage", witness.parameters, witness.source, ())
         may = bad.operand.is_may or (bad.target is not None and bad.target.is_may)
         array = bad.operand.array
-        what = f"the last value of {array} is" if sink is None else f"{sink.label} reads"
+        what = f"the last value of {array}" if sink is None else f"the value {sink.label} reads"
         return Verdict(
             "unknown" if may else "illegal",
             witness,
-            f"{what} another one than before",
+            f"{what} is another one than before",
             source="" if source is None else source.label,
             sink="" if sink is None else sink.label,
             array=array,

@@ -6,19 +6,22 @@ an associative and commutative operator makes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import islpy as isl
 
 from looptrans.analysis.concurrency import Conflict, conflicts
 from looptrans.analysis.correspondence import accesses_of
-from looptrans.analysis.dependences import analyse
 from looptrans.analysis.flow import affine_dependences
 from looptrans.analysis.model import Model, build_model
 from looptrans.analysis.polyhedra import context_set
-from looptrans.analysis.reductions import Reduction, reductions_of
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.verdicts import Explainer
 from looptrans.ir.program import Atomic, Program
 from looptrans.ir.verdict import Certificate, Verdict
+
+if TYPE_CHECKING:
+    from looptrans.analysis.reductions import Reduction
 
 RACE = "nothing orders the two"
 UNORDERED = "both are atomic, but nothing keeps their order, and it matters"
@@ -67,6 +70,10 @@ def _judge_updates(model: Model, explainer: Explainer, open_: list[Conflict]) ->
     """Judge what is atomic or reduced: it must be updates whose order is of no account."""
     if not open_:
         return Verdict("legal", reason="nothing races")
+    # Seldom needed, and networkx takes a while to load.
+    from looptrans.analysis.dependences import analyse
+    from looptrans.analysis.reductions import reductions_of
+
     analysis = analyse(model.program)
     used: dict[tuple[str, str], None] = {}
     for conflict in open_:

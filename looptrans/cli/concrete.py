@@ -153,7 +153,7 @@ def _check_range(array: Array, cells: Cells, sizes: Mapping[str, int]) -> None:
 
 
 def _evaluated(index: Index, sizes: Mapping[str, int]) -> int | None:
-    from looptrans.executor.indices import Evaluator, Unknown
+    from looptrans.ir.evaluate import Evaluator, Unknown
 
     try:
         return Evaluator(sizes).index(index, {})

@@ -21,6 +21,7 @@ from looptrans.cli.analysis import (
 from looptrans.cli.explain import add_explain
 from looptrans.cli.run import add_run
 from looptrans.cli.show import add_show
+from looptrans.cli.transform import add_apply, add_check
 from looptrans.cli.verb import Verbs
 from looptrans.ir.diagnostic import ListingError
 
@@ -39,6 +40,8 @@ VERBS: tuple[AddVerb, ...] = (
     add_loops,
     add_claims,
     add_report,
+    add_check,
+    add_apply,
     add_run,
     add_explain,
 )
@@ -56,6 +59,7 @@ exit status:
 examples:
   looptrans show specs/flash_forward.py
   looptrans report specs/flash_forward.py
+  looptrans check specs/stencil.py "interchange(i, j)"
   looptrans run specs/matmul.py --sizes M=2,N=3,K=4
   looptrans explain E012
 """
@@ -84,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     _print_anything()
     try:
-        arguments = parser().parse_args(_listings_first(sys.argv[1:] if argv is None else argv))
+        arguments = _parsed(_listings_first(sys.argv[1:] if argv is None else argv))
         status = arguments.run(arguments)
         sys.stdout.flush()
     except SystemExit as end:  # argparse has printed help (0) or a usage error (2)
@@ -108,6 +112,21 @@ def main(argv: list[str] | None = None) -> int:
         )
         return FAILED
     return int(status)
+
+
+def _parsed(argv: list[str]) -> argparse.Namespace:
+    """Return the arguments; transformations may stand on either side of options.
+
+    argparse itself takes a list of arguments only where it finds them next to one another.
+    """
+    top = parser()
+    arguments, rest = top.parse_known_args(argv)
+    takes_more = hasattr(arguments, "transformations")
+    if rest and not (takes_more and all("(" in each for each in rest)):
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        arguments.transformations += rest
+    return arguments
 
 
 def _listings_first(argv: list[str]) -> list[str]:

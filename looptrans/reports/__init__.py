@@ -1,14 +1,17 @@
-"""Facts to text: tables, JSON, Mermaid, DOT and SVG; imports nothing but `looptrans.ir`."""
+"""Facts to text: tables, JSON, Mermaid, DOT and SVG of what the layers below found out."""
 
 from looptrans.reports.render import (
     FORMATS,
     Format,
+    Shown,
+    render_applied,
     render_claims,
     render_components,
     render_dependences,
     render_graph,
     render_loops,
     render_report,
+    render_verdict,
 )
 from looptrans.reports.style import PLAIN, Style
 
@@ -16,11 +19,14 @@ __all__ = [
     "FORMATS",
     "PLAIN",
     "Format",
+    "Shown",
     "Style",
+    "render_applied",
     "render_claims",
     "render_components",
     "render_dependences",
     "render_graph",
     "render_loops",
     "render_report",
+    "render_verdict",
 ]

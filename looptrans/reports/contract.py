@@ -53,7 +53,7 @@ def dependences_document(report: DependenceReport) -> Document:
         "program": report.program,
         "parameters": list(report.parameters),
         "statements": [_statement(statement) for statement in report.statements],
-        "dependences": [_dependence(dependence) for dependence in report.dependences],
+        "dependences": [dependence_document(dependence) for dependence in report.dependences],
     }
     return _with(
         document,
@@ -166,7 +166,8 @@ def _statement(statement: StatementFact) -> Document:
     }
 
 
-def _dependence(dependence: Dependence) -> Document:
+def dependence_document(dependence: Dependence) -> Document:
+    """Return an entry of `dependences` in `looptrans.deps/1`."""
     document: Document = {
         "kind": dependence.kind,
         "basis": dependence.basis,

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from looptrans.ir.facts import ClaimFact, ComponentReport, DependenceReport, LoopFacts
+from looptrans.ir.step import Step
 from looptrans.reports.style import PLAIN, Style
 
 Format: TypeAlias = Literal["text", "json", "mermaid", "dot", "svg"]
+Shown: TypeAlias = Literal["last", "steps", "diff"]
 
 FORMATS: Final[Mapping[str, tuple[Format, ...]]] = {
     "deps": ("text", "json", "svg"),
@@ -20,6 +22,8 @@ FORMATS: Final[Mapping[str, tuple[Format, ...]]] = {
     "loops": ("text", "json"),
     "claims": ("text", "json"),
     "report": ("text", "json"),
+    "check": ("text", "json"),
+    "apply": ("text", "json"),
 }
 
 
@@ -165,6 +169,72 @@ def render_report(
     from looptrans.reports.text_report import report_text
 
     return report_text(report, components, loops, claims, style)
+
+
+def render_verdict(
+    steps: Sequence[Step],
+    format: Format = "text",
+    style: Style = PLAIN,
+    untried: Sequence[str] = (),
+) -> str:
+    """Render the verdicts on transformations, a diagnosis for one that is not legal.
+
+    Args:
+        steps: The steps, of which only the last may be other than legal; one without a name is a
+            question about the listing as it stands.
+        format: `text` or `json`, which is `looptrans.check/1`.
+        style: How text is dressed.
+        untried: Transformations that were not made because the one before is not legal.
+
+    Raises:
+        ValueError: The format does not exist here.
+    """
+    _check("check", format)
+    if format == "json":
+        from looptrans.reports.contract import dumps
+        from looptrans.reports.verdict_document import check_document
+
+        return dumps(check_document(steps))
+    from looptrans.reports.verdict_text import steps_text
+
+    return steps_text(steps, untried, style)
+
+
+def render_applied(
+    steps: Sequence[Step],
+    format: Format = "text",
+    style: Style = PLAIN,
+    shown: Shown = "last",
+    *,
+    anyway: bool = False,
+) -> str:
+    """Render the nest after transformations.
+
+    Args:
+        steps: One step or more.
+        format: `text` or `json`, which is `looptrans.apply/1`.
+        style: How text is dressed.
+        shown: The `last` listing, the one after each of the `steps`, or the `diff` each makes.
+        anyway: Show listings also where a step is not legal; without it there is no text then.
+
+    Raises:
+        ValueError: The format does not exist here.
+    """
+    _check("apply", format)
+    if format == "json":
+        from looptrans.reports.contract import dumps
+        from looptrans.reports.verdict_document import apply_document
+
+        return dumps(apply_document(steps, every=shown == "steps", anyway=anyway))
+    if not anyway and any(step.verdict.decision != "legal" for step in steps):
+        return ""
+    if shown == "last":
+        from looptrans.ir.listing import listing
+
+        return listing(steps[-1].after)
+    from looptrans.reports.stages import changes_text, stages_text
+
+    return stages_text(steps) if shown == "steps" else changes_text(steps, style)
 
 
 def _check(verb: str, format: Format) -> None:

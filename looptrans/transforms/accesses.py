@@ -1,0 +1,262 @@
+"""The accesses of a subtree: which there are, and others put in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from looptrans.frontend.appearance import names_at
+from looptrans.frontend.elements import element_of
+from looptrans.ir.condition import Condition, Data, Every, Not, Some
+from looptrans.ir.index import Index, Let, Var, variables, walk
+from looptrans.ir.program import Array, Assign, Declaration, Element, If, Loop, Node, Program
+from looptrans.ir.source import Span
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Compare,
+    Create,
+    Generator,
+    Holds,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+)
+from looptrans.ir.walk import AccessRelation, Placed, accesses, nodes, placed
+from looptrans.transforms.nest import Position, TransformError, binders, rewritten
+from looptrans.transforms.substitute import substitute_variable
+
+Change: TypeAlias = Callable[[Access], Access]
+
+# What a creation says of the numbers an array is to hold.
+DTYPES: dict[Element, str | None] = {"float": None, "int": "int", "bool": "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSite:
+    """An access and the statement it is made in."""
+
+    place: Placed
+    relation: AccessRelation
+
+    @property
+    def access(self) -> Access:
+        """The access itself."""
+        return self.relation.access
+
+
+def find_array(program: Program, name: str) -> Array:
+    """Find the array or scalar that an argument names.
+
+    Raises:
+        TransformError: There is none.
+    """
+    for array in program.arrays:
+        if array.name == name:
+            return array
+    raise TransformError(
+        f"there is no array or scalar {name}",
+        None,
+        why=f"the listing has {', '.join(array.name for array in program.arrays)}",
+        remedy="name one of these",
+    )
+
+
+def sites_of(program: Program, name: str) -> tuple[AccessSite, ...]:
+    """Return every access to an array or scalar, in textual order, reads before writes."""
+    return tuple(
+        AccessSite(place, relation)
+        for place in placed(program)
+        for relation in accesses(place.node)
+        if relation.access.array == name
+    )
+
+
+def sites_outside(program: Program, name: str, loop: Position) -> tuple[AccessSite, ...]:
+    """Return the accesses to an array or scalar that are not made in the loop at a position.
+
+    Accesses to a private copy of it elsewhere are left out.
+    """
+    return tuple(
+        site
+        for site in sites_of(program, name)
+        if loop not in site.place.loop_positions
+        and not any(name in around.private for around in site.place.loops)
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as one says them: `a`, `a and b`, `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def with_accesses(body: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
+    """Return a block with every access replaced; index expressions stay as they are."""
+    return rewritten(body, lambda node: (_with_accesses(node, change),))
+
+
+def _with_accesses(node: Node, change: Change) -> Node:
+    match node:
+        case Assign():
+            return replace(
+                node,
+                targets=tuple(change(target) for target in node.targets),
+                values=tuple(with_reads(value, change) for value in node.values),
+            )
+        case If():
+            condition = _condition(node.condition, lambda value: with_reads(value, change))
+            return replace(node, condition=condition)
+        case _:
+            return node
+
+
+def with_reads(value: Value, change: Change) -> Value:
+    """Return a value with every access that it reads replaced."""
+
+    def changed(part: Value) -> Value | None:
+        return Read(change(part.access)) if isinstance(part, Read) else None
+
+    return replaced(value, changed)
+
+
+def replaced(value: Value, change: Callable[[Value], Value | None]) -> Value:
+    """Replace every part of a value for which `change` gives something, from the outside in.
+
+    What is put in is not looked at again.
+    """
+    changed = change(value)
+    if changed is not None:
+        return changed
+
+    def inner(part: Value) -> Value:
+        return replaced(part, change)
+
+    match value:
+        case Unary(op, operand):
+            return Unary(op, inner(operand))
+        case Binary(op, left, right):
+            return Binary(op, inner(left), inner(right))
+        case Compare(op, left, right):
+            return Compare(op, inner(left), inner(right))
+        case Holds(condition):
+            return Holds(_condition(condition, inner))
+        case Select(condition, chosen, otherwise):
+            return Select(_condition(condition, inner), inner(chosen), inner(otherwise))
+        case Call(function, arguments):
+            return Call(function, tuple(inner(argument) for argument in arguments))
+        case Reduce(function, generators, body):
+            bound = tuple(
+                Generator(g.variable, g.range, _condition(g.condition, inner)) for g in generators
+            )
+            return Reduce(function, bound, inner(body))
+        case Create(function, shape, fill, element):
+            return Create(function, shape, None if fill is None else inner(fill), element)
+        case _:
+            return value
+
+
+def _condition(condition: Condition, inner: Callable[[Value], Value]) -> Condition:
+    match condition:
+        case Data(value):
+            return Data(inner(value))
+        case Every(parts):
+            return Every(tuple(_condition(part, inner) for part in parts))
+        case Some(parts):
+            return Some(tuple(_condition(part, inner) for part in parts))
+        case Not(part):
+            return Not(_condition(part, inner))
+        case _:
+            return condition
+
+
+def require_no_index(program: Program, body: tuple[Node, ...], name: str, what: str) -> None:
+    """Require that an integer array or scalar stands in no bound, guard or subscript of a block.
+
+    Args:
+        program: The program.
+        body: The block.
+        name: The array or scalar.
+        what: What is to be done, as in `cannot …`.
+
+    Raises:
+        TransformError: It does.
+    """
+
+    def elsewhere(access: Access) -> Access:
+        return Access("", access.subscripts) if access.array == name else access
+
+    for node in nodes(with_accesses(body, elsewhere)):
+        if name in names_at(node) and not isinstance(node, Declaration):
+            raise TransformError(
+                f"cannot {what}: {name} stands in a bound, guard or subscript",
+                place_of(node),
+                why="only an integer scalar may stand there, or an array that nothing writes",
+                remedy=f"use another name for what is not an index, or leave {name} as it is",
+            )
+
+
+def place_of(node: Node) -> Span | None:
+    """Return where a node stands in the text; None for one that a transformation put in."""
+    return node.span if node.span.line else None
+
+
+def require_one_kind(program: Program, array: Array, body: tuple[Node, ...], what: str) -> None:
+    """Require that what a block stores into an array or scalar is of the kind it holds.
+
+    A scalar keeps the kind of its value, an array converts it, so that moving from the one to the
+    other may change `0` to `0.0`.
+
+    Raises:
+        TransformError: An integer is stored into floats, say.
+    """
+    kinds = {each.name: each.element for each in program.arrays}
+    for node in nodes(body):
+        if not isinstance(node, Assign):
+            continue
+        for number, target in enumerate(node.targets):
+            value = node.values[number if len(node.values) == len(node.targets) else 0]
+            kind = element_of(value, kinds)
+            if target.array == array.name and kind != array.element:
+                raise TransformError(
+                    f"cannot {what}: {node.label} stores {_ONE[kind]} into {array.name}, which "
+                    f"holds {_MANY[array.element]}",
+                    place_of(node),
+                    why="an array holds numbers of one kind, and a scalar keeps the kind of its "
+                    "value",
+                    remedy="write 0.0 for 0, or float(…) around the value",
+                )
+
+
+_ONE = {"float": "a float", "int": "an integer", "bool": "a boolean"}
+_MANY = {"float": "floats", "int": "integers", "bool": "booleans"}
+
+
+def is_about(node: Node, variable: str) -> bool:
+    """Tell whether a node, or something in it, mentions a variable that is bound around it.
+
+    An integer scalar mentions what the index expression it stands for does.
+    """
+    return substitute_variable(node, {variable: Var("")}) != node
+
+
+def varies(index: Index, loop: Loop) -> bool:
+    """Tell whether an index expression may have another value later in a loop, or has none outside.
+
+    It may where it mentions the loop's variable, one that is bound inside, or an integer scalar
+    that is set inside.
+    """
+    inside = binders(loop)
+    if any(name in inside for name in variables(index)):
+        return True
+    written = {
+        target.array
+        for node in nodes(loop.body)
+        if isinstance(node, Assign)
+        for target in node.targets
+    }
+    return any(isinstance(part, Let) and part.name in written for part in walk(index))

@@ -1,0 +1,61 @@
+"""Reduction inside a thread block: the iterations of a parallel loop combine their updates."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, cast, get_args
+
+from looptrans.analysis.iterations import Fold
+from looptrans.frontend.updates import UPDATES, update_operand
+from looptrans.ir.listing import assign_text
+from looptrans.ir.program import Assign, BlockReduce, Node, Program
+from looptrans.ir.step import Step
+from looptrans.transforms.accesses import place_of
+from looptrans.transforms.nest import TransformError
+from looptrans.transforms.phases import in_phases
+
+Operator: TypeAlias = Literal["+", "*", "max", "min"]
+
+
+def block_reduce(program: Program, loop: str, *others: str) -> Step:
+    """Run loops as one parallel loop, in phases, and combine their updates in a tree.
+
+        for j in range(0, N):                  for j in parallel(0, N):
+            m = max(m, x[j])                       with reduce("max"):
+        for j in range(0, N):         ->               m = max(m, x[j])
+            l = l + exp(x[j] - m)                  barrier()
+                                                   with reduce("+"):
+                                                       l = l + exp(x[j] - m)
+
+    As `phased_atomics`, but for the blocks: each update is one statement `cell = cell op x`, with
+    the cell first and an operator out of `+`, `*`, `max` and `min`.
+
+    Args:
+        program: The program.
+        loop: The loop; a single one is divided into phases where its statements allow it.
+        others: Further loops, siblings that follow on it and run over the same range.
+
+    Raises:
+        TransformError: As for `phased_atomics`, or an update has another form.
+    """
+    names = (loop, *others)
+    return in_phases(f"block_reduce({', '.join(names)})", program, names, _reduced)
+
+
+def _reduced(fold: Fold, body: tuple[Node, ...]) -> Node:
+    if fold.operator not in get_args(Operator):
+        raise TransformError(
+            f"{fold.array} is reduced by {fold.operator}",
+            place_of(body[0]),
+            why=f"a reduce block combines by {', '.join(get_args(Operator))}",
+            remedy="use phased_atomics instead",
+        )
+    for node in body:
+        if not isinstance(node, Assign) or update_operand(node, fold.operator) is None:
+            text = assign_text(node) if isinstance(node, Assign) else f"what updates {fold.array}"
+            raise TransformError(
+                f"{text} is not written as an update",
+                place_of(node),
+                why=f"in a reduce block each statement is {UPDATES[fold.operator]}, the cell first",
+                remedy=f"write it as {UPDATES[fold.operator]}, or use phased_atomics",
+            )
+    return BlockReduce(cast(Operator, fold.operator), body)

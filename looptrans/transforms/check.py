@@ -1,0 +1,114 @@
+"""The end of every transformation: the rewritten program is judged, whoever rewrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from looptrans.ir.program import Program
+from looptrans.ir.step import Images, Step
+from looptrans.ir.verdict import Verdict, Witness
+from looptrans.transforms.nest import finished
+from looptrans.transforms.trial import difference
+
+
+def check_order(before: Program, after: Program, images: Images) -> Verdict:
+    """Say whether a reordered program may stand for the one it was made from.
+
+    Legal if the instance map is a bijection, every statement, read through it, is the statement it
+    stands for, every read gets the value of the same write as before, the last values are the
+    same, and nothing races.
+
+    Args:
+        before: The program before.
+        after: The program afterwards.
+        images: Which instances of `before` those of `after` stand for.
+    """
+    from looptrans.analysis.api import check_order as judge
+
+    return _tried(judge(before, after, images), before, after)
+
+
+def check_storage(before: Program, after: Program, images: Images) -> Verdict:
+    """Say whether a program that keeps values elsewhere may stand for the one it was made from.
+
+    As `check_order`, but what a statement accesses may change as long as the values are the same,
+    an instance may stand for several that compute the same, and copies `x = y` may come and go.
+
+    Args:
+        before: The program before.
+        after: The program afterwards.
+        images: Which instances of `before` those of `after` stand for; a statement that is not in
+            it is a copy.
+    """
+    from looptrans.analysis.api import check_storage as judge
+
+    return _tried(judge(before, after, images), before, after)
+
+
+def check_reduction(
+    before: Program,
+    after: Program,
+    images: Images,
+    partials: Mapping[str, str],
+    operators: Mapping[str, tuple[str, float]],
+) -> Verdict:
+    """Say whether a reduction in partial results may stand for the one it was made from.
+
+    Legal if every contribution reaches every read of the result, through exactly one partial
+    result, each of which starts with the operator's identity; then the results are equal over the
+    reals.
+
+    Args:
+        before: The program before.
+        after: The program afterwards.
+        images: What stands for what; the statements that start and join partials are not in it.
+        partials: The array of partial results to the array they are joined to.
+        operators: For each array joined to, `+`, `*`, `max` or `min`, and its identity.
+    """
+    from looptrans.analysis.api import check_reduction as judge
+
+    verdict = judge(before, after, images, partials, operators)
+    return _tried(verdict, before, after, exact=False)
+
+
+def _tried(verdict: Verdict, before: Program, after: Program, *, exact: bool = True) -> Verdict:
+    """Refute by numbers what the analysis cannot decide, where some small inputs do.
+
+    A witness of the analysis says which sizes to try.
+    """
+    if verdict.decision != "unknown":
+        return verdict
+    sizes = () if verdict.witness is None else verdict.witness.parameters
+    found = difference(before, after, dict(sizes), exact=exact)
+    if found is None:
+        return verdict
+    at = f"{found.output}[{', '.join(map(str, found.cell))}]" if found.cell else found.output
+    now = "has no value" if found.after is None else f"becomes {found.after:.6g}"
+    shown = f"with random inputs (seed {found.seed}) {at} is {found.before:.6g} and {now}"
+    witness = verdict.witness or Witness("numbers", found.sizes, (), ())
+    reason = f"{verdict.reason}; {shown}" if verdict.reason else shown
+    return replace(verdict, decision="illegal", witness=witness, reason=reason)
+
+
+def reordered(
+    name: str,
+    before: Program,
+    after: Program,
+    images: Images,
+    advice: Callable[[Verdict], str] | None = None,
+) -> Step:
+    """Finish a program that runs the same instances in another order, and judge it.
+
+    Args:
+        name: What was done, as one writes it.
+        before: The program before.
+        after: The program after the edit.
+        images: The instance map, by the labels of `after`.
+        advice: Says of an illegal verdict what to do instead, in one sentence.
+    """
+    done, final = finished(after, images)
+    verdict = check_order(before, done, final)
+    if verdict.decision == "illegal" and not verdict.help and advice is not None:
+        verdict = replace(verdict, help=advice(verdict))
+    return Step(name, before, done, verdict, final)

@@ -1,0 +1,119 @@
+"""Parallel execution of a loop, as it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.analysis.budget import BudgetExceeded
+from looptrans.analysis.iterations import Iterations, iterations_of
+from looptrans.ir.program import Atomic, BlockReduce, Program
+from looptrans.ir.step import Step, same_names
+from looptrans.ir.verdict import Verdict
+from looptrans.transforms.accesses import listed, place_of, sites_outside
+from looptrans.transforms.check import reordered
+from looptrans.transforms.nest import (
+    LoopPath,
+    NothingToDo,
+    TransformError,
+    find_loop,
+    is_node,
+    loop_name,
+    node_at,
+    replace_at,
+)
+
+
+def parallelize(program: Program, loop: str) -> Step:
+    """Run the iterations of a loop in parallel.
+
+        for j in range(0, N):              for j in parallel(0, N):
+            y[j] = 2.0 * x[j]     ->           y[j] = 2.0 * x[j]
+
+    It is legal if no two iterations touch a cell that one of them writes, or something in the loop
+    keeps them apart: names it makes private, atomic updates, turns, barriers.
+
+    Args:
+        program: The program.
+        loop: The loop.
+
+    Raises:
+        TransformError: There is no such loop, or it is parallel already.
+    """
+    path = find_loop(program, loop)
+    require_sequential(program, path)
+    changed = replace(path.loop, execution="parallel")
+    after = replace_at(program, path.position, (changed,))
+
+    def advice(_: Verdict) -> str:
+        try:
+            found = iterations_of(program, path.position)
+        except BudgetExceeded:
+            return ""
+        return way_out(program, path, found)
+
+    return reordered(f"parallelize({loop})", program, after, same_names(program, after), advice)
+
+
+def require_sequential(program: Program, path: LoopPath) -> None:
+    """Require that a loop can be made parallel as far as its form goes.
+
+    Raises:
+        TransformError: It is parallel already, or in a block that allows no parallel loop.
+    """
+    loop = loop_name(program, path.position)
+    if path.loop.execution == "parallel":
+        raise NothingToDo(
+            f"the loop {loop} is parallel already", place_of(path.loop), remedy="name another loop"
+        )
+    for length in range(1, len(path.position)):
+        above = path.position[:length]
+        node = node_at(program, above) if is_node(program, above) else None
+        if isinstance(node, BlockReduce):
+            raise TransformError(
+                f"the loop {loop} stands in a reduce block",
+                place_of(path.loop),
+                why="the iterations of the parallel loop around the block are combined",
+                remedy="leave it sequential",
+            )
+
+
+def require_no_atomic(program: Program, path: LoopPath) -> None:
+    """Require that no atomic block is around a loop or in it, so that one can be put into it.
+
+    Raises:
+        TransformError: There is one.
+    """
+    loop = loop_name(program, path.position)
+    around = [node_at(program, path.position[:n]) for n in range(1, len(path.position))]
+    if any(isinstance(node, Atomic) for node in around):
+        raise TransformError(
+            f"the loop {loop} stands in an atomic block",
+            place_of(path.loop),
+            why="an atomic block inside another one would wait for it for ever",
+            remedy="leave it sequential",
+        )
+
+
+def possible_private(program: Program, path: LoopPath, found: Iterations) -> tuple[str, ...]:
+    """Return the names that may be private to a loop, and are used nowhere else."""
+    return tuple(n for n in found.private if not sites_outside(program, n, path.position))
+
+
+def way_out(program: Program, path: LoopPath, found: Iterations) -> str:
+    """Say how the iterations of a loop can run in parallel, given what ties them together."""
+    loop = loop_name(program, path.position)
+    private = possible_private(program, path, found)
+    stuck = [name for name in found.private if name not in private]
+    if found.unexplained:
+        tied = dict.fromkeys(tie.array for tie in found.unexplained)
+        return f"ordered_atomics({loop}) lets the iterations take turns at {listed(tuple(tied))}"
+    if stuck:
+        return f"give {listed(stuck)} another name outside {loop}, then privatize({loop})"
+    if found.folds:
+        operators = listed(tuple(dict.fromkeys(fold.operator for fold in found.folds)))
+        into = listed(tuple(dict.fromkeys(fold.array for fold in found.folds)))
+        return (
+            f"{loop} is a reduction by {operators} into {into}: phased_atomics({loop}) or "
+            f"block_reduce({loop}) joins the iterations, split({loop}, SIZE) makes partial results"
+        )
+    return f"privatize({loop}) first" if private else ""

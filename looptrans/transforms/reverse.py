@@ -1,0 +1,59 @@
+"""Run a loop from its last iteration to its first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.ir.affine import difference, product, quotient, total
+from looptrans.ir.program import Program
+from looptrans.ir.step import Step, same_names
+from looptrans.ir.value import Range
+from looptrans.ir.verdict import Verdict
+from looptrans.transforms.check import reordered
+from looptrans.transforms.nest import find_loop, replace_at
+
+
+def reverse(program: Program, loop: str) -> Step:
+    """Run a loop backward: the same iterations, the last one first.
+
+        for j in range(0, N):       ->      for j in range(N - 1, -1, -1):
+            S(j)                                S(j)
+
+    Legal where the loop carries no dependence: for all dependences x -> x', the first entry in
+    which x and x' differ is not that of the loop.
+
+    Args:
+        program: The program.
+        loop: The loop; its step may be any.
+
+    Raises:
+        TransformError: There is no such loop.
+    """
+    path = find_loop(program, loop)
+    turned = replace(path.loop, range=reversed_range(path.loop.range))
+    after = replace_at(program, path.position, (turned,))
+    return reordered(f"reverse({loop})", program, after, same_names(program, after), _advice)
+
+
+def reversed_range(limits: Range) -> Range:
+    """Return the range with the same values in the opposite order.
+
+    The last value of `range(a, b, s)` is `a + (b - a - 1) // s * s`, for s > 0; for an empty range
+    it lies before a, so that the reversed range is empty too.
+    """
+    step = limits.step
+    way = 1 if step > 0 else -1
+    if step == way:
+        last = total(limits.stop, -way)
+    else:
+        span = (
+            difference(limits.stop, limits.start)
+            if step > 0
+            else difference(limits.start, limits.stop)
+        )
+        last = total(limits.start, product(step, quotient(total(span, -1), abs(step))))
+    return Range(last, total(limits.start, -way), -step)
+
+
+def _advice(verdict: Verdict) -> str:
+    return "only a loop that carries no dependence can run backward"
