@@ -28,8 +28,8 @@ def _listing(random: Random) -> str:
     def pick(*options: str) -> str:
         return options[below(len(options))]
 
-    family = (_reduction, _passes, _temporaries, _invariant, _element, _chain)[below(6)]
-    return family(random, pick)
+    families = (_reduction, _passes, _temporaries, _carried, _invariant, _element, _chain)
+    return families[below(len(families))](random, pick)
 
 
 def _update(operator: str, cell: str, value: str) -> str:
@@ -106,6 +106,24 @@ def _temporaries(random: Random, pick: Pick) -> str:
     )
 
 
+def _carried(random: Random, pick: Pick) -> str:
+    """Locals of one iteration of i or j, some of which the next one finds as they were left."""
+    first = pick(
+        "t = B[i]", "t = B[i] * 2.0", "if i == 0:;    t = B[i]", "if i % 2 == 0:;    t = B[i]"
+    )
+    second = pick("u = A[i, j]", "u = t + A[i, j]", "if j == 0:;    u = A[i, j]", "t = t + A[i, j]")
+    third = pick("C[i, j] = t * 2.0", "C[i, j] = u + 1.0" if "u =" in second else "C[i, j] = t")
+    last = pick("", "", "B[i + 1] = t")
+    lines = [f"        {line}" for line in first.split(";")]
+    lines += ["        for j in range(N):"]
+    lines += [f"            {line}" for line in (*second.split(";"), third)]
+    lines += [f"        {last}"] if last else []
+    return (
+        'def f(A: Float[Array, "M N"], B: Float[Array, "M+1"], C: Float[Array, "M N"]):\n'
+        "    for i in range(M):\n" + "\n".join(lines) + "\n"
+    )
+
+
 def _invariant(random: Random, pick: Pick) -> str:
     """A statement that does not change with j, or almost."""
     invariant = pick("t = exp(B[i])", "t = B[i] * 2.0", "t = B[i] + B[i + 1]", "t = D[i]")
@@ -130,6 +148,8 @@ def _element(random: Random, pick: Pick) -> str:
         "m[i] = A[i, j]",
         "x = m[i];A[i, j] = x + m[j]",
         "m[i] = m[i] + m[i + 1]",
+        "m[i] = m[i] + m[1]",
+        "m[1] = m[i] + A[i, j]",
         "m[i] = m[i] + m[j]",
         "m[i] = m[i] + A[i, j];B[j] = B[j] + m[i]",
     ).split(";")

@@ -16,9 +16,11 @@ from looptrans.analysis.relation import Relation
 from looptrans.analysis.reversals import swapped
 from looptrans.analysis.sources import Operand, Sources, Target, to_instances
 from looptrans.analysis.verdicts import Explainer
-from looptrans.analysis.witness import smallest_pair
+from looptrans.analysis.witness import smallest_pair, smallest_point
 from looptrans.ir.facts import DependenceKind
 from looptrans.ir.verdict import Seen, Verdict, Witness
+
+_SET = isl.dim_type.set
 
 
 def most_telling(
@@ -145,10 +147,10 @@ class _Explanation:
         model = self.made.before
         source = None if bad.target is None else bad.target.statement
         sink = bad.operand.statement
-        pairs = self._shown(bad)
         ends = (source or sink), (sink or source)
         if ends[0] is None or ends[1] is None:
-            return Verdict("unknown", reason=f"{bad.operand.array} ends with another value")
+            return self._overwritten_at_end(bad)
+        pairs = self._shown(bad)
         witness = smallest_pair(model, ends[0], ends[1], pairs, self.made.context, "storage")
         if witness is None:
             return Verdict("unknown", reason="isl finds no example of a changed value")
@@ -166,6 +168,26 @@ class _Explanation:
             source="" if source is None else source.label,
             sink="" if sink is None else sink.label,
             array=array,
+            now=self._seen_now(bad, witness),
+        )
+
+    def _overwritten_at_end(self, bad: Difference) -> Verdict:
+        """Show sizes at which an array that kept its first value ends with another one."""
+        names = list(self.made.before.parameters)
+        cells = bad.pairs.domain().intersect_params(self.made.context)
+        signless = [name in self.made.before.sizes for name in names]
+        values = smallest_point(cells, [*signless, *(True for _ in range(cells.dim(_SET)))])
+        array = bad.operand.array
+        if values is None:
+            return Verdict("unknown", reason=f"isl finds no example of a changed {array}")
+        sizes = tuple(zip(names, values[: len(names)], strict=True))
+        witness = Witness("storage", sizes, (), ())
+        return Verdict(
+            "illegal",
+            witness,
+            f"the last value of {array} is another one than before",
+            array=array,
+            cell=tuple(values[len(names) :]),
             now=self._seen_now(bad, witness),
         )
 
