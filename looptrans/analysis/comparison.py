@@ -79,7 +79,6 @@ class Comparison:
 
     def lifted(self, pair: Pair, one: Operand | Target, other: Operand | Target) -> isl.Map:
         """Map points of an access afterwards to the points they stand for."""
-        assert pair.instances is not None
         more = one.touched.dim(isl.dim_type.in_) - pair.before.depth
         if more != other.touched.dim(isl.dim_type.in_) - pair.after.depth:
             raise NotAStep(f"{pair.after.label} has other operands than before")

@@ -15,11 +15,10 @@ import islpy as isl
 from looptrans.analysis.formula import conjunction
 from looptrans.analysis.linear import Linear, linear
 from looptrans.analysis.model import AccessModel, Model, StatementModel, build_model
-from looptrans.analysis.normal import Normalizer
-from looptrans.analysis.polyhedra import context_set, domain_formula
+from looptrans.analysis.opaque_domains import follow, opaque_constraints, relaxed_formula
+from looptrans.analysis.polyhedra import context_set
 from looptrans.analysis.same import Differs, Equal, needed
-from looptrans.ir.condition import Condition, Every, Not, Relation, Some, Truth
-from looptrans.ir.index import Index, Let, Opaque, Var, walk
+from looptrans.ir.index import Index, Let, Opaque, walk
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Read
@@ -36,13 +35,14 @@ class Pair:
     Attributes:
         after: The statement afterwards.
         before: The statement it stands for.
-        instances: Instances afterwards to the instances they stand for; None with opaque terms.
+        instances: Instances afterwards to the instances they stand for; constraints with opaque
+            terms are left out.
         values: What the variables of `before` are, as sums of those of `after`, where they are.
     """
 
     after: StatementModel
     before: StatementModel
-    instances: isl.Map | None
+    instances: isl.Map
     values: Mapping[str, Linear]
 
 
@@ -144,8 +144,7 @@ def _pair(
         for bound, index in zip(source.bounds, indices, strict=True)
         if index is not None
     }
-    instances = _instances(made, statement, source, indices) if made.is_affine else None
-    return Pair(statement, source, instances, values)
+    return Pair(statement, source, _instances(made, statement, source, indices), values)
 
 
 def _instances(
@@ -157,7 +156,7 @@ def _instances(
     after, before = made.after, made.before
     names = {bound.variable: f"j{level}" for level, bound in enumerate(statement.bounds)}
     notation = after.notation(names)
-    formula = [domain_formula(after, statement, "j"), domain_formula(before, source, "i")]
+    formula = [relaxed_formula(after, statement, "j"), relaxed_formula(before, source, "i")]
     for level, index in enumerate(indices):
         if index is not None:
             formula.append(f"i{level} = {notation.index(after.normalizer.index(index))}")
@@ -168,9 +167,12 @@ def _instances(
 
 
 def domain(model: Model, statement: StatementModel, letter: str) -> isl.Set:
-    """Return the instances of a statement, as a set whose tuple is called after `letter`."""
+    """Return the instances of a statement, as a set whose tuple is called after `letter`.
+
+    Constraints with opaque terms are left out.
+    """
     dims = ", ".join(f"i{level}" for level in range(statement.depth))
-    formula = domain_formula(model, statement)
+    formula = relaxed_formula(model, statement, "i")
     return isl.Set(f"{model.prefix}{{ {letter}{statement.number}[{dims}] : {formula} }}")
 
 
@@ -206,20 +208,17 @@ def check_instances(made: Correspondence, *, bijective: bool) -> list[tuple[Pair
         pairs = made.of_before(source.number)
         missing = domain(made.before, source, "s").intersect_params(made.context)
         for number, pair in enumerate(pairs):
-            assert pair.instances is not None
             back = pair.instances.intersect_params(made.context).reverse()
             missing = missing.subtract(back.domain())
             if not back.is_single_valued():
                 raise NotAStep(f"an instance of {source.label} is run twice")
             for other in pairs[:number]:
-                assert other.instances is not None
                 if not other.instances.range().is_disjoint(back.domain()):
                     raise NotAStep(f"an instance of {source.label} is run twice")
         if pairs and not missing.is_empty():
             raise NotAStep(f"instances of {source.label} are lost: {_example(missing)}")
     spare = []
     for pair in made.pairs:
-        assert pair.instances is not None
         known = pair.instances.intersect_params(made.context)
         extra = domain(made.after, pair.after, "t").intersect_params(made.context)
         extra = extra.subtract(known.domain())
@@ -265,7 +264,7 @@ def _holds(made: Correspondence, pair: Pair, equality: Equal) -> bool:
     free = {b.variable for b in pair.before.bounds} - set(pair.values) - set(equality.bound)
     if one == other and not _mentions(equality.before, free):
         return True
-    if pair.instances is None or equality.bound:
+    if equality.bound:
         return False
     if any(isinstance(n, Opaque) for e in (equality.before, equality.after) for n in walk(e)):
         return False
@@ -277,7 +276,6 @@ def _mentions(index: Index, names: set[str]) -> bool:
 
 
 def _equal_everywhere(made: Correspondence, pair: Pair, equality: Equal) -> bool:
-    assert pair.instances is not None
     earlier = {bound.variable: f"i{n}" for n, bound in enumerate(pair.before.bounds)}
     later = {bound.variable: f"j{n}" for n, bound in enumerate(pair.after.bounds)}
     one = made.before.notation(earlier).index(made.before.normalizer.index(equality.before))
@@ -320,53 +318,20 @@ def accesses_of(model: Model, statement: StatementModel) -> list[AccessModel]:
     return [access for access in model.accesses if access.statement is statement]
 
 
-def check_same_domains(made: Correspondence) -> None:
-    """Check without isl that every instance is there exactly once.
+def check_opaque_constraints(made: Correspondence) -> None:
+    """Check that constraints with opaque terms hold of an instance and of its image alike.
 
-    With opaque terms this can be seen where the loops are the same, perhaps in another order.
+    Together with `check_instances`, which sees the other constraints, every instance is then there
+    exactly once.
 
     Raises:
         NotAStep: It cannot be seen.
     """
-    for source in made.before.statements:
-        if len(made.of_before(source.number)) > 1:
-            raise NotAStep(f"{source.label} was divided over several statements")
     for pair in made.pairs:
-        normal = made.before.normalizer
-        loops = {
-            (
-                pair.values.get(bound.variable),
-                linear(bound.range.start, normal, pair.values),
-                linear(bound.range.stop, normal, pair.values),
-                bound.range.step,
-            )
-            for bound in pair.before.bounds
-        }
-        after = made.after.normalizer
-        now = {
-            (
-                linear(Var(bound.variable), after),
-                linear(bound.range.start, after),
-                linear(bound.range.stop, after),
-                bound.range.step,
-            )
-            for bound in pair.after.bounds
-        }
-        conditions = _canonical(pair.before.condition, normal, pair.values)
-        if loops != now or conditions != _canonical(pair.after.condition, after, {}):
+        if len(pair.values) != pair.before.depth:
             raise NotAStep(f"the iterations of {pair.after.label} cannot be compared")
-
-
-def _canonical(condition: Condition, normal: Normalizer, values: Mapping[str, Linear]) -> object:
-    match condition:
-        case Relation(op, left, right):
-            return op, linear(left, normal, values), linear(right, normal, values)
-        case Truth(value):
-            return value
-        case Every(parts) | Some(parts):
-            inner = {repr(_canonical(part, normal, values)) for part in parts}
-            return type(condition).__name__, tuple(sorted(inner))
-        case Not(part):
-            return "not", _canonical(part, normal, values)
-        case _:
-            raise NotAStep("a condition cannot be compared")
+        one = opaque_constraints(made.before, pair.before, pair.values)
+        other = opaque_constraints(made.after, pair.after, {})
+        ends = (made.after, pair.after)
+        if not follow(one, other, *ends) or not follow(other, one, *ends):
+            raise NotAStep(f"the iterations of {pair.after.label} cannot be compared")

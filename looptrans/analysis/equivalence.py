@@ -29,7 +29,7 @@ from looptrans.analysis.correspondence import (
     Pair,
     accesses_of,
     check_instances,
-    check_same_domains,
+    check_opaque_constraints,
     check_statements,
     correspondence,
 )
@@ -99,10 +99,8 @@ def _judged(judge: Callable[[Correspondence], Verdict], made: Correspondence) ->
 def _order(made: Correspondence) -> Verdict:
     if made.added or made.removed:
         raise NotAStep("a reordering neither adds nor removes statements")
-    if made.is_affine:
-        check_instances(made, bijective=True)
-    else:
-        check_same_domains(made)
+    check_instances(made, bijective=True)
+    check_opaque_constraints(made)
     check_statements(made, same_cells=True)
     _check_interface(made)
     reversed_ = list(reversed_pairs(made))

@@ -22,8 +22,8 @@ def sizes_inside(model: Model, context: isl.Set) -> isl.Set:
         context: What is known of the parameters.
     """
     for access in model.accesses:
-        shape = written_shape(model, access.array)
-        if access.is_may or access.all_terms or not all(_is_known(extent) for extent in shape):
+        shape = tuple(e if _is_known(e) else None for e in written_shape(model, access.array))
+        if access.is_may or access.all_terms:
             continue
         touched = cells_of(model, access)
         outside = touched.subtract_range(_box(model, shape)).intersect_params(context)

@@ -85,3 +85,9 @@ def _sum(first: Linear, second: Linear) -> Linear:
         counts[term] = counts.get(term, 0) + count
     kept = sorted(((t, c) for t, c in counts.items() if c), key=repr)
     return first[0] + second[0], tuple(kept)
+
+
+def summed(first: Linear, second: Linear, factor: int, constant: int) -> Linear:
+    """Return `first + factor * second + constant`."""
+    total, terms = _sum(first, _scaled(second, factor))
+    return total + constant, terms

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import islpy as isl
 
 from looptrans.analysis.concurrency import memory_relations
-from looptrans.analysis.correspondence import Correspondence, Pair
+from looptrans.analysis.correspondence import Correspondence
 from looptrans.analysis.formula import FALSE, conjunction, disjunction
 from looptrans.analysis.model import StatementModel
 from looptrans.analysis.polyhedra import before, tuple_text
@@ -37,8 +37,8 @@ def swapped(made: Correspondence, source: int, sink: int) -> isl.Map:
         for one in made.of_before(source):
             for other in made.of_before(sink):
                 later = _not_before(made, one.after, other.after)
-                way = _instances(made, one).reverse().apply_range(later)
-                found = found.union(way.apply_range(_instances(made, other)))
+                way = one.instances.reverse().apply_range(later)
+                found = found.union(way.apply_range(other.instances))
         made.swapped[key] = found
     return made.swapped[key]
 
@@ -52,24 +52,3 @@ def _not_before(made: Correspondence, first: StatementModel, second: StatementMo
     left = "t" + tuple_text(first, "a")[1:]
     right = "t" + tuple_text(second, "b")[1:]
     return isl.Map(f"{made.after.prefix}{{ {left} -> {right} : {formula} }}")
-
-
-def _instances(made: Correspondence, pair: Pair) -> isl.Map:
-    """Return the instance map of a pair; without bounds where opaque terms are in them."""
-    if pair.instances is not None:
-        return pair.instances
-    names = {bound.variable: f"j{level}" for level, bound in enumerate(pair.after.bounds)}
-    left = ", ".join(names.values())
-    right = ", ".join(f"i{level}" for level in range(pair.before.depth))
-    equal = [
-        f"i{level} = {names[_variable(pair, bound.variable)]}"
-        for level, bound in enumerate(pair.before.bounds)
-    ]
-    ends = f"t{pair.after.number}[{left}] -> s{pair.before.number}[{right}]"
-    return isl.Map(f"{made.after.prefix}{{ {ends} : {conjunction(equal)} }}")
-
-
-def _variable(pair: Pair, name: str) -> str:
-    """Return the variable afterwards that has the value of one before."""
-    _, terms = pair.values[name]
-    return str(terms[0][0][1])

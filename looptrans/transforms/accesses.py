@@ -79,13 +79,16 @@ def sites_of(program: Program, name: str) -> tuple[AccessSite, ...]:
 def sites_outside(program: Program, name: str, loop: Position) -> tuple[AccessSite, ...]:
     """Return the accesses to an array or scalar that are not made in the loop at a position.
 
-    Accesses to a private copy of it elsewhere are left out.
+    Accesses to private copies that have nothing to do with the loop are left out.
     """
     return tuple(
         site
         for site in sites_of(program, name)
         if loop not in site.place.loop_positions
-        and not any(name in around.private for around in site.place.loops)
+        and not any(
+            name in around.private and loop[: len(position)] != position
+            for around, position in zip(site.place.loops, site.place.loop_positions, strict=True)
+        )
     )
 
 

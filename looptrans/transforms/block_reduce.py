@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, TypeAlias, cast, get_args
 
 from looptrans.analysis.iterations import Fold
+from looptrans.frontend.appearance import names_at
 from looptrans.frontend.updates import UPDATES, update_operand
 from looptrans.ir.listing import assign_text
 from looptrans.ir.program import Assign, BlockReduce, Node, Program
@@ -49,13 +51,23 @@ def _reduced(fold: Fold, body: tuple[Node, ...]) -> Node:
             why=f"a reduce block combines by {', '.join(get_args(Operator))}",
             remedy="use phased_atomics instead",
         )
+    arrays = {target.array for n in body if isinstance(n, Assign) for target in n.targets}
     for node in body:
-        if not isinstance(node, Assign) or update_operand(node, fold.operator) is None:
+        operand = update_operand(node, fold.operator) if isinstance(node, Assign) else None
+        if not isinstance(node, Assign) or operand is None:
             text = assign_text(node) if isinstance(node, Assign) else f"what updates {fold.array}"
             raise TransformError(
                 f"{text} is not written as an update",
                 place_of(node),
                 why=f"in a reduce block each statement is {UPDATES[fold.operator]}, the cell first",
                 remedy=f"write it as {UPDATES[fold.operator]}, or use phased_atomics",
+            )
+        if arrays & names_at(replace(node, targets=(), values=(operand,))):
+            raise TransformError(
+                f"{node.label} also reads {fold.array} in what it joins to the cell",
+                place_of(node),
+                why="the updates of a reduce block are made only when all iterations have handed "
+                "them in",
+                remedy="use phased_atomics, or promote the cell to a local first",
             )
     return BlockReduce(cast(Operator, fold.operator), body)

@@ -68,11 +68,10 @@ def check_reduction(
     """
     from looptrans.analysis.api import check_reduction as judge
 
-    verdict = judge(before, after, images, partials, operators)
-    return _tried(verdict, before, after, exact=False)
+    return _tried(judge(before, after, images, partials, operators), before, after)
 
 
-def _tried(verdict: Verdict, before: Program, after: Program, *, exact: bool = True) -> Verdict:
+def _tried(verdict: Verdict, before: Program, after: Program) -> Verdict:
     """Refute by numbers what the analysis cannot decide, where some small inputs do.
 
     A witness of the analysis says which sizes to try.
@@ -80,12 +79,14 @@ def _tried(verdict: Verdict, before: Program, after: Program, *, exact: bool = T
     if verdict.decision != "unknown":
         return verdict
     sizes = () if verdict.witness is None else verdict.witness.parameters
-    found = difference(before, after, dict(sizes), exact=exact)
+    found = difference(before, after, dict(sizes))
     if found is None:
         return verdict
     at = f"{found.output}[{', '.join(map(str, found.cell))}]" if found.cell else found.output
-    now = "has no value" if found.after is None else f"becomes {found.after:.6g}"
-    shown = f"with random inputs (seed {found.seed}) {at} is {found.before:.6g} and {now}"
+    shown = f"with random inputs (seed {found.seed}) {at} is {found.before:.6g} and becomes "
+    shown += f"{found.after:.6g}" if found.after is not None else ""
+    if found.after is None:
+        shown = f"with random inputs (seed {found.seed}) the program afterwards fails"
     witness = verdict.witness or Witness("numbers", found.sizes, (), ())
     reason = f"{verdict.reason}; {shown}" if verdict.reason else shown
     return replace(verdict, decision="illegal", witness=witness, reason=reason)

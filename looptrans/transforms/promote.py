@@ -195,6 +195,7 @@ class _Plan:
         element: What is kept.
         local: The local.
         ranges: For each dimension that is kept in full, what is loaded and stored.
+        variables: And the variable of the loop that does it.
         copies: The copies `local = element` that the load replaces.
         loads: Whether there is a load.
         condition: When the load and the store run.
@@ -203,6 +204,7 @@ class _Plan:
     element: _Element
     local: Array
     ranges: tuple[Range, ...]
+    variables: tuple[str, ...]
     copies: tuple[Assign, ...]
     loads: bool
     condition: Condition
@@ -212,14 +214,15 @@ def _plans(program: Program, path: LoopPath, element: _Element) -> Iterator[_Pla
     """Yield the ways of keeping it, the plainest first."""
     runs = runs_at_all(path.loop.range)
     ranges = tuple(_row_range(program, path, element, dimension) for dimension in element.open)
+    variables = _row_variables(program, path, element)
     reused = None if element.open else _copied_to(program, path, element)
-    certain = not element.is_read() and _is_certain(element, path)
+    certain = not element.open and not element.is_read() and _is_certain(element, path)
     for copies in (reused, ()) if reused else ((),):
         if copies:
             local = program.array(copies[0].targets[0].array)
         else:
             local = _local(program, path, element, ranges)
-        plan = _Plan(element, local, ranges, copies, not certain, ALWAYS)
+        plan = _Plan(element, local, ranges, variables, copies, not certain, ALWAYS)
         if not certain:
             yield plan
         if certain or runs != ALWAYS:
@@ -337,10 +340,10 @@ def _promoted(called: str, program: Program, path: LoopPath, plan: _Plan) -> Ste
     after = private_around(after, position, (local.name,))
     block: list[Node] = [node_at(after, position)]
     if plan.loads:
-        block[:0] = guarded(plan.condition, (_transfer(after, path, plan, to_local=True),))
+        block[:0] = guarded(plan.condition, (_transfer(after, plan, to_local=True),))
     if element.is_written():
         within = replace_at(after, position, tuple(block))
-        block += guarded(plan.condition, (_transfer(within, path, plan, to_local=False),))
+        block += guarded(plan.condition, (_transfer(within, plan, to_local=False),))
     after = replace_at(after, position, tuple(block))
     images = same_names(program, after)
     for copy in plan.copies:
@@ -360,11 +363,10 @@ def _without_copies(loop: Loop, copies: tuple[Assign, ...]) -> Loop:
     return replace(loop, body=rewritten(loop.body, kept))
 
 
-def _transfer(program: Program, path: LoopPath, plan: _Plan, *, to_local: bool) -> Node:
+def _transfer(program: Program, plan: _Plan, *, to_local: bool) -> Node:
     """Return the load or the store: one statement, in a loop for each dimension kept in full."""
     element = plan.element
-    names = _row_variables(program, path, plan)
-    indices = dict(zip(element.open, (Var(name) for name in names), strict=True))
+    indices = dict(zip(element.open, (Var(name) for name in plan.variables), strict=True))
     subscripts: list[Subscript] = []
     for number, subscript in enumerate(element.subscripts):
         subscripts.append(indices[number] if subscript is None else subscript)
@@ -375,19 +377,19 @@ def _transfer(program: Program, path: LoopPath, plan: _Plan, *, to_local: bool) 
     node: Node = Assign(label, (target,), (Read(value),))
     if to_local and plan.copies:
         node = plan.copies[0]
-    for name, bounds in reversed(list(zip(names, plan.ranges, strict=True))):
+    for name, bounds in reversed(list(zip(plan.variables, plan.ranges, strict=True))):
         node = Loop(name, bounds, (node,))
     return node
 
 
-def _row_variables(program: Program, path: LoopPath, plan: _Plan) -> list[str]:
+def _row_variables(program: Program, path: LoopPath, element: _Element) -> tuple[str, ...]:
     """Return a variable for each dimension kept in full, where possible the one it has inside."""
     taken = {p.variable for p in loops_around(program, path.position)}
     found = []
-    for dimension in plan.element.open:
-        inside = (site.access.subscripts[dimension] for site in plan.element.sites)
+    for dimension in element.open:
+        inside = (site.access.subscripts[dimension] for site in element.sites)
         names = (each.name for each in inside if isinstance(each, Var) and each.name not in taken)
         name = next(names, None) or fresh_name(program, "x")
         taken.add(name)
         found.append(name)
-    return found
+    return tuple(found)

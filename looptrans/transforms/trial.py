@@ -40,19 +40,16 @@ class Difference:
     after: float | None
 
 
-def difference(
-    before: Program, after: Program, sizes: Mapping[str, int], *, exact: bool = True
-) -> Difference | None:
+def difference(before: Program, after: Program, sizes: Mapping[str, int]) -> Difference | None:
     """Run two programs on the same random inputs, several times, until their results differ.
 
     Args:
         before: The one program.
         after: The other, with the same inputs and outputs.
         sizes: Values of integer parameters; the others are small numbers.
-        exact: Whether results that differ by rounding alone count as different.
 
     Returns:
-        What differs, or None: nothing did, or nothing could be run.
+        What differs by more than rounding, or None: nothing did, or nothing could be run.
     """
     from looptrans.executor import ExecutionError, prepare
 
@@ -61,7 +58,7 @@ def difference(
             inputs = prepare(before, sizes, seed=seed)
         except ExecutionError:
             continue
-        found = _on(before, after, inputs, seed, exact)
+        found = _on(before, after, inputs, seed)
         if found is not None:
             return found
     return None
@@ -88,9 +85,7 @@ def races_on(program: Program, sizes: Mapping[str, int], array: str) -> bool:
     return False
 
 
-def _on(
-    before: Program, after: Program, inputs: Inputs, seed: int, exact: bool
-) -> Difference | None:
+def _on(before: Program, after: Program, inputs: Inputs, seed: int) -> Difference | None:
     import numpy as np
 
     from looptrans.executor import ExecutionError, execute_on
@@ -106,8 +101,7 @@ def _on(
         name = next(iter(expected), "")
         return Difference(sizes, seed, name, (), float("nan"), None)
     for name, values in expected.items():
-        tolerance = 0.0 if exact else CLOSE
-        same = np.isclose(values, actual[name], rtol=tolerance, atol=tolerance, equal_nan=True)
+        same = np.isclose(values, actual[name], rtol=CLOSE, atol=CLOSE, equal_nan=True)
         if not same.all():
             cell = tuple(int(index) for index in np.argwhere(~same)[0])
             return Difference(

@@ -1,0 +1,167 @@
+"""Domains with opaque terms, as far as two of them can be compared.
+
+A domain is a set of constraints. Those without opaque terms are an isl set, the *relaxed* domain.
+The others are compared as they stand: a constraint of the one must be among those of the other, or
+follow from one that is, by a difference that is not negative anywhere in the relaxed domain:
+
+    j < n[b], j0 <= j   gives   j0 < n[b]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import islpy as isl
+
+from looptrans.analysis.formula import conjunction
+from looptrans.analysis.linear import Linear, linear, summed
+from looptrans.analysis.model import Model, StatementModel
+from looptrans.analysis.polyhedra import dimensions
+from looptrans.ir.condition import Condition, Every, Relation, walk_condition
+from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, Var, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A constraint with opaque terms: a sum that is at least 0, or (`exact`) equal to 0.
+
+    Attributes:
+        sum: The sum.
+        kind: `>=`, `==` or `!=`; or the text of a condition that is none of these.
+    """
+
+    sum: Linear
+    kind: str
+
+
+def constraints(statement: StatementModel) -> Iterator[Condition]:
+    """Yield what must hold of an instance, one comparison at a time where that is possible."""
+    for bound in statement.bounds:
+        variable, limits = Var(bound.variable), bound.range
+        first, last = (">=", "<") if limits.step > 0 else ("<=", ">")
+        yield from _split(Relation(first, variable, limits.start))  # type: ignore[arg-type]
+        yield from _split(Relation(last, variable, limits.stop))  # type: ignore[arg-type]
+        if abs(limits.step) != 1:
+            steps = Arith("%", Arith("-", variable, limits.start), Int(abs(limits.step)))
+            yield Relation("==", steps, Int(0))
+    parts = statement.condition.parts if isinstance(statement.condition, Every) else ()
+    for condition in parts or (statement.condition,):
+        yield from _split(condition)
+
+
+def _split(condition: Condition) -> Iterator[Condition]:
+    """Take a comparison with a minimum or maximum apart where each of its arguments must hold."""
+    match condition:
+        case Relation("<" | "<=" as op, left, Extremum("min", arguments)):
+            for argument in arguments:
+                yield from _split(Relation(op, left, argument))
+        case Relation(">" | ">=" as op, left, Extremum("max", arguments)):
+            for argument in arguments:
+                yield from _split(Relation(op, left, argument))
+        case _:
+            yield condition
+
+
+def _has_terms(condition: Condition) -> bool:
+    return any(
+        isinstance(node, Opaque)
+        for part in walk_condition(condition)
+        if isinstance(part, Relation)
+        for side in (part.left, part.right)
+        for node in walk(side)
+    )
+
+
+def relaxed_formula(model: Model, statement: StatementModel, letter: str) -> str:
+    """Say which instances a statement has, constraints with opaque terms left out."""
+    notation = model.notation(dimensions(statement, letter))
+    kept = [c for c in constraints(statement) if not _has_terms(c)]
+    return conjunction(notation.condition(condition) for condition in kept)
+
+
+def opaque_constraints(
+    model: Model, statement: StatementModel, values: Mapping[str, Linear]
+) -> dict[Bounded, None]:
+    """Return the constraints with opaque terms, over what the variables stand for."""
+    found: dict[Bounded, None] = {}
+    for condition in constraints(statement):
+        if not _has_terms(condition):
+            continue
+        if isinstance(condition, Relation):
+            found[_bounded(model, condition, values)] = None
+        else:
+            sides = [
+                linear(side, model.normalizer, values)
+                for part in walk_condition(condition)
+                if isinstance(part, Relation)
+                for side in (part.left, part.right)
+            ]
+            shape = [
+                part.op if isinstance(part, Relation) else type(part).__name__
+                for part in walk_condition(condition)
+            ]
+            found[Bounded((0, ()), repr((shape, sides)))] = None
+    return found
+
+
+def _bounded(model: Model, relation: Relation, values: Mapping[str, Linear]) -> Bounded:
+    def side(index: Index) -> Linear:
+        return linear(index, model.normalizer, values)
+
+    left, right = side(relation.left), side(relation.right)
+    match relation.op:
+        case "<":
+            return Bounded(summed(right, left, -1, -1), ">=")
+        case "<=":
+            return Bounded(summed(right, left, -1, 0), ">=")
+        case ">":
+            return Bounded(summed(left, right, -1, -1), ">=")
+        case ">=":
+            return Bounded(summed(left, right, -1, 0), ">=")
+        case op:
+            forward, back = summed(left, right, -1, 0), summed(right, left, -1, 0)
+            return Bounded(min(forward, back, key=repr), op)
+
+
+def follow(
+    wanted: dict[Bounded, None],
+    given: dict[Bounded, None],
+    model: Model,
+    statement: StatementModel,
+) -> bool:
+    """Tell whether constraints are among others, or follow from one of them.
+
+    Args:
+        wanted: The constraints, over the variables of a statement.
+        given: The others, over the same.
+        model: The program the statement is of.
+        statement: The statement, in whose relaxed domain they are compared.
+    """
+    return all(
+        each in given or any(_implied(each, other, model, statement) for other in given)
+        for each in wanted
+    )
+
+
+def _implied(wanted: Bounded, given: Bounded, model: Model, statement: StatementModel) -> bool:
+    if wanted.kind != ">=" or given.kind != ">=":
+        return False
+    more = _text(summed(wanted.sum, given.sum, -1, 0), model, statement)
+    if more is None:
+        return False
+    formula = conjunction([relaxed_formula(model, statement, "i"), f"{more} < 0"])
+    dims = ", ".join(dimensions(statement).values())
+    return bool(isl.Set(f"{model.prefix}{{ [{dims}] : {formula} }}").is_empty())
+
+
+def _text(sum_: Linear, model: Model, statement: StatementModel) -> str | None:
+    """Write a sum of variables and parameters; None where anything else is in it."""
+    names = dimensions(statement)
+    parts = [str(sum_[0])]
+    for term, count in sum_[1]:
+        known = {"var": names, "param": model.parameters}.get(str(term[0]), {})
+        if term[1] not in known:
+            return None
+        parts.append(f"{count}*{known[str(term[1])]}")
+    return " + ".join(parts)
