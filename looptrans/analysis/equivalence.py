@@ -118,8 +118,10 @@ def _storage(made: Correspondence) -> Verdict:
     spare = check_instances(made, bijective=False)
     check_statements(made, same_cells=False)
     _check_interface(made)
-    check_spare(made, spare)
-    return _by_sources(made, "storage", STORAGE_LAW)
+    verdict = _by_sources(made, "storage", STORAGE_LAW)
+    if verdict.decision == "legal":
+        check_spare(made, spare)
+    return verdict
 
 
 def _check_interface(made: Correspondence) -> None:
