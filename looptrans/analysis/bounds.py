@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from math import gcd
 from typing import TypeAlias
 
 import islpy as isl
 
+from looptrans.analysis.ends import Ends
 from looptrans.analysis.inequalities import (
-    UNIT,
     Case,
     Reading,
     Space,
@@ -41,18 +40,16 @@ from looptrans.ir.affine import (
     form_of,
     index_of,
     is_same,
-    quotient,
     remainder,
     total,
 )
-from looptrans.ir.affine import product as multiple
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Program
 from looptrans.ir.value import Range
 
 _SET = isl.dim_type.set
-MOST_CASES = 8
+MOST_CASES = 32
 Values: TypeAlias = Mapping[str, tuple[Index, Index]]
 NOTHING = Range(Int(0), Int(0))
 
@@ -171,15 +168,16 @@ class _Scanner:
         self._dimensions = scan.dimensions
         self._order = {d.variable: level for level, d in enumerate(scan.dimensions)}
         self._names = frozenset(self._order)
+        were = list(dict.fromkeys(bound.variable for bound in scan.bounds))
+        self._were_outside = {name: frozenset(were[:n]) for n, name in enumerate(were)}
         self._exact = Reading(self._names)
         self._rough = Reading(self._names, relaxed=True, values=values)
         self._strides: dict[str, Stride] = {}
         # Loops with a step whose origin is not linear; they can only stay as they are.
         self._odd: set[int] = set()
-        # Loops that cannot keep their range, and those whose range should be as tight as can be
-        # since a bound of it is now tested further inside.
+        # Loops that cannot keep their range, and those of which a bound is tested further inside.
         self._unkept: set[int] = set()
-        self._tight = {n for n, d in enumerate(scan.dimensions) if d.tiles is not None}
+        self._moved = {n for n, d in enumerate(scan.dimensions) if d.tiles is not None}
         # By level: inequalities, and ends of ranges that are none but can be written down.
         self._forms: list[Case] = [[] for _ in scan.dimensions]
         self._ends: list[list[Relation]] = [[] for _ in scan.dimensions]
@@ -271,7 +269,7 @@ class _Scanner:
                 self._forms[level].append(form)
                 if level != mine:
                     self._unkept |= {mine, level}
-                    self._tight.add(mine)
+                    self._moved.add(mine)
             return
         if cases is None:
             cases = self._rough.cases(bound.relation)
@@ -281,7 +279,7 @@ class _Scanner:
             self._ends[mine].append(bound.relation)
         else:
             self._unkept.add(mine)
-            self._tight.add(mine)
+            self._moved.add(mine)
             self.guards.append(bound.relation)
 
     # Polyhedra
@@ -340,17 +338,19 @@ class _Scanner:
         """Return the range of a loop, and note what is known inside it; outer loops first."""
         dimension = self._dimensions[level]
         own = self._space.polyhedron(self._forms[level])
-        has_stride = dimension.variable in self._strides or level in self._odd
-        is_same_step = has_stride == (abs(dimension.step) != 1)
-        if dimension.range is not None and level not in self._unkept and is_same_step:
+        if self._is_kept(level, own):
             self._known = self._known.intersect(own)
+            assert dimension.range is not None
             return dimension.range
         if level in self._odd:
             self._guard_stride(dimension)
-        ends = _Ends(self._space, Var(dimension.variable), dimension.step > 0, self._written)
+        ends = Ends(self._space, Var(dimension.variable), dimension.step > 0, self._written)
         parts = [self._simple(own, level)]
-        if level in self._tight or not all(self._side(parts, ends, level)):
-            parts = self._parts(level)
+        is_enough = level not in self._moved and all(self._side(parts, ends, level))
+        if dimension.range is not None or not is_enough:
+            found = self._parts(level)
+            if len(found) == 1 or not is_enough:
+                parts = found
         least, most = self._side(parts, ends, level)
         if least is None or most is None:
             raise _UnboundedError(dimension.variable)
@@ -360,13 +360,26 @@ class _Scanner:
             return Range(least, most, ends.stride.size)
         return Range(most, least, -ends.stride.size)
 
+    def _is_kept(self, level: int, own: isl.BasicSet) -> bool:
+        """Tell whether a loop may have the range it had, and could not have a smaller one."""
+        dimension = self._dimensions[level]
+        has_stride = dimension.variable in self._strides or level in self._odd
+        is_same_step = has_stride == (abs(dimension.step) != 1)
+        if dimension.range is None or level in self._unkept or not is_same_step:
+            return False
+        outside = {other.variable for other in self._dimensions[:level]}
+        if level in self._odd or outside <= self._were_outside[dimension.variable]:
+            return True
+        parts = self._parts(level)
+        if len(parts) != 1:
+            return True
+        return bool(own.intersect(self._known).is_subset(self._space.region(parts[0])))
+
     def _own(self, level: int) -> Case:
         alone = (self._space.polyhedron([form]) for form in self._forms[level])
         return [form for each in alone for form in self._space.inequalities(each)]
 
-    def _side(
-        self, parts: list[Case], ends: _Ends, level: int
-    ) -> tuple[Index | None, Index | None]:
+    def _side(self, parts: list[Case], ends: Ends, level: int) -> tuple[Index | None, Index | None]:
         """Return the lower and the upper end of a loop: of each part the tightest, then the widest.
 
         What one of several parts leaves out may hold only together with the rest of it, so that the
@@ -387,85 +400,3 @@ class _Scanner:
                 all_ends.append(extremum(outer, [extremum(inner, each) for each in tight]))
             found.append(extremum(inner, all_ends) if all_ends else None)
         return found[0], found[1]
-
-
-class _Ends:
-    """Reads the first and last values of a loop variable off a polyhedron."""
-
-    def __init__(self, space: Space, variable: Var, up: bool, written: Mapping[str, Form]) -> None:
-        self._space = space
-        self._variable = variable
-        self._up = up
-        self._written = written
-        self._rank = {text: number for number, text in enumerate(written)}
-        self.stride = space.strides.get(variable.name, UNIT)
-
-    def of(self, forms: Case, *, below: bool) -> list[Index]:
-        """Return what ends a range on one side: as `start` if it starts there, else as `stop`."""
-        found = []
-        for form in forms:
-            count = form.terms.get(self._variable, 0)
-            if count and (count > 0) == below:
-                text = form_text(form)
-                rank = self._rank.get(text, len(self._rank))
-                found.append((rank, text, self._solved(form, text, below=below)))
-        return list(dict.fromkeys(end for _, _, end in sorted(found, key=lambda f: f[:2])))
-
-    def _solved(self, form: Form, text: str, *, below: bool) -> Index:
-        """Solve an inequality over the dimensions for the variable."""
-        written = self._written.get(text)
-        is_start = below == self._up
-        if written is not None and not (is_start and self.stride.size > 1):
-            count = written.terms.get(self._variable, 0)
-            if abs(count) == 1:
-                # As it was written; isl may have made it tighter than one would read it.
-                rest = written.plus(Form({self._variable: 1}), -count).times(-count)
-                return index_of(rest.plus(self._shift(below=below)))
-        count = form.terms[self._variable]
-        rest = form.plus(Form({self._variable: 1}), -count).times(-1 if below else 1)
-        return self._end(rest, abs(count), below=below)
-
-    def _end(self, rest: Form, count: int, *, below: bool) -> Index:
-        """Solve `count * steps >= rest`, or `count * steps <= rest`."""
-        size, origin = self.stride.size, self.stride.origin
-        form, divisor = self._space.outside(rest)
-        if size == 1:
-            form = form.plus(self._shift(below=below), divisor * count)
-            return _divided(form, divisor * count, up=below)
-        loose = _divided(form.times(size), divisor * count, up=below)
-        if below != self._up:
-            return total(index_of(origin), loose, index_of(self._shift(below=below)))
-        if count == 1 and size % divisor == 0:
-            return index_of(origin.plus(form, size // divisor))
-        first = total(index_of(origin), loose)
-        if isinstance(first, Int):
-            return self._aligned(first)
-        return total(index_of(origin), multiple(size, _divided(form, divisor * count, up=below)))
-
-    def _shift(self, *, below: bool) -> Form:
-        """From the last value of a range to its stop."""
-        return Form({}, 0 if below == self._up else -1 if below else 1)
-
-    def as_written(self, relation: Relation) -> Index:
-        """Return an end that is no inequality; it stays as it is."""
-        is_start = (relation.op in (">=", ">")) == self._up
-        return self._aligned(relation.right) if is_start else relation.right
-
-    def _aligned(self, end: Index) -> Index:
-        """Return the first value from a start on that is a whole number of steps away."""
-        origin, size = index_of(self.stride.origin), self.stride.size
-        if size == 1 or is_same(end, origin):
-            return end
-        if self._up:
-            return total(end, remainder(difference(origin, end), size))
-        return difference(end, remainder(difference(end, origin), size))
-
-
-def _divided(form: Form, divisor: int, *, up: bool) -> Index:
-    """Return a sum divided by a number, rounded."""
-    common = gcd(divisor, *form.terms.values())
-    terms = {term: count // common for term, count in form.terms.items()}
-    constant = -(-form.constant // common) if up else form.constant // common
-    divisor //= common
-    reduced = Form(terms, constant + (divisor - 1 if up else 0))
-    return quotient(index_of(reduced), divisor) if divisor > 1 else index_of(reduced)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import islpy as isl
 
 from looptrans.analysis.formula import conjunction
-from looptrans.analysis.linear import Linear, linear
+from looptrans.analysis.linear import linear
 from looptrans.analysis.model import AccessModel, Model, StatementModel, build_model
 from looptrans.analysis.opaque_domains import follow, opaque_constraints, relaxed_formula
 from looptrans.analysis.polyhedra import context_set
 from looptrans.analysis.same import Differs, Equal, needed
-from looptrans.ir.index import Index, Let, Opaque, walk
+from looptrans.ir.index import Index, Let, Opaque, Var, walk
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Read
@@ -37,13 +37,13 @@ class Pair:
         before: The statement it stands for.
         instances: Instances afterwards to the instances they stand for; constraints with opaque
             terms are left out.
-        values: What the variables of `before` are, as sums of those of `after`, where they are.
+        values: What the variables of `before` are over those of `after`, where they are anything.
     """
 
     after: StatementModel
     before: StatementModel
     instances: isl.Map
-    values: Mapping[str, Linear]
+    values: Mapping[str, Index]
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ def _pair(
 ) -> Pair:
     normal = made.after.normalizer
     values = {
-        bound.variable: linear(index, normal)
+        bound.variable: normal.index(index)
         for bound, index in zip(source.bounds, indices, strict=True)
         if index is not None
     }
@@ -258,7 +258,7 @@ def check_statements(made: Correspondence, *, same_cells: bool) -> None:
 
 
 def _holds(made: Correspondence, pair: Pair, equality: Equal) -> bool:
-    bound: dict[str, Linear] = {name: (0, ((("sum", name), 1),)) for name in equality.bound}
+    bound: dict[str, Index] = {name: Var(f"sum {name}") for name in equality.bound}
     one = linear(equality.before, made.before.normalizer, {**pair.values, **bound})
     other = linear(equality.after, made.after.normalizer, bound)
     free = {b.variable for b in pair.before.bounds} - set(pair.values) - set(equality.bound)

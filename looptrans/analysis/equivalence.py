@@ -44,7 +44,7 @@ from looptrans.analysis.reversals import reversed_pairs
 from looptrans.analysis.sources import Sources
 from looptrans.analysis.spare import check_spare
 from looptrans.analysis.verdicts import Explainer
-from looptrans.ir.listing import index_text
+from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Whole
@@ -57,19 +57,32 @@ STORAGE_LAW = "every read gets the value it got before"
 
 def order_verdict(before: Program, after: Program, images: Images) -> Verdict:
     """Judge a step that only changes when instances run; see `looptrans.transforms.check`."""
-    return _where_defined(_order, before, after, images)
+    return _with_assumptions(_order, before, after, images)
 
 
 def storage_verdict(before: Program, after: Program, images: Images) -> Verdict:
     """Judge a step that changes where values live; see `looptrans.transforms.check`."""
-    return _where_defined(_storage, before, after, images)
+    return _with_assumptions(_storage, before, after, images)
+
+
+def _with_assumptions(
+    judge: Callable[[Correspondence], Verdict], before: Program, after: Program, images: Images
+) -> Verdict:
+    """Judge, and name the contracts without which a step would not be legal."""
+    verdict = _where_defined(judge, before, after, images)
+    if verdict.decision != "legal":
+        return verdict
+    needed = []
+    for contract in before.contracts:
+        kept = tuple(other for other in before.contracts if other is not contract)
+        one, other = replace(before, contracts=kept), replace(after, contracts=kept)
+        if _where_defined(judge, one, other, images).decision != "legal":
+            needed.append(contract_text(contract))
+    return replace(verdict, assumptions=(*verdict.assumptions, *needed))
 
 
 def _where_defined(
-    judge: Callable[[Correspondence], Verdict],
-    before: Program,
-    after: Program,
-    images: Images,
+    judge: Callable[[Correspondence], Verdict], before: Program, after: Program, images: Images
 ) -> Verdict:
     """Judge at all sizes, and where that fails at those that mean anything for the listing."""
     try:

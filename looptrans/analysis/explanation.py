@@ -160,6 +160,10 @@ class _Explanation:
             witness = Witness("storage", witness.parameters, witness.source, ())
         may = bad.operand.is_may or (bad.target is not None and bad.target.is_may)
         array = bad.operand.array
+        cell: tuple[int, ...] = ()
+        if source is not None and sink is not None:
+            relation = Relation("flow", "value", source.number, sink.number, array, pairs, may)
+            cell = self.explainer.cell(source, sink, relation, witness)
         what = f"the last value of {array}" if sink is None else f"the value {sink.label} reads"
         return Verdict(
             "unknown" if may else "illegal",
@@ -168,6 +172,7 @@ class _Explanation:
             source="" if source is None else source.label,
             sink="" if sink is None else sink.label,
             array=array,
+            cell=cell,
             now=self._seen_now(bad, witness),
         )
 

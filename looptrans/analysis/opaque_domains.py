@@ -19,7 +19,7 @@ from looptrans.analysis.linear import Linear, linear, summed
 from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.polyhedra import dimensions
 from looptrans.ir.condition import Condition, Every, Relation, walk_condition
-from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, Var, walk
+from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, Param, Var, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def relaxed_formula(model: Model, statement: StatementModel, letter: str) -> str
 
 
 def opaque_constraints(
-    model: Model, statement: StatementModel, values: Mapping[str, Linear]
+    model: Model, statement: StatementModel, values: Mapping[str, Index]
 ) -> dict[Bounded, None]:
     """Return the constraints with opaque terms, over what the variables stand for."""
     found: dict[Bounded, None] = {}
@@ -92,7 +92,7 @@ def opaque_constraints(
             found[_bounded(model, condition, values)] = None
         else:
             sides = [
-                linear(side, model.normalizer, values)
+                _rank(linear(side, model.normalizer, values))
                 for part in walk_condition(condition)
                 if isinstance(part, Relation)
                 for side in (part.left, part.right)
@@ -101,11 +101,11 @@ def opaque_constraints(
                 part.op if isinstance(part, Relation) else type(part).__name__
                 for part in walk_condition(condition)
             ]
-            found[Bounded((0, ()), repr((shape, sides)))] = None
+            found[Bounded((0, frozenset()), repr((shape, sides)))] = None
     return found
 
 
-def _bounded(model: Model, relation: Relation, values: Mapping[str, Linear]) -> Bounded:
+def _bounded(model: Model, relation: Relation, values: Mapping[str, Index]) -> Bounded:
     def side(index: Index) -> Linear:
         return linear(index, model.normalizer, values)
 
@@ -121,7 +121,11 @@ def _bounded(model: Model, relation: Relation, values: Mapping[str, Linear]) -> 
             return Bounded(summed(left, right, -1, 0), ">=")
         case op:
             forward, back = summed(left, right, -1, 0), summed(right, left, -1, 0)
-            return Bounded(min(forward, back, key=repr), op)
+            return Bounded(min(forward, back, key=_rank), op)
+
+
+def _rank(sum_: Linear) -> tuple[int, list[str]]:
+    return sum_[0], sorted(map(repr, sum_[1]))
 
 
 def follow(
@@ -159,9 +163,9 @@ def _text(sum_: Linear, model: Model, statement: StatementModel) -> str | None:
     """Write a sum of variables and parameters; None where anything else is in it."""
     names = dimensions(statement)
     parts = [str(sum_[0])]
-    for term, count in sum_[1]:
-        known = {"var": names, "param": model.parameters}.get(str(term[0]), {})
-        if term[1] not in known:
+    for term, count in sorted(sum_[1], key=repr):
+        known = names if isinstance(term, Var) else model.parameters
+        if not isinstance(term, Var | Param) or term.name not in known:
             return None
-        parts.append(f"{count}*{known[str(term[1])]}")
+        parts.append(f"{count}*{known[term.name]}")
     return " + ".join(parts)

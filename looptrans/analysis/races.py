@@ -94,16 +94,19 @@ def _judge_updates(model: Model, explainer: Explainer, open_: list[Conflict]) ->
             return explainer.of_pairs(relation, conflict.pairs, "order", UNORDERED)
         used[reduction.array, reduction.operator] = None
     certificates = tuple(
-        Certificate(
-            "rounding",
-            f"the updates of {array} by {operator} may come in any order",
-            "legal",
-            f"{operator} is associative and commutative over the reals"
-            + ("" if operator in ("max", "min") else ", not bit for bit in floating point"),
-        )
+        any_order(f"the updates of {array} by {operator} may come in any order", operator)
         for array, operator in used
     )
     return Verdict("legal", reason="nothing races", certificates=certificates)
+
+
+def any_order(law: str, operator: str) -> Certificate:
+    """State that the order of updates is of no account; for sums and products up to rounding."""
+    if operator in ("max", "min", "and", "or"):
+        reason = f"{operator} is associative and commutative"
+        return Certificate("algebra", law, "legal", reason)
+    reason = f"{operator} is associative and commutative over the reals, not bit for bit"
+    return Certificate("rounding", law, "legal", reason)
 
 
 def _is_undivided(model: Model, reduction: Reduction) -> bool:

@@ -24,6 +24,7 @@ from looptrans.analysis.correspondence import (
 )
 from looptrans.analysis.explanation import most_telling
 from looptrans.analysis.flow import tidied, without
+from looptrans.analysis.races import any_order
 from looptrans.analysis.sources import Operand, Sources, Target
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.step import Images
@@ -68,16 +69,9 @@ def reduction_verdict(
         return worst
     names = sorted({name for name, _ in operators.values()})
     certificates = [Certificate("storage", CONTRIBUTIONS_LAW, "legal", "by isl")]
-    for name in names:
-        certificates.append(
-            Certificate(
-                "rounding",
-                f"values joined by {name} may be joined in any order",
-                "legal",
-                "equal over the reals"
-                + ("" if name in ("max", "min") else ", not bit for bit in floating point"),
-            )
-        )
+    certificates += [
+        any_order(f"values joined by {name} may be joined in any order", name) for name in names
+    ]
     return Verdict("legal", certificates=tuple(certificates))
 
 

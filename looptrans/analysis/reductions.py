@@ -32,7 +32,7 @@ from looptrans.ir.value import (
     data_of,
     walk_value,
 )
-from looptrans.ir.walk import accesses
+from looptrans.ir.walk import accesses, live_out
 
 Position: TypeAlias = tuple[int, ...]
 Parts: TypeAlias = Callable[[Value], list[Value] | None]
@@ -128,11 +128,32 @@ class _Cycle:
                 continue
             if writes:
                 updates.append((statement, node))
+        if self._shows_values_in_between(loop):
+            return None
         operators = {self._operator(statement, node, loop) for statement, node in updates}
         if len(operators) != 1:
             return None
         operator = operators.pop()
         return None if operator is None else Reduction(self.array, operator, self.members)
+
+    def _shows_values_in_between(self, loop: Position) -> bool:
+        """Tell whether anybody sees what the cycle keeps beside the cell: `y[j] = s + x; s = y[j]`.
+
+        Inside the loop no one does, or the cycle would not have been looked at.
+        """
+        beside = {
+            target.array
+            for number in self.members
+            if isinstance(node := self.analysis.statement(number).place.node, Assign)
+            for target in node.targets
+        } - {self.array}
+        return bool(beside.intersection(live_out(self.analysis.program))) or any(
+            found.relation.array in beside
+            and found.relation.source in self.members
+            and not inside(self.analysis.statement(found.relation.sink), loop)
+            for found in self.analysis.found
+            if found.relation.basis == "value"
+        )
 
     def _same_phase(self, statement: StatementModel, loop: Position) -> bool:
         """Tell whether no barrier of the loop is between a statement and the cycle."""

@@ -19,7 +19,8 @@ class Dimension:
         origin: With a step other than 1 and -1, a value of the variable: all others are whole steps
             away from it. None for a loop over tiles, whose origin is to be found.
         tiles: For a loop over tiles, the variable of the loop inside the tiles.
-        range: Its range as it was, where that can be kept as it stands.
+        range: Its range as it was, to be kept where it can be; None for a loop inside a tile, whose
+            range need not be as small as can be.
     """
 
     variable: str

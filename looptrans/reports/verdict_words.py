@@ -41,6 +41,8 @@ def refusal(step: Step) -> str:
     illegal = step.verdict.decision == "illegal"
     if not step.name:
         name = printable(step.before.name)
+        if step.verdict.witness is not None and step.verdict.witness.kind == "order":
+            return f"the result of {name} depends on an order that nothing keeps"
         return f"{name} has a race" if illegal else f"cannot tell whether {name} has a race"
     return f"cannot {_wish(step)}" if illegal else f"cannot tell whether one may {_wish(step)}"
 
@@ -116,6 +118,8 @@ def _reversed(verdict: Verdict, witness: Witness, then: str) -> str:
     first = instance(verdict.source, witness.source)
     second = instance(verdict.sink, witness.sink)
     cell = cell_name(verdict)
+    if verdict.reason:  # what is wrong is not that the two are turned around for certain
+        then = "nothing keeps this order" if then == "afterwards" else f"perhaps, {then}"
     match None if verdict.dependence is None else verdict.dependence.kind:
         case "flow":
             return f"{first} writes {cell}, which {second} reads; {then}, the read would come first"

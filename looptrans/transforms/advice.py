@@ -24,8 +24,7 @@ def _skew(verdict: Verdict) -> str:
     backward = dependence.direction.index(">")
     inner, outer = dependence.loops[backward], dependence.loops[forward]
     steps, back = dependence.distance[forward], dependence.distance[backward]
-    advice = f"skew {inner} by {outer} first"
-    if steps.isdigit() and back.removeprefix("-").isdigit():
-        factor = -(int(back) // int(steps))
-        return f"{advice}, with skew({inner}, {outer}, {factor})"
-    return advice
+    if not steps.isdigit() or not back.removeprefix("-").isdigit():
+        return ""  # no one factor is enough for all distances
+    factor = -(int(back) // int(steps))
+    return f"skew {inner} by {outer} first, with skew({inner}, {outer}, {factor})"

@@ -119,7 +119,7 @@ def _imperfect(
             BlockReduce: "other iterations would then be combined",
         }
         return NotNested(
-            f"{_called(body[0])} stands between the loops {names}",
+            f"{described(body[0])} stands between the loops {names}",
             body[0].span,
             why=reasons.get(type(body[0]), ""),
             remedy="name only loops inside it, or only loops around it",
@@ -130,14 +130,14 @@ def _imperfect(
     heads = [statements_in((node,)) for node in body[max(wanted, 1) : wanted + 2]]
     cuts = "".join(f", {labels[0]}" for labels in heads if labels)
     return NotNested(
-        f"{_called(other)} stands between the loops {names}",
+        f"{described(other)} stands between the loops {names}",
         other.span,
         why="in another order of the loops it would run another number of times",
         remedy=f"distribute({name}{cuts}) first, or move it out of {name}",
     )
 
 
-def _called(node: Node) -> str:
+def described(node: Node) -> str:
     """Return how a message names a node."""
     match node:
         case Assign():

@@ -11,6 +11,7 @@ from looptrans.ir.program import Loop, Node, Program
 from looptrans.ir.step import Image, Step
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import placed
+from looptrans.transforms.band import described
 from looptrans.transforms.check import reordered
 from looptrans.transforms.nest import (
     LoopPath,
@@ -18,7 +19,6 @@ from looptrans.transforms.nest import (
     block_at,
     find_loop,
     replace_at,
-    statements_in,
 )
 from looptrans.transforms.substitute import rename_variable, without_binders
 
@@ -94,10 +94,8 @@ def _require_adjacent(program: Program, one: LoopPath, other: LoopPath) -> None:
         )
     between = block_at(program, one.position)[one.position[-1] + 1 : other.position[-1]]
     if between:
-        labels = statements_in(between)
-        what = labels[0] if labels else "something"
         raise NotAdjacent(
-            f"{what} stands between the loops {names}",
+            f"{described(between[0])} stands between the loops {names}",
             between[0].span,
             why="it would have to run before the one loop or after the other",
             remedy=f"move it above {one.variable} or below {other.variable} in the listing",

@@ -1,0 +1,136 @@
+"""Teaching pages that are run: Markdown whose commands and Python blocks give the output shown.
+
+A `console` block holds commands, each after `$ `, and what each prints, standard error included; a
+command that ends with a status other than 0 is followed by the line `(exit status 1)`. A `python`
+block is executed, all blocks of a page one after the other as one program, and what it prints
+stands in the `text` block right below it. A line `...` in an output stands for any further lines.
+
+A page is replayed in a folder of its own that holds `specs` and the files that earlier pages made;
+so what a page shows cannot lean on a file that no page makes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = "blog_examples"
+MADE = ("stages", "pictures")
+PAGES = sorted((ROOT / FOLDER).glob("[0-9]*.md"))
+
+_CONSOLE = re.compile(r"^```console\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+_PYTHON = re.compile(
+    r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE
+)
+_BLOCK = re.compile(f"{_CONSOLE.pattern}|{_PYTHON.pattern}", re.DOTALL | re.MULTILINE)
+_WRITES = re.compile(rf"(?:-o|--output|>)\s+({FOLDER}/(?:{'|'.join(MADE)})/[\w.]+)")
+_OPENS = re.compile(rf'Path\("({FOLDER}/(?:{"|".join(MADE)})/[\w.]+)"\)\.write_text')
+_SHELL = 'set -o pipefail; looptrans() { "$PYTHON" -m looptrans "$@"; }; '
+
+
+def made_by(page: Path) -> list[str]:
+    """Return the files that a page makes, relative to the repository."""
+    text = page.read_text(encoding="utf-8")
+    return [*_WRITES.findall(text), *_OPENS.findall(text)]
+
+
+def stored() -> list[str]:
+    """Return the files of the folders that pages make, relative to the repository."""
+    found = (each for folder in MADE for each in (ROOT / FOLDER / folder).iterdir())
+    return sorted(str(each.relative_to(ROOT)) for each in found if each.name[0] not in "._")
+
+
+def furnish(sandbox: Path, page: Path) -> None:
+    """Put into an empty folder what a page may read."""
+    (sandbox / "specs").symlink_to(ROOT / "specs")
+    for folder in MADE:
+        (sandbox / FOLDER / folder).mkdir(parents=True)
+    for earlier in PAGES[: PAGES.index(page)]:
+        for name in made_by(earlier):
+            if (ROOT / name).exists():  # else the page that makes it fails
+                shutil.copy(ROOT / name, sandbox / name)
+
+
+def replay(page: Path, sandbox: Path) -> str:
+    """Run a page in a folder and return its text with the outputs that came."""
+    names: dict[str, object] = {"__name__": page.stem}
+    text = page.read_text(encoding="utf-8")
+
+    def block(found: re.Match[str]) -> str:
+        console, code, shown = found.groups()
+        if console is not None:
+            return "```console\n" + "".join(_console(console, sandbox)) + "```\n"
+        line = text.count("\n", 0, found.start(2))
+        with _inside(sandbox), contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile("\n" * line + code, str(page), "exec"), names)
+        printed = _as_shown(out.getvalue(), shown or "")
+        below = f"\n```text\n{printed}```\n" if printed else ""
+        return f"```python\n{code}```\n{below}"
+
+    return _BLOCK.sub(block, text)
+
+
+def _console(text: str, sandbox: Path) -> Iterator[str]:
+    for session in re.split(r"^(?=\$ )", text, flags=re.MULTILINE):
+        if session:
+            command, shown = _split(session)
+            yield command + _as_shown(_run(command.removeprefix("$ "), sandbox), shown)
+
+
+def _split(session: str) -> tuple[str, str]:
+    """Part a command, with the lines that a final backslash joins to it, from its output."""
+    lines = session.splitlines(keepends=True)
+    end = next(n for n, line in enumerate(lines, 1) if not line.endswith("\\\n"))
+    return "".join(lines[:end]), "".join(lines[end:])
+
+
+def _run(command: str, sandbox: Path) -> str:
+    done = subprocess.run(
+        ["bash", "-c", _SHELL + command],
+        cwd=sandbox,
+        env={
+            **os.environ,
+            "NO_COLOR": "1",
+            "PYTHONUTF8": "1",
+            "PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "Traceback" not in done.stdout, done.stdout
+    printed = done.stdout.rstrip("\n") + "\n" if done.stdout.strip() else ""
+    return printed + (f"(exit status {done.returncode})\n" if done.returncode else "")
+
+
+def _as_shown(printed: str, shown: str) -> str:
+    """Leave out of an output what the page leaves out with `...`."""
+    before, dots, after = shown.rpartition("...\n")
+    if not dots or (before and not before.endswith("\n")):
+        return printed
+    lines = printed.splitlines(keepends=True)
+    head, tail = before.count("\n"), after.count("\n")
+    if head + tail >= len(lines):
+        return printed
+    return "".join([*lines[:head], dots, *lines[len(lines) - tail :]])
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
