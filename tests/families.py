@@ -6,7 +6,7 @@ done in phases. These are narrower, and each has near misses for which the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from hypothesis import strategies as st
@@ -14,22 +14,24 @@ from hypothesis import strategies as st
 OPERATORS = ("+", "*", "max", "min")
 
 
-def listings() -> st.SearchStrategy[str]:
-    """Returns a strategy for the text of listings over M and N, all of small extents."""
-    return st.randoms(use_true_random=False).map(_listing)
-
-
 Pick = Callable[..., str]
 
 
-def _listing(random: Random) -> str:
-    below = random.randrange
+def listings(*names: str) -> st.SearchStrategy[str]:
+    """Returns a strategy for the text of listings over M and N, all of small extents.
 
+    Args:
+        *names: the families to draw from; all of them by default.
+    """
+    families = [FAMILIES[name] for name in names or FAMILIES]
+    return st.randoms(use_true_random=False).map(lambda random: _listing(random, families))
+
+
+def _listing(random: Random, families: Sequence[Callable[[Random, Pick], str]]) -> str:
     def pick(*options: str) -> str:
-        return options[below(len(options))]
+        return options[random.randrange(len(options))]
 
-    families = (_reduction, _passes, _temporaries, _carried, _invariant, _element, _chain)
-    return families[below(len(families))](random, pick)
+    return families[random.randrange(len(families))](random, pick)
 
 
 def _update(operator: str, cell: str, value: str) -> str:
@@ -161,6 +163,18 @@ def _element(random: Random, pick: Pick) -> str:
     )
 
 
+def _aliased(random: Random, pick: Pick) -> str:
+    """An element of a row, and another element of it that may be the same one."""
+    first = pick("m[i] = m[i] + A[i, j]", "m[i] = A[i, j]", "m[i] = 0.5 * m[i]")
+    second = pick("m[0] = m[0] + A[i, j]", "A[i, j] = m[1]", "m[M] = A[i, j]", "B[j] = m[i]")
+    lines = [first, second] if pick("", "y") else [second, first]
+    body = "\n".join(f"            {line}" for line in lines)
+    return (
+        'def f(A: Float[Array, "M N"], B: Float[Array, "N"], m: Float[Array, "M+2"]):\n'
+        f"    for i in range(M):\n        for j in range(N):\n{body}\n"
+    )
+
+
 def _chain(random: Random, pick: Pick) -> str:
     """A stencil: what an iteration reads, another has written."""
     down, right = pick("- 1", "- 0", "- 2"), pick("- 1", "+ 1", "+ 0", "- 2")
@@ -174,3 +188,15 @@ def _chain(random: Random, pick: Pick) -> str:
         'def f(A: Float[Array, "M+2 N+4"], B: Float[Array, "N+4"]):\n'
         f"    for i in range(2, M + 2):\n        for j in range(2, N + 2):\n{lines}\n"
     )
+
+
+FAMILIES = {
+    "reduction": _reduction,
+    "passes": _passes,
+    "temporaries": _temporaries,
+    "carried": _carried,
+    "invariant": _invariant,
+    "element": _element,
+    "aliased": _aliased,
+    "chain": _chain,
+}

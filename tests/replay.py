@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from looptrans.executor import AccessLog, Entry, Inputs, RaceLog, execute_on, prepare
+from looptrans.executor import (
+    AccessLog,
+    Entry,
+    ExecutionError,
+    Inputs,
+    RaceLog,
+    execute_on,
+    prepare,
+)
 from looptrans.ir.evaluate import Evaluator
 from looptrans.ir.program import Program
 from looptrans.ir.step import Step
@@ -101,7 +109,10 @@ def _replay_order(step: Step, witness: Witness) -> None:
         return
     stands = _stands_for(step, inputs.integers)
     for schedule in (None, *SCHEDULES):
-        after = _log(step.after, inputs, schedule)
+        try:
+            after = _log(step.after, inputs, schedule)
+        except ExecutionError:
+            return  # it does not even run
         sources = [n for n, instance in _instances(after) if stands(instance, source)]
         sinks = [n for n, instance in _instances(after) if stands(instance, sink)]
         assert sources and sinks, "an instance is lost"
@@ -112,7 +123,10 @@ def _replay_order(step: Step, witness: Witness) -> None:
 
 def _replay_race(step: Step, witness: Witness) -> None:
     races = RaceLog()
-    execute_on(step.after, inputs_of(step.after, witness), schedule=0, races=races)
+    try:
+        execute_on(step.after, inputs_of(step.after, witness), schedule=0, races=races)
+    except ExecutionError:
+        return  # it does not even run, as where one iteration needs what another one has set
     wanted = {step.verdict.source, step.verdict.sink}
     found = [(r.array, r.first.label, r.second.label) for r in races.races]
     assert any(a == step.verdict.array and {f, s} == wanted for a, f, s in found), found
@@ -152,7 +166,10 @@ def _replay_storage(step: Step, witness: Witness) -> None:
 
 def _other_source(step: Step, inputs: Inputs, sink: Instance, source: Instance | None) -> bool:
     """Whether the sink gets a value from a write that does not stand for the source."""
-    after = _log(step.after, inputs)
+    try:
+        after = _log(step.after, inputs)
+    except ExecutionError:
+        return True
     stands = _stands_for(step, inputs.integers)
     for number, entry in enumerate(after):
         if entry.is_write or not stands((entry.label, entry.iteration), sink):
@@ -171,12 +188,12 @@ def _differ(step: Step, witness: Witness) -> bool:
         inputs = inputs_of(step.before, witness, seed)
         try:
             one = execute_on(step.before, inputs)
-        except Exception:  # some random inputs do not run at all
+        except ExecutionError:  # some random inputs do not run at all
             continue
         for schedule in (None, 0, 1):
             try:
                 other = execute_on(step.after, inputs, schedule=schedule)
-            except Exception:
+            except ExecutionError:
                 return True
             for name in one:
                 if not np.allclose(one[name], other[name], rtol=1e-9, atol=1e-12, equal_nan=True):

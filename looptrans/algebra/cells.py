@@ -1,0 +1,204 @@
+"""Cells that an iteration touches: when two subscripts name the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from looptrans.algebra.values import replaced
+from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.index import Arith, Index, Int, Let, Neg, Var, children, rebuild, substitute
+from looptrans.ir.index import variables as index_variables
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Holds,
+    IndexValue,
+    Range,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    Whole,
+)
+
+Linear = dict[Index | None, int]
+
+
+def linear(index: Index) -> Linear:
+    """Return an index as whole multiples of its terms; the constant stands under None.
+
+    What is not affine is a term of its own.
+    """
+    match index:
+        case Int(value):
+            return {None: value} if value else {}
+        case Let(_, value):
+            return linear(value)
+        case Neg(operand):
+            return _scaled(linear(operand), -1)
+        case Arith("+", left, right):
+            return _sum(linear(left), linear(right))
+        case Arith("-", left, right):
+            return _sum(linear(left), _scaled(linear(right), -1))
+        case Arith("*", left, right):
+            a, b = linear(left), linear(right)
+            for one, other in ((a, b), (b, a)):
+                if set(one) <= {None}:
+                    return _scaled(other, one.get(None, 0))
+            return {index: 1}
+        case _:
+            parts = children(index)
+            return {rebuild(index, tuple(plain(part) for part in parts)) if parts else index: 1}
+
+
+def plain(index: Index) -> Index:
+    """Return an index with integer scalars replaced by what they stand for."""
+    if isinstance(index, Let):
+        return plain(index.value)
+    parts = children(index)
+    return rebuild(index, tuple(plain(part) for part in parts)) if parts else index
+
+
+def _sum(a: Linear, b: Linear) -> Linear:
+    total = {term: a.get(term, 0) + b.get(term, 0) for term in (*a, *b)}
+    return {term: factor for term, factor in total.items() if factor}
+
+
+def _scaled(a: Linear, factor: int) -> Linear:
+    return {term: factor * value for term, value in a.items() if factor * value}
+
+
+def same_index(a: Index, b: Index) -> bool:
+    """Tell whether two indices are equal as affine expressions."""
+    return linear(a) == linear(b)
+
+
+def same_range(a: Range, b: Range) -> bool:
+    """Tell whether two ranges are written alike."""
+    return a.step == b.step and same_index(a.start, b.start) and same_index(a.stop, b.stop)
+
+
+def same_cell(a: Access, b: Access) -> bool:
+    """Tell whether two accesses surely name the same cell (or the same row)."""
+    return a.array == b.array and all(
+        isinstance(s, Whole) == isinstance(t, Whole)
+        and (isinstance(s, Whole) or isinstance(t, Whole) or same_index(s, t))
+        for s, t in zip(a.subscripts, b.subscripts, strict=True)
+    )
+
+
+def mentions(access: Access, variable: str) -> bool:
+    """Tell whether the subscripts of an access mention a loop variable."""
+    return any(variable in index_variables(index) for index in access.indices)
+
+
+def is_new_each_time(access: Access, variable: str) -> bool:
+    """Tell whether a subscript is affine in the variable and moves with it."""
+    for index in access.indices:
+        terms = linear(index)
+        others = [term for term in terms if term not in (None, Var(variable))]
+        if Var(variable) in terms and not any(
+            term is not None and variable in index_variables(term) for term in others
+        ):
+            return True
+    return False
+
+
+def moved(access: Access, indices: Mapping[str, Index]) -> Access:
+    """Replace loop variables in the subscripts of an access."""
+    return Access(
+        access.array,
+        tuple(s if isinstance(s, Whole) else substitute(s, indices) for s in access.subscripts),
+    )
+
+
+def value_moved(value: Value, indices: Mapping[str, Index]) -> Value:
+    """Replace loop variables in a value; variables that a reduction binds are left alone."""
+
+    def change(part: Value) -> Value | None:
+        match part:
+            case Read(access):
+                return Read(moved(access, indices))
+            case IndexValue(index):
+                return IndexValue(substitute(index, indices))
+            case Holds(condition):
+                return Holds(condition_moved(condition, indices))
+            case Select(condition, chosen, otherwise):
+                return Select(
+                    condition_moved(condition, indices),
+                    value_moved(chosen, indices),
+                    value_moved(otherwise, indices),
+                )
+            case Reduce(function, generators, body):
+                bound = {g.variable for g in generators}
+                inside = {name: index for name, index in indices.items() if name not in bound}
+                return Reduce(
+                    function,
+                    tuple(
+                        Generator(
+                            g.variable,
+                            Range(
+                                substitute(g.range.start, inside),
+                                substitute(g.range.stop, inside),
+                                g.range.step,
+                            ),
+                            condition_moved(g.condition, inside),
+                        )
+                        for g in generators
+                    ),
+                    value_moved(body, inside),
+                )
+            case _:
+                return None
+
+    return replaced(value, change)
+
+
+def condition_moved(condition: Condition, indices: Mapping[str, Index]) -> Condition:
+    """Replace loop variables in a condition."""
+    match condition:
+        case Relation(op, left, right):
+            return Relation(op, substitute(left, indices), substitute(right, indices))
+        case Data(value):
+            return Data(value_moved(value, indices))
+        case Every(parts):
+            return Every(tuple(condition_moved(part, indices) for part in parts))
+        case Some(parts):
+            return Some(tuple(condition_moved(part, indices) for part in parts))
+        case Not(part):
+            return Not(condition_moved(part, indices))
+        case _:
+            return condition
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A cell, or one cell for each iteration of inner loops that have ended.
+
+    Attributes:
+        access: The cell, in the variables of the inner loops.
+        over: Those variables with their ranges.
+    """
+
+    access: Access
+    over: tuple[tuple[str, Range], ...] = ()
+
+    def matched(self, access: Access, ranges: Mapping[str, Range]) -> dict[str, Index] | None:
+        """Return the indices of the member an access names; None if it is not surely one.
+
+        Args:
+            access: What is read.
+            ranges: The ranges of the inner loops and reductions around the reading.
+        """
+        if access.array != self.access.array:
+            return None
+        bound: dict[str, Index] = {}
+        over = dict(self.over)
+        for mine, theirs in zip(self.access.subscripts, access.subscripts, strict=True):
+            if isinstance(mine, Var) and mine.name in over and isinstance(theirs, Var):
+                known = ranges.get(theirs.name)
+                if known is None or not same_range(known, over[mine.name]):
+                    return None
+                bound[mine.name] = theirs
+        return bound if same_cell(moved(self.access, bound), access) else None

@@ -1,0 +1,132 @@
+"""Another state for the same recurrence: o' = o * l, whose update divides by nothing.
+
+o <- (o * l * exp(m - M) + exp(x - M) * v) / L
+q = o * l:  q <- q * exp(m - M) + exp(x - M) * v,  and o = q / l where l is not 0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import sympy
+
+from looptrans.algebra.atoms import Expr, Undefined
+from looptrans.algebra.inputs import Input
+from looptrans.algebra.normal import Assumptions, Equality, equality
+from looptrans.algebra.order import inputs_of
+from looptrans.algebra.readable import factored, value_of
+from looptrans.algebra.recurrence import Recurrence, StateVariable
+from looptrans.algebra.terms import Terms
+from looptrans.algebra.values import ONE, ZERO, add, divide, multiply, names_of, power, put
+from looptrans.ir.value import Const, Real, Value
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOfState:
+    """A state variable replaced by its product with others.
+
+    Attributes:
+        state: The state variable.
+        factor: What it is multiplied by, over state variables.
+        recurrence: The recurrence with the new variable under the old one's name.
+        readout: The old variable over the new state; where the factor is 0, the initial value.
+        proof: That the new update, divided by the new factor, is the old one.
+    """
+
+    state: str
+    factor: Value
+    recurrence: Recurrence
+    readout: Value
+    proof: Equality
+
+
+def freed_of_division(recurrence: Recurrence) -> tuple[ChangeOfState, ...]:
+    """Find, for each variable whose update divides by the state, the least factor that frees it."""
+    found = []
+    for state in recurrence.states:
+        change = _change(recurrence, state)
+        if change is not None:
+            found.append(change)
+            recurrence = change.recurrence
+    return tuple(found)
+
+
+def _change(recurrence: Recurrence, state: StateVariable) -> ChangeOfState | None:
+    terms = Terms(inputs_of(recurrence))
+    try:
+        rest = terms.normal(put(state.update, {state.name: ZERO}))
+        slope = terms.reduced(terms.normal(put(state.update, {state.name: ONE})) - rest)
+        form = terms.normal(state.update)
+    except Undefined:
+        return None
+    straight = slope * terms.normal(Real(state.name)) + rest
+    if not _divides(form, recurrence, terms) or not terms.is_zero(form - straight):
+        return None
+    updates = {other.name: other.update for other in recurrence.states}
+    for factor in _factors(slope, recurrence, state, terms):
+        ahead = put(factor, updates)
+        new_slope = terms.normal(divide(multiply(value_of(slope, terms), ahead), factor))
+        new_rest = terms.normal(multiply(value_of(rest, terms), ahead))
+        if _divides(new_slope, recurrence, terms) or _divides(new_rest, recurrence, terms):
+            continue
+        update = add(
+            multiply(Real(state.name), factored(new_slope, terms)), factored(new_rest, terms)
+        )
+        old = divide(Real(state.name), factor)
+        proof = equality(
+            divide(update, ahead),
+            put(state.update, {state.name: old}),
+            Assumptions(inputs_of(recurrence)),
+        )
+        if proof.answer != "proved":
+            continue
+        first = {s.name: s.initial for s in recurrence.states}
+        changed = replace(state, update=update, initial=_initial(state, factor, first))
+        states = tuple(changed if s.name == state.name else s for s in recurrence.states)
+        return ChangeOfState(state.name, factor, replace(recurrence, states=states), old, proof)
+    return None
+
+
+def _initial(state: StateVariable, factor: Value, first: dict[str, Value]) -> Value:
+    value = multiply(state.initial, put(factor, first))
+    numbers = [state.initial, *(first[name] for name in names_of(factor) if name in first)]
+    if all(isinstance(number, Const) for number in numbers):
+        terms = Terms()
+        try:
+            return value_of(terms.normal(value), terms)
+        except Undefined:
+            return value
+    return value
+
+
+def _divides(form: Expr, recurrence: Recurrence, terms: Terms) -> bool:
+    """Tell whether a normal form divides by state, other than inside an exponential."""
+    states = {state.name for state in recurrence.states}
+    bottom = sympy.fraction(terms.reduced(form))[1]
+    for base, _ in sympy.factor_list(bottom)[1]:
+        atom = terms.meaning.get(base)
+        exponential = atom is not None and atom.kind == "exp"
+        if not exponential and terms.names_in(base) & states:
+            return True
+    return False
+
+
+def _factors(
+    slope: Expr, recurrence: Recurrence, state: StateVariable, terms: Terms
+) -> list[Value]:
+    """Return the products of factors of the slope that hold old state only, small ones first."""
+    states = {s.name for s in recurrence.states} - {state.name}
+    given: tuple[Input, ...] = recurrence.inputs
+    inputs = {item.name for item in given}
+    bases = []
+    for base, times in sympy.factor_list(sympy.fraction(terms.reduced(slope))[0])[1]:
+        atom = terms.meaning.get(base)
+        names = terms.names_in(base)
+        if names & states and not names & inputs and not (atom is not None and atom.kind == "exp"):
+            bases.append(power(value_of(base, terms), int(times)))
+    return [
+        multiply(*chosen)
+        for size in range(1, len(bases) + 1)
+        for chosen in combinations(bases, size)
+    ]

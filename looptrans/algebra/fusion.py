@@ -1,0 +1,433 @@
+"""Reductions that wait for each other, made into one pass.
+
+    for j: m = max(m, x[j])                        F(x, m) = exp(x - m)
+    for j: l = l + exp(x[j] - m)             ->    for j: M = max(m, x[j])
+                                                          l = l * exp(m - M) + exp(x[j] - M); m = M
+
+The second loop's terms F(x, y) hold the result y of the first. They are separable when
+
+    F(x, y) * F(u, z) = F(x, z) * F(u, y)
+
+for then F(x, z) = F(x, y) * R with R = H(z) / H(y) the same for all x, and the sum over what has
+been seen so far moves from one y to the next as a whole. It must be moved only from prefixes that
+are not empty: before the first iteration there is nothing to move. Sums of terms move by a factor
+(a product distributes over a sum), greatest and smallest terms by an addend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from looptrans.algebra.atoms import Undefined, denominator
+from looptrans.algebra.cells import is_new_each_time, moved, same_cell, same_range, value_moved
+from looptrans.algebra.inputs import Input
+from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
+from looptrans.algebra.laws import Equation, Law, completed
+from looptrans.algebra.normal import Assumptions, equality
+from looptrans.algebra.numbers import Domain
+from looptrans.algebra.order import inputs_of
+from looptrans.algebra.readable import factored
+from looptrans.algebra.recurrence import (
+    Recurrence,
+    StateVariable,
+    assembled,
+    flow_of,
+    iteration_of,
+)
+from looptrans.algebra.search import Search
+from looptrans.algebra.terms import Terms
+from looptrans.algebra.values import add, divide, multiply, names_of, put, replaced, subtract
+from looptrans.analysis.budget import DEFAULT_SECONDS
+from looptrans.ir.facts import DependenceReport
+from looptrans.ir.index import Var
+from looptrans.ir.listing import access_text
+from looptrans.ir.program import Assign, Node, Program
+from looptrans.ir.value import Access, Binary, Call, Read, Real, Value, walk_value
+from looptrans.ir.walk import inner_bodies, nodes
+
+Decision = Literal["fused", "refused", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Whether loops were made into one pass.
+
+    Attributes:
+        decision: `fused`; `refused` with a law that numbers refute, or because a loop needs what
+            another only has at its end; `unknown` with a reason.
+        recurrence: The recurrence of the one loop, where fused.
+        laws: The laws of separability and of moving, decided.
+        reason: Why it was not done.
+    """
+
+    decision: Decision
+    recurrence: Recurrence | None = None
+    laws: tuple[Law, ...] = ()
+    reason: str = ""
+
+
+def fuse(program: Program, loops: tuple[str, ...], *, budget: float = DEFAULT_SECONDS) -> Fusion:
+    """Make loops that follow each other into one pass.
+
+    Args:
+        program: The program.
+        loops: The loops in the order of the text: `j@LINE` or `j@S7`, side by side in one body.
+        budget: Seconds the analysis of the flow may take.
+    """
+    try:
+        flow = flow_of(program, budget)
+        first = iteration_of(program, loops[0], flow)
+        work = _Work(program, flow, [first], assembled(program, first))
+    except NoRecurrence as error:
+        return Fusion("unknown", reason=str(error))
+    for loop in loops[1:]:
+        done = work.take(loop)
+        if done is not None:
+            return replace(done, laws=(*work.laws, *done.laws))
+    return Fusion("fused", work.recurrence, tuple(work.laws))
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """What a cell holds while a later loop runs.
+
+    Attributes:
+        access: The cell, in the variables of the later loop.
+        value: What it holds.
+        labels: The statements that write it.
+        is_moving: Whether an earlier loop writes a new one in every iteration.
+    """
+
+    access: Access
+    value: Value
+    labels: frozenset[str]
+    is_moving: bool = False
+
+
+@dataclass(slots=True)
+class _Work:
+    program: Program
+    flow: DependenceReport
+    iterations: list[Iteration]
+    recurrence: Recurrence
+    laws: list[Law] = field(default_factory=list)
+
+    def take(self, loop: str) -> Fusion | None:
+        """Fuse one more loop; return why not where that fails."""
+        first = self.iterations[0]
+        try:
+            position, node = loop_named(self.program, loop)
+            beside = position[:-1] == first.position[:-1] and position > first.position
+            if not beside or not same_range(node.range, first.loop.range):
+                return Fusion("unknown", reason=f"{loop} does not follow with the same range")
+            iteration = iteration_of(self.program, loop, self.flow)
+            definitions = self._definitions(iteration)
+        except NoRecurrence as error:
+            return Fusion("unknown", reason=str(error))
+        finals = tuple(state.access for state in self.recurrence.states)
+        known = tuple((d.access, d.value) for d in definitions)
+        foreign = self._foreign(iteration, finals, definitions)
+        if foreign:
+            return Fusion("unknown", reason=foreign)
+        try:
+            later = assembled(self.program, iteration, finals, known)
+        except NoRecurrence as error:
+            forced = self._second_pass(iteration, finals, known)
+            return forced or Fusion("unknown", reason=str(error))
+        stale = self._stale(iteration, later, definitions)
+        if stale:
+            return Fusion("unknown", reason=stale)
+        if later.condition != self.recurrence.condition:
+            return Fusion("unknown", reason="the loops run for different iterations")
+        self.iterations.append(iteration)
+        return self._join(later)
+
+    def _between(self, iteration: Iteration) -> tuple[Node, ...]:
+        """Return what stands from the first loop up to a later one."""
+        *outer, last = iteration.position
+        return _body_at(self.program, tuple(outer))[self.iterations[0].position[-1] : last]
+
+    def _definitions(self, iteration: Iteration) -> list[_Definition]:
+        """Return what cells written between the loops, or once in each iteration, hold."""
+        found: list[_Definition] = []
+        written = _written(self._between(iteration))
+        for earlier in self.iterations:
+            variable = {earlier.loop.variable: Var(iteration.loop.variable)}
+            for known in earlier.known:
+                access = known.family.access
+                new = is_new_each_time(access, earlier.loop.variable) and not known.family.over
+                if not new or earlier.depends_on_state(known.value):
+                    continue
+                cell = moved(access, variable)
+                value = value_moved(_plain(known.value, earlier), variable)
+                parts = [p for p in walk_value(value) if isinstance(p, Read)]
+                if known.old or any(part.access.array in written for part in parts):
+                    value = Read(cell)
+                found = [d for d in found if d.access != cell]
+                found.append(_Definition(cell, value, known.labels, is_moving=True))
+        for node in self._between(iteration):
+            if isinstance(node, Assign) and len(node.targets) == 1:
+                value = _defined(node.values[0], [(d.access, d.value) for d in found])
+                found = [d for d in found if d.access != node.targets[0]]
+                found.append(_Definition(node.targets[0], value, frozenset({node.label})))
+        return found
+
+    def _foreign(
+        self, iteration: Iteration, finals: tuple[Access, ...], definitions: list[_Definition]
+    ) -> str:
+        """Return why a cell may hold something else than it is taken for, or nothing."""
+        labels: dict[str, list[tuple[Access, frozenset[str]]]] = {}
+        for access, state in zip(finals, self.recurrence.states, strict=True):
+            labels.setdefault(access.array, []).append((access, frozenset(state.statements)))
+        for definition in definitions:
+            kept = labels.setdefault(definition.access.array, [])
+            kept[:] = [(access, by) for access, by in kept if access != definition.access]
+            kept.append((definition.access, definition.labels))
+        for edge in iteration.edges:
+            if edge.array not in labels or edge.kind not in ("entering", "outer"):
+                continue
+            taken = labels[edge.array]
+            inside = {label for label, _ in iteration.computed}
+            own = edge.kind == "outer" and edge.source in inside
+            if own or len(taken) > 1 or edge.source not in taken[0][1]:
+                return f"{edge.sink} may read {edge.array} from {edge.source}"
+        return ""
+
+    def _stale(
+        self, iteration: Iteration, later: Recurrence, definitions: list[_Definition]
+    ) -> str:
+        """Return what a later loop reads that is not there yet in the iteration of the one pass."""
+        written = _written(self._between(iteration))
+        moving = [d.access for d in definitions if d.is_moving and d.value == Read(d.access)]
+        for given in (*later.inputs, *later.parameters):
+            for part in walk_value(given.value):
+                if not isinstance(part, Read) or part.access.array not in written:
+                    continue
+                if not any(
+                    a.array == part.access.array and same_cell(a, part.access) for a in moving
+                ):
+                    return f"{access_text(part.access)} is not known before the loop is done"
+        return ""
+
+    def _second_pass(
+        self,
+        iteration: Iteration,
+        finals: tuple[Access, ...],
+        definitions: tuple[tuple[Access, Value], ...],
+    ) -> Fusion | None:
+        """Say why a loop that reduces nothing needs a pass of its own, if it does."""
+        for label, values in iteration.computed:
+            for value in values:
+                plain = _defined(_plain(value, iteration), list(definitions))
+                for final in finals:
+                    if any(part == Read(final) for part in walk_value(plain)):
+                        sources = [
+                            edge.source
+                            for edge in iteration.edges
+                            if edge.kind == "entering" and edge.sink == label
+                        ]
+                        by = f", through {sources[-1]} → {label}" if sources else ""
+                        return Fusion(
+                            "refused",
+                            reason=f"{label} writes a value for each {iteration.loop.variable} "
+                            f"from {access_text(final)}, which is known only after the last one"
+                            f"{by}: a second pass is needed",
+                        )
+        return None
+
+    def _join(self, later: Recurrence) -> Fusion | None:
+        """Add the states of a later loop to those of the one pass."""
+        earlier = self.recurrence
+        names = self._names(later)
+        updates = {s.name: put(s.update, names) for s in later.states}
+        renamed = replace(
+            later,
+            states=tuple(
+                replace(s, name=_name(names[s.name]), update=updates[s.name]) for s in later.states
+            ),
+            inputs=tuple(replace(g, name=_name(names[g.name])) for g in later.inputs),
+            parameters=tuple(replace(g, name=_name(names[g.name])) for g in later.parameters),
+        )
+        search = Search(renamed)
+        proposal = search.run()
+        waits = {n for s in renamed.states for n in names_of(s.update) if n.startswith("y")}
+        states = list(earlier.states)
+        for state in renamed.states:
+            if not waits:
+                states.append(state)
+                continue
+            components = proposal.components if proposal is not None else ()
+            component = next((c for c in components if c.state == state.name), None)
+            if (
+                component is None
+                or component.contribution is None
+                or component.coordinate != Real(state.name)
+                or (proposal is not None and proposal.is_extended)
+            ):
+                return Fusion(
+                    "unknown",
+                    reason=f"{access_text(state.access)} is no plain sum, maximum or minimum of "
+                    "terms: " + "; ".join(search.tried),
+                )
+            done = self._one_pass(state, component.monoid, component.contribution)
+            if isinstance(done, Fusion):
+                return done
+            states.append(replace(state, update=done))
+        self.recurrence = replace(
+            earlier,
+            states=tuple(states),
+            inputs=_united(earlier.inputs, renamed.inputs),
+            parameters=_united(earlier.parameters, renamed.parameters),
+            read_inside=tuple(dict.fromkeys((*earlier.read_inside, *later.read_inside))),
+            assumptions=tuple(dict.fromkeys((*earlier.assumptions, *later.assumptions))),
+        )
+        return None
+
+    def _names(self, later: Recurrence) -> dict[str, Value]:
+        """Return names for a later loop's states, inputs and parameters that fit the one pass."""
+        variable = {later.loop: Var(self.recurrence.loop)}
+        found: dict[str, Value] = {}
+        count = len(self.recurrence.states)
+        for number, state in enumerate(later.states, 1):
+            found[state.name] = Real(f"s{count + number}")
+        for letter, known, given in (
+            ("x", self.recurrence.inputs, later.inputs),
+            ("p", self.recurrence.parameters, later.parameters),
+        ):
+            by_value = {item.value: item.name for item in known}
+            fresh = len(known)
+            for item in given:
+                value = value_moved(item.value, variable)
+                if value not in by_value:
+                    fresh += 1
+                    by_value[value] = f"{letter}{fresh}"
+                found[item.name] = Real(by_value[value])
+        return found
+
+    def _one_pass(self, state: StateVariable, monoid: str, term: Value) -> Value | Fusion:
+        """Return the update of a reduction whose terms hold what is still being reduced."""
+        earlier = self.recurrence
+        results = [name for name in names_of(term) if name.startswith("y")]
+        others: dict[str, Value] = {name: Real("z" + name[1:]) for name in results}
+        inputs = [name for name in names_of(term) if name.startswith("x")]
+        different: dict[str, Value] = {name: Real("u" + name[1:]) for name in inputs}
+        domain = self._domain(results)
+        there, here = put(term, others), term
+        sums = monoid == "+"
+        if monoid not in ("+", "max", "min"):
+            return Fusion("unknown", reason="only sums, maxima and minima are moved")
+        sign: Literal["*", "+"] = "*" if sums else "+"
+        left = Binary(sign, here, put(put(term, others), different))
+        right = Binary(sign, there, put(term, different))
+        separable = Law(
+            "separability",
+            f"F(x, y) {sign} F(u, z) = F(x, z) {sign} F(u, y)",
+            (Equation(state.name, left, right, equality(left, right, Assumptions(domain))),),
+        )
+        self.laws.append(separable)
+        if separable.answer != "proved":
+            decision: Decision = "refused" if separable.answer == "refuted" else "unknown"
+            return Fusion(
+                decision,
+                reason=f"the terms of {access_text(state.access)} are not separable",
+            )
+        terms = Terms(domain)
+        gap = divide(there, here) if sums else subtract(there, here)
+        try:
+            form = terms.normal(gap)
+        except Undefined as reason:
+            return Fusion("unknown", reason=f"the terms have no quotient: {reason}")
+        if terms.names_in(form) & set(inputs):
+            return Fusion("unknown", reason="the quotient of two terms depends on the input")
+        bottom = denominator(form)
+        if terms.sign(bottom) == 0:
+            why = f"{terms.text(bottom)} is not 0"
+            return Fusion("unknown", reason=f"it is not clear for every prefix that {why}")
+        factor = factored(form, terms)
+        shifted = Binary(sign, here, factor)
+        moving = Law(
+            "moving",
+            f"F(x, y) {sign} R(y, z) = F(x, z)",
+            (Equation(state.name, shifted, there, equality(shifted, there, Assumptions(domain))),),
+        )
+        self.laws.append(moving)
+        if moving.answer != "proved":
+            return Fusion("unknown", reason="a term could not be moved")
+        old: dict[str, Value] = {}
+        for name in results:
+            reached = earlier.states[int(name[1:]) - 1]
+            old |= {name: Real(reached.name), "z" + name[1:]: reached.update}
+        ahead = {name: old["z" + name[1:]] for name in results}
+        moved_sum = put(factor, old)
+        mine = Real(state.name)
+        if sums:
+            return add(multiply(mine, moved_sum), put(term, ahead))
+        return Call(monoid, (add(mine, moved_sum), put(term, ahead)))
+
+    def _domain(self, results: list[str]) -> Domain:
+        """Return what is known of the earlier results on prefixes that are not empty."""
+        earlier = self.recurrence
+        found = inputs_of(earlier)
+        search = Search(earlier)
+        proposal = search.run()
+        if proposal is None:
+            return found
+        operator = completed(earlier, proposal)
+        positive = {
+            component.state
+            for number, component in enumerate(operator.components, 1)
+            if number in operator.positive
+        }
+        names = set()
+        for name in results:
+            if earlier.states[int(name[1:]) - 1].name in positive:
+                names |= {name, "z" + name[1:]}
+        return replace(found, positive=found.positive | names)
+
+
+def _name(value: Value) -> str:
+    assert isinstance(value, Real)
+    return value.name
+
+
+def _united(known: tuple[Input, ...], more: tuple[Input, ...]) -> tuple[Input, ...]:
+    names = {item.name for item in known}
+    return (*known, *(item for item in more if item.name not in names))
+
+
+def _plain(value: Value, iteration: Iteration) -> Value:
+    """Return a value of an iteration over the listing's names."""
+    accesses: Mapping[str, Access] = {n: f.family.access for n, f in iteration.found.items()}
+
+    def change(part: Value) -> Value | None:
+        if isinstance(part, Real) and part.name in accesses:
+            return Read(accesses[part.name])
+        return None
+
+    return replaced(value, change)
+
+
+def _defined(value: Value, definitions: list[tuple[Access, Value]]) -> Value:
+    known = dict(definitions)
+
+    def change(part: Value) -> Value | None:
+        return known.get(part.access) if isinstance(part, Read) else None
+
+    return replaced(value, change)
+
+
+def _written(body: tuple[Node, ...]) -> set[str]:
+    return {t.array for node in nodes(body) if isinstance(node, Assign) for t in node.targets}
+
+
+def _body_at(program: Program, position: tuple[int, ...]) -> tuple[Node, ...]:
+    """Return the block whose nodes have the positions below one."""
+    body = program.body
+    steps = list(position)
+    while steps:
+        node = body[steps.pop(0)]
+        blocks = inner_bodies(node)
+        body = blocks[0] if len(blocks) == 1 else blocks[steps.pop(0) - 1]
+    return body

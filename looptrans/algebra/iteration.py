@@ -1,0 +1,463 @@
+"""One iteration of a loop, carried out on symbols.
+
+    for j: m_i = m[i]                       m[i]   holds  max(@0, S[i, j])
+           m_ij = max(m_i, S[i, j])   ->           where @0 is what m[i] held before the iteration
+           m[i] = m_ij
+
+Which cell a read gets its value from is decided by comparing subscripts, and what is decided is
+then held against the exact flow dependences: where the two differ there is no recurrence to speak
+of, and the reason is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from looptrans.algebra.cells import (
+    Family,
+    is_new_each_time,
+    mentions,
+    moved,
+    same_cell,
+    value_moved,
+)
+from looptrans.algebra.values import replaced, replaced_in_condition
+from looptrans.ir.condition import Condition
+from looptrans.ir.facts import DependenceReport
+from looptrans.ir.index import Index, Var
+from looptrans.ir.listing import access_text
+from looptrans.ir.program import (
+    Assign,
+    Atomic,
+    Barrier,
+    BlockReduce,
+    Declaration,
+    If,
+    Loop,
+    Node,
+    Program,
+)
+from looptrans.ir.value import Access, Range, Read, Real, Reduce, Select, Value, walk_value
+from looptrans.ir.walk import Placed, nodes, placed
+
+Position = tuple[int, ...]
+SPOILT = "@"
+
+
+class NoRecurrence(Exception):
+    """The loop cannot be read as a recurrence; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A flow dependence, seen from one loop.
+
+    Attributes:
+        source: The label of the writing statement.
+        sink: The label of the reading one.
+        array: What they share.
+        kind: `carried` by the loop; `within` one iteration of it; `entering` from before the loop
+            or from outside; `leaving` it; `outer`: both inside, carried by a loop around it.
+        inner: The position of the loop inside that carries a `within`, or None.
+        distance: The distance in the loop, for `carried`.
+    """
+
+    source: str
+    sink: str
+    array: str
+    kind: str
+    inner: Position | None = None
+    distance: str = ""
+
+
+def edges_of(program: Program, report: DependenceReport, loop: Position) -> tuple[Edge, ...]:
+    """Return the flow dependences that touch a loop."""
+    places = {place.label: place for place in placed(program)}
+    found = []
+    for d in report.dependences:
+        source, sink = places[d.source], places[d.sink]
+        inside = [loop in place.loop_positions for place in (source, sink)]
+        if not any(inside):
+            continue
+        if not all(inside):
+            kind = "leaving" if inside[0] else "entering"
+            found.append(Edge(d.source, d.sink, d.array, kind))
+            continue
+        level = source.loop_positions.index(loop)
+        carrier = next((n for n, sign in enumerate(d.direction) if sign != "="), None)
+        if carrier is None or carrier > level:
+            inner = None if carrier is None else source.loop_positions[carrier]
+            found.append(Edge(d.source, d.sink, d.array, "within", inner))
+        elif carrier == level:
+            found.append(Edge(d.source, d.sink, d.array, "carried", distance=d.distance[level]))
+        else:
+            found.append(Edge(d.source, d.sink, d.array, "outer"))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a cell holds at some point of the iteration.
+
+    Attributes:
+        family: The cell or cells.
+        value: Its value over what the iteration found.
+        labels: The statements that may have written it in this iteration.
+        old: Whether it may still hold what the iteration found there.
+    """
+
+    family: Family
+    value: Value
+    labels: frozenset[str]
+    old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something the iteration found when it began, or worked out by a loop of its own.
+
+    Attributes:
+        name: The name that stands for it in values.
+        family: The cell.
+        state: Whether an earlier iteration left it there.
+        made: Whether an inner loop of this iteration makes it.
+    """
+
+    name: str
+    family: Family
+    state: bool
+    made: bool = False
+
+
+@dataclass(slots=True)
+class Iteration:
+    """The symbolic machine: what the cells hold, and what was found out on the way.
+
+    Attributes:
+        loop: The loop.
+        position: Its place in the program.
+        edges: The flow dependences that touch it.
+        assumptions: The contracts the flow leans on, as written.
+        known: What cells hold, latest last.
+        found: What the iteration found when it began, by name.
+        computed: For every statement, its label and the values it writes.
+    """
+
+    loop: Loop
+    position: Position
+    edges: tuple[Edge, ...]
+    assumptions: tuple[str, ...] = ()
+    known: list[Known] = field(default_factory=list)
+    found: dict[str, Found] = field(default_factory=dict)
+    computed: list[tuple[str, tuple[Value, ...]]] = field(default_factory=list)
+    _written: frozenset[str] = frozenset()
+    _carried: frozenset[tuple[str, str]] = frozenset()
+    _expected: dict[tuple[str, str], tuple[Access, frozenset[str], bool]] = field(
+        default_factory=dict
+    )
+    _sealed: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Carry out the iteration.
+
+        Raises:
+            NoRecurrence: What a statement reads cannot be told, or a loop inside carries the state.
+        """
+        self._written = frozenset(
+            target.array
+            for node in nodes(self.loop.body)
+            if isinstance(node, Assign)
+            for target in node.targets
+        )
+        self._carried = frozenset((e.sink, e.array) for e in self.edges if e.kind == "carried")
+        self._body(self.loop.body, self.position, {})
+        self._check()
+
+    def depends_on_state(self, value: Value) -> bool:
+        """Tell whether a value mentions what an earlier iteration left behind."""
+        return any(
+            isinstance(part, Real) and part.name in self.found and self.found[part.name].state
+            for part in walk_value(value)
+        )
+
+    def holds(self, access: Access, ranges: Mapping[str, Range]) -> Known | None:
+        """Return what a cell holds now, if this iteration has written it."""
+        for known in reversed(self.known):
+            bound = known.family.matched(access, ranges)
+            if bound is not None:
+                if known.value == Real(SPOILT):
+                    raise NoRecurrence(
+                        f"{access_text(access)} is left behind by a loop inside, "
+                        "from values that depend on the state"
+                    )
+                return replace(known, value=self._moved(known.value, bound))
+        return None
+
+    def _body(self, body: tuple[Node, ...], position: Position, ranges: dict[str, Range]) -> None:
+        for number, node in enumerate(body):
+            here = (*position, number)
+            match node:
+                case Assign():
+                    self._assign(node, ranges)
+                case Loop():
+                    self._loop(node, here, ranges)
+                case If():
+                    self._guard(node, here, ranges)
+                case Atomic() | BlockReduce():
+                    self._body(node.body, here, ranges)
+                case Barrier():
+                    raise NoRecurrence("a barrier stands in the loop")
+                case Declaration():
+                    raise NoRecurrence(f"{node.array} is created in the loop")
+
+    def _assign(self, node: Assign, ranges: dict[str, Range]) -> None:
+        values = tuple(self._value(value, node.label, ranges) for value in node.values)
+        self.computed.append((node.label, values))
+        for number, target in enumerate(node.targets):
+            value = values[number if len(values) == len(node.targets) else 0]
+            self.known.append(Known(_family(target, ranges), value, frozenset({node.label})))
+
+    def _value(self, value: Value, label: str, ranges: dict[str, Range]) -> Value:
+        def change(part: Value) -> Value | None:
+            if isinstance(part, Read):
+                return self._read(part.access, label, ranges)
+            if isinstance(part, Reduce):
+                inside = ranges | {g.variable: g.range for g in part.generators}
+                body = self._value(part.body, label, inside)
+                if self.depends_on_state(body):
+                    raise NoRecurrence(f"{label} sums over the state")
+                return Reduce(part.function, part.generators, body)
+            return None
+
+        return replaced(value, change)
+
+    def _condition(self, condition: Condition, label: str, ranges: dict[str, Range]) -> Condition:
+        def change(part: Value) -> Value | None:
+            return self._value(part, label, ranges)
+
+        return replaced_in_condition(condition, change)
+
+    def _read(self, access: Access, label: str, ranges: dict[str, Range]) -> Value:
+        if access.array not in self._written:
+            return Read(access)
+        known = self.holds(access, ranges)
+        if known is None:
+            state = (label, access.array) in self._carried and self._may_be_carried(access)
+            value = self.origin(_family(access, ranges), state=state)
+            self._expect(access, label, frozenset(), old=True)
+            return value
+        self._expect(access, label, known.labels, old=known.old)
+        return known.value
+
+    def _may_be_carried(self, access: Access) -> bool:
+        """Tell whether an earlier iteration may have written the cell.
+
+        Not where the loop writes only this very cell, and a new one in each iteration.
+        """
+        targets = (
+            target
+            for node in nodes(self.loop.body)
+            if isinstance(node, Assign)
+            for target in node.targets
+            if target.array == access.array
+        )
+        own = all(same_cell(target, access) for target in targets)
+        return not (own and is_new_each_time(access, self.loop.variable))
+
+    def _expect(self, access: Access, label: str, labels: frozenset[str], *, old: bool) -> None:
+        if label in self._sealed:
+            return
+        key = (label, access.array)
+        if key in self._expected:
+            before, earlier, was_old = self._expected[key]
+            if not same_cell(before, access) and (earlier, was_old) != (labels, old):
+                moving = mentions(before, self.loop.variable) or mentions(
+                    access, self.loop.variable
+                )
+                if not moving:
+                    raise NoRecurrence(
+                        f"{label} reads {access_text(before)} and {access_text(access)}, "
+                        "which may be the same cell"
+                    )
+            labels, old = labels | earlier, old or was_old
+        self._expected[key] = (access, labels, old)
+
+    def origin(self, family: Family, *, state: bool, made: bool = False) -> Real:
+        """Return the name for what the iteration finds in a cell, or for what a loop makes."""
+        for found in self.found.values():
+            if not made and not found.made and same_cell(found.family.access, family.access):
+                if state and not found.state:
+                    self.found[found.name] = replace(found, state=True)
+                return Real(found.name)
+        name = f"@{len(self.found)}"
+        self.found[name] = Found(name, family, state, made)
+        return Real(name)
+
+    def _moved(self, value: Value, bound: Mapping[str, Index]) -> Value:
+        if not bound:
+            return value
+
+        def change(part: Value) -> Value | None:
+            if isinstance(part, Real) and part.name in self.found:
+                found = self.found[part.name]
+                access = moved(found.family.access, bound)
+                if same_cell(access, found.family.access):
+                    return part
+                over = tuple(
+                    (index.name if isinstance(index, Var) else name, bounds)
+                    for name, bounds in found.family.over
+                    for index in (bound.get(name),)
+                )
+                return self.origin(Family(access, over), state=found.state, made=found.made)
+            return None
+
+        return value_moved(replaced(value, change), bound)
+
+    def _loop(self, node: Loop, position: Position, ranges: dict[str, Range]) -> None:
+        inside = ranges | {node.variable: node.range}
+        carries = any(e.kind == "within" and e.inner == position for e in self.edges)
+        before, count = list(self.known), len(self.computed)
+        if carries:
+            self._seal(node)
+        self._body(node.body, position, inside)
+        made = self.known[len(before) :]
+        values = [v for _, written in self.computed[count:] for v in written]
+        if carries and any(map(self.depends_on_state, values)):
+            raise NoRecurrence(f"the loop {node.variable} inside carries values of the state")
+        self.known = before
+        for known in made:
+            if not carries and mentions(known.family.access, node.variable):
+                self.known.append(known)
+            else:
+                self._leave(known, made, ranges)
+
+    def _seal(self, node: Loop) -> None:
+        """Take what a loop with a recurrence of its own makes as it is; the state may not enter."""
+        labels = {
+            inner.label
+            for inner in nodes(node.body)
+            if isinstance(inner, Assign | If) and inner.label is not None
+        }
+        tainted = {
+            label for label, values in self.computed if any(map(self.depends_on_state, values))
+        }
+        for edge in self.edges:
+            within = edge.kind == "within" and edge.source in tainted
+            if edge.sink in labels and (within or edge.kind == "carried"):
+                raise NoRecurrence(f"the loop {node.variable} inside carries values of the state")
+        self._sealed |= labels
+
+    def _leave(self, known: Known, made: list[Known], ranges: dict[str, Range]) -> None:
+        """Keep what the last iteration of an inner loop leaves in a cell as a value of its own.
+
+        The loop may be empty, so what was there before may still be there.
+        """
+        access = known.family.access
+        earlier = self.holds(access, ranges | dict(known.family.over))
+        labels = {
+            label for k in made if k.family.access.array == access.array for label in k.labels
+        }
+        if earlier is not None:
+            labels |= earlier.labels
+        stateful = self.depends_on_state(known.value) or (
+            earlier is not None and self.depends_on_state(earlier.value)
+        )
+        value = Real(SPOILT) if stateful else self.origin(known.family, state=False, made=True)
+        old = earlier is None or earlier.old
+        self.known.append(Known(known.family, value, frozenset(labels), old))
+
+    def _guard(self, node: If, position: Position, ranges: dict[str, Range]) -> None:
+        condition = self._condition(node.condition, node.label or "", ranges)
+        before = list(self.known)
+        branches = []
+        for number, body in ((1, node.body), (2, node.orelse)):
+            self.known = list(before)
+            self._body(body, (*position, number), ranges)
+            branches.append(self.known)
+        self.known = before
+        changed: list[Family] = []
+        for branch in branches:
+            for known in branch[len(before) :]:
+                if not any(same_cell(f.access, known.family.access) for f in changed):
+                    changed.append(known.family)
+        for family in changed:
+            self.known.append(self._merged(condition, family, branches, ranges))
+
+    def _merged(
+        self,
+        condition: Condition,
+        family: Family,
+        branches: list[list[Known]],
+        ranges: dict[str, Range],
+    ) -> Known:
+        sides = []
+        around = ranges | dict(family.over)
+        for branch in branches:
+            kept, self.known = self.known, branch
+            side = self.holds(family.access, around)
+            self.known = kept
+            if side is None:
+                fixed = not mentions(family.access, self.loop.variable)
+                found = self.origin(family, state=fixed)
+                side = Known(family, found, frozenset(), old=True)
+            sides.append(side)
+        then, other = sides
+        value = (
+            then.value if then.value == other.value else Select(condition, then.value, other.value)
+        )
+        return Known(family, value, then.labels | other.labels, then.old or other.old)
+
+    def _check(self) -> None:
+        """Hold what was read off the subscripts against the exact flow.
+
+        Raises:
+            NoRecurrence: The two differ.
+        """
+        for edge in self.edges:
+            if edge.kind not in ("within", "carried") or edge.sink in self._sealed:
+                continue
+            expected = self._expected.get((edge.sink, edge.array))
+            if expected is None:
+                continue
+            access, labels, old = expected
+            fits = old if edge.kind == "carried" else edge.source in labels
+            if not fits:
+                raise NoRecurrence(
+                    f"{edge.sink} reads {access_text(access)}, which {edge.source} may have "
+                    "written under another subscript"
+                )
+
+
+def _family(access: Access, ranges: Mapping[str, Range]) -> Family:
+    return Family(
+        access, tuple((name, bounds) for name, bounds in ranges.items() if mentions(access, name))
+    )
+
+
+def loop_named(program: Program, name: str) -> tuple[Position, Loop]:
+    """Find a loop by its variable `j`, by `j@LINE`, or by `j@S7`, the j loop around S7.
+
+    Raises:
+        NoRecurrence: There is no such loop, or more than one.
+    """
+    variable, _, where = name.partition("@")
+    found: dict[Position, Loop] = {}
+    around: dict[Position, list[Placed]] = {}
+    for place in placed(program):
+        for position, loop in zip(place.loop_positions, place.loops, strict=True):
+            if loop.variable == variable:
+                found[position] = loop
+                around.setdefault(position, []).append(place)
+    if where:
+        found = {
+            position: loop
+            for position, loop in found.items()
+            if str(loop.span.line) == where or any(p.label == where for p in around[position])
+        }
+    if len(found) != 1:
+        choices = ", ".join(f"{variable}@{loop.span.line}" for loop in found.values())
+        raise NoRecurrence(
+            f"there is no loop {name}" if not found else f"{name} may be any of {choices}"
+        )
+    return next(iter(found.items()))

@@ -1,0 +1,478 @@
+"""Recurrences: what a loop carries from one iteration to the next, and how.
+
+    for j in range(N):                           s1, s2   m, l
+        t = max(m, x[j])                         x1       x[j]
+        l = l * exp(m - t) + exp(x[j] - t)  ->   s1 <-    max(s1, x1)
+        m = t                                    s2 <-    s2 * exp(s1 - max(s1, x1)) + exp(…)
+
+Temporaries are put in, so that the step is simultaneous: every update is over the old state, the
+inputs of the iteration and the parameters, all of them named by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from looptrans.algebra.cells import (
+    Family,
+    is_new_each_time,
+    mentions,
+    moved,
+    same_cell,
+    value_moved,
+)
+from looptrans.algebra.inputs import Input, Naming
+from looptrans.algebra.iteration import (
+    SPOILT,
+    Edge,
+    Found,
+    Iteration,
+    Known,
+    NoRecurrence,
+    Position,
+    edges_of,
+    loop_named,
+)
+from looptrans.algebra.values import names_of, replaced
+from looptrans.analysis import api
+from looptrans.analysis.budget import DEFAULT_SECONDS
+from looptrans.ir.condition import Condition
+from looptrans.ir.facts import DependenceReport
+from looptrans.ir.index import Arith, Int, Var
+from looptrans.ir.listing import access_text, value_text
+from looptrans.ir.program import Assign, Declaration, Loop, Program
+from looptrans.ir.value import Access, Const, Holds, Range, Read, Real, Select, Value
+from looptrans.ir.walk import Placed, live_out, nodes, placed
+
+
+@dataclass(frozen=True, slots=True)
+class StateVariable:
+    """A cell, or one for each iteration of inner loops, whose value the loop carries.
+
+    Attributes:
+        name: `s1`, `s2`, … in the order in which the iteration first reads them.
+        access: The cell as the listing reads it.
+        over: The variables of inner loops (and `:` for a whole row) the state is a vector over.
+        initial: What the cell holds before the first iteration, over the listing's names.
+        update: Its next value over the names of states, inputs and parameters.
+        statements: The labels of the statements that write it.
+        read_after: The labels of the statements after the loop that read it; `return` where the
+            listing gives it back.
+    """
+
+    name: str
+    access: Access
+    over: tuple[str, ...]
+    initial: Value
+    update: Value
+    statements: tuple[str, ...]
+    read_after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """`state <- step(state, inputs)` for the iterations of one loop.
+
+    Attributes:
+        loop: The variable of the loop.
+        range: Its range.
+        position: Its place in the program.
+        states: The state variables.
+        inputs: What changes from one iteration to the next and does not depend on the state.
+        parameters: What stays the same.
+        condition: Where given, only the iterations where it holds change the state.
+        read_inside: The labels of statements of the loop that look at the state for something
+            other than its next value. Where there are any the loop is a scan, else a fold.
+        components: The cycles of the flow graph that the loop carries, as lists of labels.
+        assumptions: The contracts the flow leans on, as written.
+    """
+
+    loop: str
+    range: Range
+    position: Position
+    states: tuple[StateVariable, ...]
+    inputs: tuple[Input, ...]
+    parameters: tuple[Input, ...]
+    condition: Condition | None = None
+    read_inside: tuple[str, ...] = ()
+    components: tuple[tuple[str, ...], ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether the state is read in between, by more than its own update."""
+        return bool(self.read_inside)
+
+    def state(self, name: str) -> StateVariable:
+        """Return the state variable called `name`.
+
+        Raises:
+            KeyError: There is none.
+        """
+        for state in self.states:
+            if state.name == name:
+                return state
+        raise KeyError(name)
+
+    def text(self) -> str:
+        """Return the recurrence as lines for a person to read."""
+        lines = [f"loop {self.loop}"]
+        for state in self.states:
+            over = f" over {', '.join(state.over)}" if state.over else ""
+            lines.append(
+                f"{state.name} = {access_text(state.access)}{over}, at first "
+                f"{value_text(state.initial)}"
+            )
+        lines += [f"{given.name} = {value_text(given.value)}" for given in self.inputs]
+        lines += [
+            f"{given.name} = {value_text(given.value)}, the same throughout"
+            for given in self.parameters
+        ]
+        lines += [f"{state.name} <- {value_text(state.update)}" for state in self.states]
+        return "\n".join(lines)
+
+
+def recurrence(program: Program, loop: str, *, budget: float = DEFAULT_SECONDS) -> Recurrence:
+    """Read a loop as a recurrence.
+
+    Args:
+        program: The program.
+        loop: The loop: `j`, `j@LINE` or `j@S7`.
+        budget: Seconds the analysis of the flow may take.
+
+    Raises:
+        NoRecurrence: It cannot be read as one; the message says why.
+    """
+    found = assembled(program, iteration_of(program, loop, flow_of(program, budget)))
+    cycles = api.components(program, budget=budget)
+    inside = {place.label for place in placed(program) if found.position in place.loop_positions}
+    written = {label for state in found.states for label in state.statements}
+    return replace(
+        found,
+        components=tuple(
+            component.statements
+            for component in cycles.components
+            if set(component.statements) <= inside and written & set(component.statements)
+        ),
+    )
+
+
+def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceReport:
+    """Return the exact flow of a program.
+
+    Raises:
+        NoRecurrence: It could not be found within the budget.
+    """
+    report = api.dependences(program, bases=("value",), kinds=("flow",), budget=budget)
+    if report.unknown is not None:
+        raise NoRecurrence(f"the flow is not known: {report.unknown}")
+    return report
+
+
+def iteration_of(program: Program, loop: str, flow: DependenceReport) -> Iteration:
+    """Carry out one iteration of a loop on symbols.
+
+    Raises:
+        NoRecurrence: It cannot be told what a statement reads.
+    """
+    position, node = loop_named(program, loop)
+    iteration = Iteration(node, position, edges_of(program, flow, position), flow.assumptions)
+    iteration.run()
+    return iteration
+
+
+def assembled(
+    program: Program,
+    iteration: Iteration,
+    finals: tuple[Access, ...] = (),
+    definitions: tuple[tuple[Access, Value], ...] = (),
+) -> Recurrence:
+    """Put together the recurrence of an iteration that was carried out.
+
+    Args:
+        program: The program.
+        iteration: The iteration.
+        finals: Cells that another loop has left values in; they are `y1`, `y2`, … in the updates.
+        definitions: What other cells hold throughout the loop.
+
+    Raises:
+        NoRecurrence: The loop carries nothing, or not from one iteration to the next.
+    """
+    return _Assembly(program, iteration, finals, definitions).recurrence()
+
+
+def independent_parts(whole: Recurrence) -> tuple[Recurrence, ...]:
+    """Split a recurrence into those that do not read each other's states.
+
+    States keep their names and their order.
+    """
+    names = [state.name for state in whole.states]
+    group = {name: name for name in names}
+
+    def root(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    for state in whole.states:
+        for other in names_of(state.update):
+            if other in group:
+                group[root(other)] = root(state.name)
+    parts = []
+    for first in dict.fromkeys(root(name) for name in names):
+        states = tuple(state for state in whole.states if root(state.name) == first)
+        used = set(names_of(*(state.update for state in states)))
+        parts.append(
+            replace(
+                whole,
+                states=states,
+                inputs=tuple(given for given in whole.inputs if given.name in used),
+                parameters=tuple(given for given in whole.parameters if given.name in used),
+            )
+        )
+    return tuple(parts)
+
+
+@dataclass(slots=True)
+class _Assembly:
+    program: Program
+    iteration: Iteration
+    finals: tuple[Access, ...] = ()
+    definitions: tuple[tuple[Access, Value], ...] = ()
+
+    def recurrence(self) -> Recurrence:
+        iteration = self.iteration
+        self._observe_last_values()
+        origins = self._relevant()
+        if not origins:
+            raise NoRecurrence(f"the loop {iteration.loop.variable} carries no value")
+        updates = [self._defined(self._next(origin).value) for origin in origins]
+        naming = Naming(
+            iteration.loop.variable,
+            {found.name: found.family.access for found in iteration.found.values()},
+            {origin.name: f"s{n}" for n, origin in enumerate(origins, 1)},
+            frozenset(self._inner_variables()),
+            self.finals,
+        )
+        condition, updates = _common_guard(naming, [origin.name for origin in origins], updates)
+        updates = naming.named(updates)
+        states = []
+        for number, (origin, update) in enumerate(zip(origins, updates, strict=True), 1):
+            known = self._next(origin)
+            states.append(
+                StateVariable(
+                    f"s{number}",
+                    origin.family.access,
+                    _over(origin),
+                    self._initial(origin),
+                    update,
+                    tuple(sorted(known.labels, key=self._order)),
+                    self._read_after(known),
+                )
+            )
+        return Recurrence(
+            iteration.loop.variable,
+            iteration.loop.range,
+            iteration.position,
+            tuple(states),
+            naming.inputs,
+            naming.parameters,
+            condition,
+            self._read_inside(origins),
+            assumptions=iteration.assumptions,
+        )
+
+    def _defined(self, value: Value) -> Value:
+        """Put in what cells hold throughout the loop."""
+
+        def change(part: Value) -> Value | None:
+            if isinstance(part, Read):
+                for access, known in self.definitions:
+                    if access.array == part.access.array and same_cell(access, part.access):
+                        return known
+            return None
+
+        return replaced(value, change)
+
+    def _order(self, label: str) -> int:
+        return [place.label for place in placed(self.program)].index(label)
+
+    def _inner_variables(self) -> list[str]:
+        return [n.variable for n in nodes(self.iteration.loop.body) if isinstance(n, Loop)]
+
+    def _is_observed(self, known: Known) -> bool:
+        return bool(self._read_after(known))
+
+    def _read_after(self, known: Known) -> tuple[str, ...]:
+        array = known.family.access.array
+        readers = {
+            edge.sink
+            for edge in self.iteration.edges
+            if edge.kind == "leaving" and edge.source in known.labels and edge.array == array
+        }
+        after = sorted(readers, key=self._order)
+        return (*after, "return") if array in live_out(self.program) else tuple(after)
+
+    def _observe_last_values(self) -> None:
+        """Make states of the fixed cells whose last value is read after the loop."""
+        iteration = self.iteration
+        for known in list(iteration.known):
+            access = known.family.access
+            fixed = not mentions(access, iteration.loop.variable)
+            if fixed and self._is_observed(known) and known.value != Real(SPOILT):
+                iteration.origin(known.family, state=True)
+
+    def _next(self, origin: Found) -> Known:
+        """Return what the next iteration will find in a cell."""
+        loop = self.iteration.loop
+        access = origin.family.access
+        ahead = moved(access, {loop.variable: Arith("+", Var(loop.variable), Int(loop.range.step))})
+        known = self.iteration.holds(ahead, dict(origin.family.over))
+        if known is None:
+            raise NoRecurrence(
+                f"{access_text(access)} comes from an earlier iteration, "
+                "but not from the same place of the one before"
+            )
+        return known
+
+    def _relevant(self) -> list[Found]:
+        """Return the states that something depends on: those carried and read, and their like."""
+        iteration = self.iteration
+        carried = {(e.sink, e.array) for e in iteration.edges if e.kind == "carried"}
+        arrays = {array for _, array in carried}
+        states = [found for found in iteration.found.values() if found.state]
+        wanted: dict[str, Found] = {}
+        for found in states:
+            access = found.family.access
+            last = iteration.holds(access, dict(found.family.over))
+            observed = last is not None and self._is_observed(last)
+            if access.array in arrays or observed:
+                wanted[found.name] = found
+        queue = list(wanted.values())
+        while queue:
+            for name in names_of(self._next(queue.pop()).value):
+                found_next = iteration.found.get(name)
+                if found_next is not None and found_next.state and name not in wanted:
+                    wanted[name] = found_next
+                    queue.append(found_next)
+        return [found for found in states if found.name in wanted]
+
+    def _initial(self, origin: Found) -> Value:
+        """Return what the first iteration finds in a cell; its bare content where unknown."""
+        loop, access = self.iteration.loop, origin.family.access
+        array = self.program.array(access.array)
+        first = moved(access, {loop.variable: loop.range.start})
+        outer = [e for e in self.iteration.edges if e.kind == "outer" and e.array == array.name]
+        writers = [
+            place
+            for place in placed(self.program)
+            if isinstance(place.node, Assign)
+            and self.iteration.position not in place.loop_positions
+            and place.position < self.iteration.position
+            and any(target.array == array.name for target in place.node.targets)
+        ]
+        entering = {
+            e.source for e in self.iteration.edges if e.kind == "entering" and e.array == array.name
+        }
+        if outer or not entering <= {writers[-1].label if writers else ""}:
+            return Read(first)
+        if not writers:
+            return self._created(array.name) or Read(first)
+        return self._assigned(origin, writers[-1], first) or Read(first)
+
+    def _assigned(self, origin: Found, last: Placed, first: Access) -> Value | None:
+        """Return what the last statement before the loop has surely assigned to the cells.
+
+        It may stand in loops of its own, if they run through just the cells of the state.
+        """
+        node = last.node
+        if not isinstance(node, Assign) or len(node.targets) != len(node.values):
+            return None
+        around = last.position[:-1]
+        shared = 0
+        while around[:shared] == self.iteration.position[:shared] and shared < len(around):
+            shared += 1
+        shared -= around[:shared] != self.iteration.position[:shared]
+        inner = {
+            loop.variable: loop.range
+            for loop, position in zip(last.loops, last.loop_positions, strict=True)
+            if len(position) > shared
+        }
+        if len(inner) != len(around) - shared:
+            return None
+        family = Family(first, origin.family.over)
+        bound = family.matched(node.targets[-1], inner)
+        names = {index.name for index in (bound or {}).values() if isinstance(index, Var)}
+        if bound is None or names != set(inner) or set(bound) != {n for n, _ in family.over}:
+            return None
+        back = {index.name: Var(name) for name, index in bound.items() if isinstance(index, Var)}
+        return value_moved(node.values[-1], back)
+
+    def _created(self, name: str) -> Value | None:
+        for node in nodes(self.program.body):
+            if isinstance(node, Declaration) and node.array == name:
+                match node.creation.function:
+                    case "zeros":
+                        return Const(0.0)
+                    case "ones":
+                        return Const(1.0)
+                    case "full":
+                        return node.creation.fill
+        return None
+
+    def _read_inside(self, origins: list[Found]) -> tuple[str, ...]:
+        iteration = self.iteration
+        slice_: set[str] = set()
+        for origin in origins:
+            slice_ |= self._next(origin).labels
+        slice_ = _closed(slice_, iteration.edges)
+        names = {origin.name for origin in origins}
+        readers = {
+            label
+            for label, values in iteration.computed
+            if label not in slice_ and names & set(names_of(*values))
+        }
+        for known in iteration.known:
+            access = known.family.access
+            if not is_new_each_time(access, iteration.loop.variable):
+                continue
+            if self._is_observed(known) and names & set(names_of(known.value)):
+                readers |= known.labels
+        return tuple(sorted(readers, key=self._order))
+
+
+def _closed(labels: set[str], edges: Iterable[Edge]) -> set[str]:
+    """Add the statements of the same iteration that others read from."""
+    within = [edge for edge in edges if edge.kind == "within"]
+    closed, size = set(labels), -1
+    while size != len(closed):
+        size = len(closed)
+        closed |= {edge.source for edge in within if edge.sink in closed}
+    return closed
+
+
+def _over(origin: Found) -> tuple[str, ...]:
+    whole = (":",) * origin.family.access.rank
+    return (*(name for name, _ in origin.family.over), *whole)
+
+
+def _common_guard(
+    naming: Naming, names: list[str], updates: list[Value]
+) -> tuple[Condition | None, list[Value]]:
+    """Take off a condition without which no state changes and that no state decides."""
+    conditions: list[Condition] = []
+    inner: list[Value] = []
+    for name, update in zip(names, updates, strict=True):
+        match update:
+            case Select(condition, chosen, Real(other)) if other == name:
+                conditions.append(condition)
+                inner.append(chosen)
+            case _:
+                return None, updates
+    if any(condition != conditions[0] for condition in conditions):
+        return None, updates
+    if naming.depends(Holds(conditions[0])):
+        return None, updates
+    plain = naming.plain(Holds(conditions[0]))
+    return (plain.condition, inner) if isinstance(plain, Holds) else (None, updates)
