@@ -10,7 +10,7 @@ one partial cell afterwards, and the value they are joined to is the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import islpy as isl
 
@@ -24,6 +24,7 @@ from looptrans.analysis.correspondence import (
 )
 from looptrans.analysis.explanation import most_telling
 from looptrans.analysis.flow import tidied, without
+from looptrans.analysis.inside import INSIDE, sizes_inside
 from looptrans.analysis.races import any_order
 from looptrans.analysis.sources import Operand, Sources, Target
 from looptrans.ir.program import Assign, Program
@@ -54,6 +55,25 @@ def reduction_verdict(
     """
     try:
         made = correspondence(before, after, images, new=frozenset((*partials, *partials.values())))
+        verdict = _judged(made, partials, operators)
+        if verdict.decision == "legal" or not made.is_affine:
+            return verdict
+        inside = sizes_inside(made.before, made.context)
+        if made.context.is_subset(inside):
+            return verdict
+        made.context = inside
+        verdict = _judged(made, partials, operators)
+    except NotAStep as difference:
+        return Verdict("unknown", reason=str(difference))
+    if verdict.decision == "legal":
+        return replace(verdict, assumptions=(*verdict.assumptions, INSIDE))
+    return verdict
+
+
+def _judged(
+    made: Correspondence, partials: Mapping[str, str], operators: Mapping[str, tuple[str, float]]
+) -> Verdict:
+    try:
         if not made.is_affine:
             raise NotAStep("contributions are not followed through opaque terms")
         if check_instances(made, bijective=False):
@@ -112,31 +132,35 @@ class _Split:
 
     def _check_forms(self, before: Sources, after: Sources) -> None:
         reduced = set(self.partials.values())
-        for target in before.targets:
-            if target.array in reduced and self.made.of_before(target.statement.number):
-                self._is_update(target)
         for target in after.targets:
             pair = self.made.of_after(target.statement.number)
             if target.array in self.partials and pair is not None:
                 if _written(pair.before.place.node) != self.partials[target.array]:
                     raise NotAStep(f"{pair.after.label} updates another reduction than before")
-                self._is_update(target)
+                self._require_update(target)
+                for other in before.targets:
+                    if other.statement is pair.before and other.array in reduced:
+                        self._require_update(other)
             elif target.array in self.partials:
                 self._check_identity(target)
             elif target.array in reduced and pair is None:
-                self._is_update(target)
+                self._require_update(target)
+
+    def _require_update(self, target: Target) -> None:
+        if not self._is_update(target):
+            name, _ = self.operators[self.partials.get(target.array, target.array)]
+            raise NotAStep(f"{target.statement.label} is no update by {name}")
 
     def _is_update(self, target: Target) -> bool:
-        """Tell whether a write is `cell = cell op x`; raise where the operator is another one."""
+        """Tell whether a write is `cell = cell op x`; any other begins a new value.
+
+        That one may be made from the old value is then for who reads it, as by any statement.
+        """
         array = self.partials.get(target.array, target.array)
         name, _ = self.operators[array]
         node = target.statement.place.node
         assert isinstance(node, Assign)
-        if updates_by(node, name):
-            return True
-        if any(_reads(value, target.array) for value in node.values):
-            raise NotAStep(f"{target.statement.label} is no update by {name}")
-        return False
+        return updates_by(node, name)
 
     def _check_identity(self, target: Target) -> None:
         node = target.statement.place.node
@@ -155,9 +179,10 @@ class _Split:
             mine = [o for o in comparison.after.operands if o.statement is pair.after]
             for one, other in zip(theirs, mine, strict=True):
                 node = pair.before.place.node
-                if one.array != array or one.is_old:
+                if one.array != array:
                     continue
-                if isinstance(node, Assign) and _written(node) == array:
+                name, _ = self.operators[array]
+                if isinstance(node, Assign) and _written(node) == array and updates_by(node, name):
                     continue
                 if other.array != array:
                     raise NotAStep(f"{pair.after.label} reads {other.array}")
@@ -198,7 +223,10 @@ class _Split:
                 raise NotAStep(f"{array} is joined to another value than before")
         first = expected.first.set_tuple_name(isl.dim_type.out, "cell")
         now = actual.first.set_tuple_name(isl.dim_type.out, "cell")
-        left = first.intersect_params(self.made.context).subtract(back.apply_range(now))
+        first = first.intersect_params(self.made.context)
+        if first.is_empty():
+            return
+        left = first.subtract(back.apply_range(now))
         if not left.is_empty() or not comparison.starts_alike(array):
             raise NotAStep(f"{array} is joined to another first value than before")
 

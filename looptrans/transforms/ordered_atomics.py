@@ -95,10 +95,11 @@ def _stretch(path: LoopPath, ties: tuple[Tie, ...]) -> tuple[int, int]:
 
 
 def _require_no_inner_atomic(program: Program, path: LoopPath, first: int, last: int) -> None:
+    loop = loop_name(program, path.position)
     for node in nodes(path.loop.body[first : last + 1]):
         if isinstance(node, Atomic):
             raise TransformError(
-                f"what needs turns in {loop_name(program, path.position)} has an atomic block in it",
+                f"what needs turns in {loop} has an atomic block in it",
                 place_of(node),
                 why="an atomic block inside another one would wait for it for ever",
                 remedy="use ordered_atomics before the inner loop gets its atomic blocks",

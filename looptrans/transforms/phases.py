@@ -25,7 +25,7 @@ from looptrans.ir.index import Var
 from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.step import Image, Step
 from looptrans.ir.verdict import Verdict
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import Placed, nodes, placed
 from looptrans.transforms.accesses import place_of, sites_of
 from looptrans.transforms.check import reordered
 from looptrans.transforms.nest import (
@@ -108,7 +108,7 @@ class _Joined:
         loop: The loop.
         groups: For each node of its body, the number of the loop it comes from.
         renamed: By the variables of the other loops, that of the joined one.
-        first: The labels of the statements in each of the loops.
+        labels: The labels of the statements in the loops.
     """
 
     program: Program
@@ -259,10 +259,12 @@ class _Stretch:
 
 def _stretches(joined: _Joined, folds: tuple[Fold, ...]) -> tuple[_Stretch, ...]:
     """Return where the blocks of reductions go; what overlaps becomes one."""
-    position = {place.label: place.position for place in placed(joined.program)}
+    places = {place.label: place for place in placed(joined.program)}
     found: list[_Stretch] = []
     for fold in folds:
-        ends = [position[label] for label in fold.statements]
+        for label in fold.statements:
+            _require_no_block(joined, fold, places[label])
+        ends = [places[label].position for label in fold.statements]
         depth = 0
         while all(len(end) > depth + 1 and end[depth] == ends[0][depth] for end in ends):
             depth += 1
@@ -279,6 +281,18 @@ def _stretches(joined: _Joined, folds: tuple[Fold, ...]) -> tuple[_Stretch, ...]
                 )
         found.append(stretch)
     return tuple(found)
+
+
+def _require_no_block(joined: _Joined, fold: Fold, place: Placed) -> None:
+    """Require that an update is in no block yet."""
+    depth = len(joined.position)
+    if any(position[:depth] == joined.position for position in place.section_positions):
+        raise TransformError(
+            f"{place.label}, an update of {fold.array}, stands in a block already",
+            place_of(place.node),
+            why="one block cannot stand inside another",
+            remedy="make the outer loop parallel before the inner one",
+        )
 
 
 def _united(one: Fold, other: Fold) -> Fold:
