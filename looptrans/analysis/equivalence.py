@@ -17,8 +17,8 @@ be reversed is then no proof that it is, and the answer is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import islpy as isl
 
@@ -34,8 +34,8 @@ from looptrans.analysis.correspondence import (
     correspondence,
 )
 from looptrans.analysis.explanation import most_telling
-from looptrans.analysis.inside import INSIDE, sizes_inside
 from looptrans.analysis.interference import interferences
+from looptrans.analysis.judging import judged
 from looptrans.analysis.linear import Linear, linear
 from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.races import judge_races
@@ -44,7 +44,7 @@ from looptrans.analysis.reversals import reversed_pairs
 from looptrans.analysis.sources import Sources
 from looptrans.analysis.spare import check_spare
 from looptrans.analysis.verdicts import Explainer
-from looptrans.ir.listing import contract_text, index_text
+from looptrans.ir.listing import index_text
 from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Whole
@@ -57,56 +57,12 @@ STORAGE_LAW = "every read gets the value it got before"
 
 def order_verdict(before: Program, after: Program, images: Images) -> Verdict:
     """Judge a step that only changes when instances run; see `looptrans.transforms.check`."""
-    return _with_assumptions(_order, before, after, images)
+    return judged(_order, partial(correspondence, images=images), before, after)
 
 
 def storage_verdict(before: Program, after: Program, images: Images) -> Verdict:
     """Judge a step that changes where values live; see `looptrans.transforms.check`."""
-    return _with_assumptions(_storage, before, after, images)
-
-
-def _with_assumptions(
-    judge: Callable[[Correspondence], Verdict], before: Program, after: Program, images: Images
-) -> Verdict:
-    """Judge, and name the contracts without which a step would not be legal."""
-    verdict = _where_defined(judge, before, after, images)
-    if verdict.decision != "legal":
-        return verdict
-    needed = []
-    for contract in before.contracts:
-        kept = tuple(other for other in before.contracts if other is not contract)
-        one, other = replace(before, contracts=kept), replace(after, contracts=kept)
-        if _where_defined(judge, one, other, images).decision != "legal":
-            needed.append(contract_text(contract))
-    return replace(verdict, assumptions=(*verdict.assumptions, *needed))
-
-
-def _where_defined(
-    judge: Callable[[Correspondence], Verdict], before: Program, after: Program, images: Images
-) -> Verdict:
-    """Judge at all sizes, and where that fails at those that mean anything for the listing."""
-    try:
-        made = correspondence(before, after, images)
-        verdict = _judged(judge, made)
-        if verdict.decision == "legal" or not made.is_affine:
-            return verdict
-        inside = sizes_inside(made.before, made.context)
-        if made.context.is_subset(inside):
-            return verdict
-        made.context = inside
-        verdict = _judged(judge, made)
-    except NotAStep as difference:
-        return Verdict("unknown", reason=str(difference))
-    if verdict.decision == "legal":
-        return replace(verdict, assumptions=(*verdict.assumptions, INSIDE))
-    return verdict
-
-
-def _judged(judge: Callable[[Correspondence], Verdict], made: Correspondence) -> Verdict:
-    try:
-        return judge(made)
-    except NotAStep as difference:
-        return Verdict("unknown", reason=str(difference))
+    return judged(_storage, partial(correspondence, images=images), before, after)
 
 
 def _order(made: Correspondence) -> Verdict:

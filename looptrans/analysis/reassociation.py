@@ -10,7 +10,8 @@ one partial cell afterwards, and the value they are joined to is the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import islpy as isl
 
@@ -24,8 +25,8 @@ from looptrans.analysis.correspondence import (
 )
 from looptrans.analysis.explanation import most_telling
 from looptrans.analysis.flow import tidied, without
-from looptrans.analysis.inside import INSIDE, sizes_inside
-from looptrans.analysis.races import any_order
+from looptrans.analysis.judging import judged
+from looptrans.analysis.races import any_order, judge_races
 from looptrans.analysis.sources import Operand, Sources, Target
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.step import Images
@@ -53,46 +54,37 @@ def reduction_verdict(
         partials: The array of partial results to the array they are joined to.
         operators: For each array joined to, the operator's name and its identity.
     """
-    try:
-        made = correspondence(before, after, images, new=frozenset((*partials, *partials.values())))
-        verdict = _judged(made, partials, operators)
-        if verdict.decision == "legal" or not made.is_affine:
-            return verdict
-        inside = sizes_inside(made.before, made.context)
-        if made.context.is_subset(inside):
-            return verdict
-        made.context = inside
-        verdict = _judged(made, partials, operators)
-    except NotAStep as difference:
-        return Verdict("unknown", reason=str(difference))
-    if verdict.decision == "legal":
-        return replace(verdict, assumptions=(*verdict.assumptions, INSIDE))
-    return verdict
+    new = frozenset((*partials, *partials.values()))
+    relate = partial(correspondence, images=images, new=new)
+    return judged(_Judge(dict(partials), dict(operators)), relate, before, after)
 
 
-def _judged(
-    made: Correspondence, partials: Mapping[str, str], operators: Mapping[str, tuple[str, float]]
-) -> Verdict:
-    try:
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    partials: dict[str, str]
+    operators: dict[str, tuple[str, float]]
+
+    def __call__(self, made: Correspondence) -> Verdict:
         if not made.is_affine:
             raise NotAStep("contributions are not followed through opaque terms")
         if check_instances(made, bijective=False):
             raise NotAStep("the updates run where they did not")
         check_statements(made, same_cells=False)
-        _Split(made, dict(partials), dict(operators)).check()
+        _Split(made, self.partials, self.operators).check()
         comparison = Comparison(made, Sources.of(made.before, "b"), Sources.of(made.after, "a"))
-        comparison.without = frozenset(partials.values())
+        comparison.without = frozenset(self.partials.values())
         worst = most_telling(made, comparison.before, comparison.differences())
-    except NotAStep as difference:
-        return Verdict("unknown", reason=str(difference))
-    if worst is not None:
-        return worst
-    names = sorted({name for name, _ in operators.values()})
-    certificates = [Certificate("storage", CONTRIBUTIONS_LAW, "legal", "by isl")]
-    certificates += [
-        any_order(f"values joined by {name} may be joined in any order", name) for name in names
-    ]
-    return Verdict("legal", certificates=tuple(certificates))
+        if worst is not None:
+            return worst
+        races = judge_races(made.after, made.context)
+        if races.decision != "legal":
+            return races
+        certificates = [Certificate("storage", CONTRIBUTIONS_LAW, "legal", "by isl")]
+        certificates += [
+            any_order(f"values joined by {name} may be joined in any order", name)
+            for name in sorted({name for name, _ in self.operators.values()})
+        ]
+        return Verdict("legal", certificates=tuple(certificates))
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,8 @@ def check_split(
             return Verdict("unknown", reason=reason)
     if all(OPERATORS.get(operator.name) == operator for operator in operators.values()):
         known = {array: (each.name, each.identity) for array, each in operators.items()}
-        verdict = check_reduction(before, after, images, partials, known)
-    else:
-        verdict = _by_shape(before, after, images, partials, operators)
+        return check_reduction(before, after, images, partials, known)
+    verdict = _by_shape(before, after, images, partials, operators)
     if verdict.decision != "legal" or not _is_parallel(after):
         return verdict
     from looptrans.analysis.api import check_races

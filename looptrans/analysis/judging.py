@@ -1,0 +1,63 @@
+"""What every judgement of a step has in common: at which sizes, and under which contracts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from looptrans.analysis.correspondence import Correspondence, NotAStep
+from looptrans.analysis.inside import INSIDE, sizes_inside
+from looptrans.ir.listing import contract_text
+from looptrans.ir.program import Program
+from looptrans.ir.verdict import Verdict
+
+Judge: TypeAlias = Callable[[Correspondence], Verdict]
+Relate: TypeAlias = Callable[[Program, Program], Correspondence]
+
+
+def judged(judge: Judge, relate: Relate, before: Program, after: Program) -> Verdict:
+    """Judge a step, and name the contracts without which it would not be legal.
+
+    Args:
+        judge: Judges two programs that are related; it may raise `NotAStep`.
+        relate: Relates them; it may raise `NotAStep`.
+        before: The program before the step.
+        after: The program afterwards.
+    """
+    verdict = _where_defined(judge, relate, before, after)
+    if verdict.decision != "legal":
+        return verdict
+    needed = []
+    for contract in before.contracts:
+        kept = tuple(other for other in before.contracts if other is not contract)
+        one, other = replace(before, contracts=kept), replace(after, contracts=kept)
+        if _where_defined(judge, relate, one, other).decision != "legal":
+            needed.append(contract_text(contract))
+    return replace(verdict, assumptions=(*verdict.assumptions, *needed))
+
+
+def _where_defined(judge: Judge, relate: Relate, before: Program, after: Program) -> Verdict:
+    """Judge at all sizes, and where that fails at those that mean anything for the listing."""
+    try:
+        made = relate(before, after)
+        verdict = _decided(judge, made)
+        if verdict.decision == "legal" or not made.is_affine:
+            return verdict
+        inside = sizes_inside(made.before, made.context)
+        if made.context.is_subset(inside):
+            return verdict
+        made.context = inside
+        verdict = _decided(judge, made)
+    except NotAStep as difference:
+        return Verdict("unknown", reason=str(difference))
+    if verdict.decision == "legal":
+        return replace(verdict, assumptions=(*verdict.assumptions, INSIDE))
+    return verdict
+
+
+def _decided(judge: Judge, made: Correspondence) -> Verdict:
+    try:
+        return judge(made)
+    except NotAStep as difference:
+        return Verdict("unknown", reason=str(difference))
