@@ -47,6 +47,8 @@ demo: $(READY)
 	run check specs/stencil.py 'interchange(i, j)' || [ $$? -eq 1 ]; \
 	part 'After a skew the interchange is legal, and this is the nest'; \
 	run apply specs/stencil.py 'skew(j, i, 1); interchange(i, j)'; \
+	part 'FlashAttention derived from three naive loops, every step with its certificate'; \
+	run derive specs/attention_naive.py; \
 	printf '\n\nWhere to go next: README.md; %s --help; and your own loops: %s\n' \
 	    '$(BIN)/looptrans' '$(BIN)/looptrans report FILE.py'
 
