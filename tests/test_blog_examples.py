@@ -68,7 +68,8 @@ def test_every_stage_and_picture_is_made_by_one_page() -> None:
     assert sorted(made) == stored()
     assert set(made.values()) == {1}
     for page in PAGES:
-        assert {Path(name).name[0] for name in made_by(page)} <= {page.name[1]}
+        number = page.name.split("_")[0].lstrip("0")
+        assert {Path(name).name.split("_")[0] for name in made_by(page)} <= {number}
 
 
 def test_every_link_and_picture_of_the_pages_exists() -> None:

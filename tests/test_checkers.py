@@ -446,3 +446,56 @@ def f(A: Float[Array, "M N"]):
     assert (verdict.decision == "legal") == legal, verdict
     if legal:
         assert {c.kind for c in verdict.certificates} == {"storage", "rounding"}
+
+
+FIRST = """
+def f(A: Float[Array, "N"]):
+    t = {0}
+    for i in range(N):
+        t[i] = t[i] + A[i]  # S1: x
+        A[i] = t[i]  # S2: x
+"""
+
+
+@pytest.mark.parametrize("creation", ["ones(N)", "full(N, 2.0)", "zeros(N - 1)", "zeros(N + 1)"])
+def test_locals_with_other_first_values_or_extents_are_rejected(creation: str) -> None:
+    before, after = program(FIRST.format("zeros(N)")), program(FIRST.format(creation))
+    images = same_names(before, after)
+    assert check_order(before, after, images).decision != "legal"
+    larger = creation == "zeros(N + 1)"
+    assert (check_storage(before, after, images).decision == "legal") == larger
+
+
+def test_a_split_into_too_few_parts_or_from_another_start_is_rejected() -> None:
+    text = """
+def f(A: Float[Array, "M N"]):
+    s = zeros(M)
+    s_p = empty({0})
+    for i in range(M):
+        for p in range((N + 3) // 4):
+            s_p[p] = {1}  # S2: x
+            for j in range(p * 4, min(p * 4 + 4, N)):
+                s_p[p] += A[i, j]  # S1: x
+        for p in range((N + 3) // 4):
+            s[i] += s_p[p]  # S3: x
+    return s
+"""
+    images = {"S1": Image("S1", (Var("i"), Var("j")))}
+    for extent, start, identity, legal in (
+        ("(N + 3) // 4", "0.0", 0.0, True),
+        ("N // 4", "0.0", 0.0, False),
+        ("(N + 3) // 4", "5.0", 5.0, False),
+    ):
+        after = program(text.format(extent, start))
+        verdict = check_reduction(REDUCTION, after, images, {"s_p": "s"}, {"s": ("+", identity)})
+        assert (verdict.decision == "legal") == legal, verdict
+
+
+@pytest.mark.parametrize("name", ["k", "N", "A"])
+def test_an_instance_map_over_what_is_no_loop_is_rejected(name: str) -> None:
+    before = program(FIRST.format("zeros(N)"))
+    images = dict(same_names(before, before))
+    images["S1"] = Image("S1", (Var(name),))
+    assert check_order(before, before, images).decision == "unknown"
+    images["S1"] = Image("S1", (Var("i"),))
+    assert check_order(before, before, {**images, "S9": images["S1"]}).decision == "unknown"

@@ -11,7 +11,7 @@ from looptrans.analysis.correspondence import Correspondence, NotAStep, Pair
 from looptrans.analysis.model import StatementModel
 from looptrans.analysis.sources import Operand, Sources, Target
 from looptrans.ir.program import Declaration, Program
-from looptrans.ir.value import Create
+from looptrans.ir.value import Const, Create, Value
 from looptrans.ir.walk import live_out, nodes
 
 
@@ -104,7 +104,10 @@ class Comparison:
                 yield self._difference(one, target, left, now)
         for array, cells in first.items():
             left = cells.intersect_params(self.made.context)
-            if array in first_now and self.starts_alike(array):
+            if array in first_now and self.starts_constant(array):
+                same = back.apply_range(first_now[array]).domain()
+                left = left.subtract_domain(same)
+            elif array in first_now and self.starts_alike(array):
                 left = left.subtract(back.apply_range(first_now[array]))
             if not left.is_empty():
                 yield self._difference(one, None, left, now)
@@ -128,6 +131,16 @@ class Comparison:
         roles = [model.program.array(array).role for model in (one, other)]
         same = creation_of(one.program, array) == creation_of(other.program, array)
         return not private and roles[0] == roles[1] and same
+
+    def starts_constant(self, array: str) -> bool:
+        """Tell whether all cells of an array start with one value, the same in both programs."""
+        models = self.made.before, self.made.after
+        if any(a.private for model in models for a in model.accesses if a.array == array):
+            return False
+        creations = [creation_of(model.program, array) for model in models]
+        elements = [model.program.array(array).element for model in models]
+        values = [None if creation is None else first_value(creation) for creation in creations]
+        return values[0] is not None and values[0] == values[1] and elements[0] == elements[1]
 
     def counterpart(self, name: str) -> tuple[Target, isl.Map] | None:
         """Return the write before that a write afterwards stands for; None for a new one."""
@@ -250,3 +263,16 @@ def creation_of(program: Program, name: str) -> Create | None:
         if isinstance(node, Declaration) and node.array == name:
             return node.creation
     return None
+
+
+def first_value(creation: Create) -> Value | None:
+    """Return what every cell of a new array holds; None where that is not said."""
+    match creation:
+        case Create("zeros"):
+            return Const(0.0)
+        case Create("ones"):
+            return Const(1.0)
+        case Create("full", _, fill):
+            return fill
+        case _:
+            return None

@@ -18,7 +18,7 @@ from looptrans.analysis.model import AccessModel, Model, StatementModel, build_m
 from looptrans.analysis.opaque_domains import follow, opaque_constraints, relaxed_formula
 from looptrans.analysis.polyhedra import context_set
 from looptrans.analysis.same import Differs, Equal, needed
-from looptrans.ir.index import Index, Let, Opaque, Var, walk
+from looptrans.ir.index import Index, Let, Opaque, Param, Var, walk
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Read
@@ -108,6 +108,9 @@ def correspondence(
 
 
 def _relate(made: Correspondence, images: Images, new: frozenset[str]) -> None:
+    unknown = set(images) - {statement.label for statement in made.after.statements}
+    if unknown:
+        raise NotAStep(f"there is no {', '.join(sorted(unknown))} afterwards")
     earlier = {statement.label: statement for statement in made.before.statements}
     for statement in made.after.statements:
         if statement.label not in images:
@@ -139,6 +142,13 @@ def _pair(
     indices: tuple[Index | None, ...],
 ) -> Pair:
     normal = made.after.normalizer
+    own = {bound.variable for bound in statement.bounds}
+    for index in indices:
+        for node in walk(normal.index(index)) if index is not None else ():
+            is_loop = isinstance(node, Var) and node.name in own
+            is_size = isinstance(node, Param) and node.name in made.after.parameters
+            if isinstance(node, Var | Param | Opaque) and not (is_loop or is_size):
+                raise NotAStep(f"what {statement.label} stands for is no iteration")
     values = {
         bound.variable: normal.index(index)
         for bound, index in zip(source.bounds, indices, strict=True)

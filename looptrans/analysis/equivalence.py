@@ -42,7 +42,7 @@ from looptrans.analysis.races import judge_races
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.reversals import reversed_pairs
 from looptrans.analysis.sources import Sources
-from looptrans.analysis.spare import check_spare
+from looptrans.analysis.spare import check_extents, check_spare
 from looptrans.analysis.verdicts import Explainer
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
@@ -72,6 +72,7 @@ def _order(made: Correspondence) -> Verdict:
     check_opaque_constraints(made)
     check_statements(made, same_cells=True)
     _check_interface(made)
+    _check_arrays(made)
     reversed_ = list(reversed_pairs(made))
     if not reversed_ and _same_storage(made):
         certificate = Certificate("order", ORDER_LAW, "legal", "all dependences in memory, by isl")
@@ -87,6 +88,7 @@ def _storage(made: Correspondence) -> Verdict:
     spare = check_instances(made, bijective=False)
     check_statements(made, same_cells=False)
     _check_interface(made)
+    check_extents(made)
     verdict = _by_sources(made, "storage", STORAGE_LAW)
     if verdict.decision == "legal":
         check_spare(made, spare)
@@ -103,6 +105,18 @@ def _check_interface(made: Correspondence) -> None:
             raise NotAStep(f"{name} starts with other values")
     if one.contracts != other.contracts:
         raise NotAStep("the contracts are others")
+
+
+def _check_arrays(made: Correspondence) -> None:
+    """Check that every array has the same extents and first values."""
+    one, other = made.before.program, made.after.program
+    if {array.name for array in one.arrays} != {array.name for array in other.arrays}:
+        raise NotAStep("the arrays are others")
+    for array in one.arrays:
+        now = other.array(array.name)
+        same = (array.rank, array.element, array.shape) == (now.rank, now.element, now.shape)
+        if not same or creation_of(one, array.name) != creation_of(other, array.name):
+            raise NotAStep(f"{array.name} is another array than before")
 
 
 def _same_storage(made: Correspondence) -> bool:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 import islpy as isl
 
-from looptrans.analysis.comparison import Comparison, creation_of, identity_map
+from looptrans.analysis.comparison import Comparison, creation_of, first_value, identity_map
 from looptrans.analysis.correspondence import (
     Correspondence,
     NotAStep,
@@ -28,12 +29,14 @@ from looptrans.analysis.flow import tidied, without
 from looptrans.analysis.judging import judged
 from looptrans.analysis.races import any_order, judge_races
 from looptrans.analysis.sources import Operand, Sources, Target
+from looptrans.analysis.spare import check_extents
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Binary, Call, Const, Read, Unary, Value, walk_value
 from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out
 
+IDENTITIES = {"+": 0.0, "*": 1.0, "max": -inf, "min": inf}
 CONTRIBUTIONS_LAW = "every contribution reaches every read, through exactly one partial result"
 
 
@@ -65,11 +68,15 @@ class _Judge:
     operators: dict[str, tuple[str, float]]
 
     def __call__(self, made: Correspondence) -> Verdict:
+        for name, identity in self.operators.values():
+            if IDENTITIES.get(name) != identity:
+                raise NotAStep(f"{identity} is not the identity of {name}")
         if not made.is_affine:
             raise NotAStep("contributions are not followed through opaque terms")
         if check_instances(made, bijective=False):
             raise NotAStep("the updates run where they did not")
         check_statements(made, same_cells=False)
+        check_extents(made)
         _Split(made, self.partials, self.operators).check()
         comparison = Comparison(made, Sources.of(made.before, "b"), Sources.of(made.after, "a"))
         comparison.without = frozenset(self.partials.values())
@@ -169,6 +176,8 @@ class _Split:
         for pair in self.made.pairs:
             theirs = [o for o in comparison.before.operands if o.statement is pair.before]
             mine = [o for o in comparison.after.operands if o.statement is pair.after]
+            if len(theirs) != len(mine):
+                raise NotAStep(f"{pair.after.label} has other operands than before")
             for one, other in zip(theirs, mine, strict=True):
                 node = pair.before.place.node
                 if one.array != array:
@@ -267,10 +276,7 @@ class _Split:
         if reach.first.intersect_params(self.made.context).is_empty():
             return
         creation = creation_of(self.made.after.program, operand.array)
-        fill = None if creation is None else {"zeros": 0.0, "ones": 1.0}.get(creation.function)
-        if creation is not None and creation.fill is not None:
-            fill = _constant(creation.fill)
-        if fill != identity:
+        if creation is None or _constant(first_value(creation)) != identity:
             raise NotAStep(f"{operand.array} does not start with the identity of {name}")
 
     def _reach(self, sources: Sources, operand: Operand) -> _Reach:
@@ -338,7 +344,7 @@ def _written(node: object) -> str:
     return node.targets[0].array
 
 
-def _constant(value: Value) -> float | None:
+def _constant(value: Value | None) -> float | None:
     match value:
         case Const(number):
             return float(number)

@@ -56,3 +56,23 @@ def _existing(made: Correspondence, array: str) -> isl.Set:
         if other.array == array and not other.is_may and not other.all_terms:
             cells = cells.union(cells_of(made.before, other).range())
     return cells
+
+
+def check_extents(made: Correspondence) -> None:
+    """Check that arrays that are new, or have other extents, hold what is accessed of them.
+
+    Raises:
+        NotAStep: An access may leave one.
+    """
+    before = {array.name: array for array in made.before.program.arrays}
+    for access in made.after.accesses:
+        array = made.after.program.array(access.array)
+        earlier = before.get(array.name)
+        if earlier is not None and (earlier.rank, earlier.shape) == (array.rank, array.shape):
+            continue
+        cells = box(made.after, array.name)
+        if cells is None or access.all_terms:
+            continue
+        reached = cells_of(made.after, access).intersect_params(made.context).range()
+        if not reached.is_subset(cells):
+            raise NotAStep(f"{access.statement.label} may leave {array.name}")

@@ -18,7 +18,9 @@ from looptrans.cli.analysis import (
     add_report,
     add_scc,
 )
+from looptrans.cli.derive import add_derive
 from looptrans.cli.explain import add_explain
+from looptrans.cli.recheck import add_recheck
 from looptrans.cli.run import add_run
 from looptrans.cli.show import add_show
 from looptrans.cli.transform import add_apply, add_check
@@ -42,6 +44,8 @@ VERBS: tuple[AddVerb, ...] = (
     add_report,
     add_check,
     add_apply,
+    add_derive,
+    add_recheck,
     add_run,
     add_explain,
 )
@@ -60,6 +64,7 @@ examples:
   looptrans show specs/flash_forward.py
   looptrans report specs/flash_forward.py
   looptrans check specs/stencil.py "interchange(i, j)"
+  looptrans derive specs/attention_naive.py
   looptrans run specs/matmul.py --sizes M=2,N=3,K=4
   looptrans explain E012
 """

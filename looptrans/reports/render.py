@@ -6,13 +6,16 @@ Only what a format needs is loaded, so that a verb starts fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from looptrans.ir.facts import ClaimFact, ComponentReport, DependenceReport, LoopFacts
 from looptrans.ir.step import Step
 from looptrans.reports.style import PLAIN, Style
 
-Format: TypeAlias = Literal["text", "json", "mermaid", "dot", "svg"]
+if TYPE_CHECKING:
+    from looptrans.derivation.step import Derivation
+
+Format: TypeAlias = Literal["text", "json", "mermaid", "dot", "svg", "md"]
 Shown: TypeAlias = Literal["last", "steps", "diff"]
 
 FORMATS: Final[Mapping[str, tuple[Format, ...]]] = {
@@ -24,6 +27,7 @@ FORMATS: Final[Mapping[str, tuple[Format, ...]]] = {
     "report": ("text", "json"),
     "check": ("text", "json"),
     "apply": ("text", "json"),
+    "derive": ("text", "json", "md"),
 }
 
 
@@ -235,6 +239,29 @@ def render_applied(
     from looptrans.reports.stages import changes_text, stages_text
 
     return stages_text(steps) if shown == "steps" else changes_text(steps, style)
+
+
+def render_derivation(
+    derivation: Derivation, format: Format = "text", style: Style = PLAIN
+) -> str:
+    """Render a derivation: its steps as diffs, with what each leans on.
+
+    Args:
+        derivation: The derivation.
+        format: `text`, `md`, or `json`, which is `looptrans.derive/1`.
+        style: How text is dressed.
+
+    Raises:
+        ValueError: The format does not exist here.
+    """
+    _check("derive", format)
+    if format == "json":
+        from looptrans.derivation.saved import saved
+
+        return saved(derivation)
+    from looptrans.reports.derivation import derivation_markdown, derivation_text
+
+    return derivation_markdown(derivation) if format == "md" else derivation_text(derivation, style)
 
 
 def _check(verb: str, format: Format) -> None:

@@ -33,6 +33,10 @@ def check_split(
         operators: What each array is joined by.
     """
     for operator in operators.values():
+        known_as = OPERATORS.get(operator.name)
+        if known_as is not None and known_as != operator:
+            reason = f"{operator.name} is given with what is not its own identity and combination"
+            return Verdict("unknown", reason=reason)
         if not operator.is_proved:
             reason = f"nothing proves that partial results may be joined by {operator.name}"
             return Verdict("unknown", reason=reason)

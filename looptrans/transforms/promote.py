@@ -389,7 +389,7 @@ def _row_variables(program: Program, path: LoopPath, element: _Element) -> tuple
     for dimension in element.open:
         inside = (site.access.subscripts[dimension] for site in element.sites)
         names = (each.name for each in inside if isinstance(each, Var) and each.name not in taken)
-        name = next(names, None) or fresh_name(program, "x")
+        name = next(names, None) or fresh_name(program, "x", taken)
         taken.add(name)
         found.append(name)
     return tuple(found)

@@ -101,6 +101,8 @@ def _on(before: Program, after: Program, inputs: Inputs, seed: int) -> Differenc
         name = next(iter(expected), "")
         return Difference(sizes, seed, name, (), float("nan"), None)
     for name, values in expected.items():
+        if np.shape(values) != np.shape(actual[name]):
+            return Difference(sizes, seed, name, (), float("nan"), None)
         same = np.isclose(values, actual[name], rtol=CLOSE, atol=CLOSE, equal_nan=True)
         if not same.all():
             cell = tuple(int(index) for index in np.argwhere(~same)[0])

@@ -1,0 +1,59 @@
+"""`looptrans recheck`: a saved derivation, proved again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from looptrans.cli.verb import Verbs, add_verb
+
+DESCRIPTION = """\
+Every step is made anew from the listing before it, everything a step of its kind must show is
+proved, and the result is compared with the file. Nothing in the file is believed, and nothing is
+evaluated."""
+EXAMPLES = """
+looptrans recheck derivation.json
+looptrans derive specs/attention_naive.py --format json | looptrans recheck -
+"""
+
+
+def add_recheck(verbs: Verbs) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "recheck",
+        recheck,
+        summary="prove a saved derivation again",
+        description=DESCRIPTION,
+        examples=EXAMPLES,
+    )
+    parser.add_argument("file", metavar="FILE", help="what derive -o has written, or - for stdin")
+
+
+def recheck(arguments: argparse.Namespace) -> int:
+    """Print what is wrong with a saved derivation, or that nothing is."""
+    from looptrans.derivation.saved import Malformed, read
+    from looptrans.derivation.saved import recheck as checked
+
+    try:
+        text = _text(arguments.file)
+        problems = checked(text)
+    except (OSError, UnicodeDecodeError, Malformed) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        print(f"error: cannot recheck {arguments.file}: {reason}", file=sys.stderr)
+        return 2
+    steps = len(read(text)["steps"]) if not problems else 0
+    for problem in problems:
+        print(problem)
+    if problems:
+        return 1
+    word = "step" if steps == 1 else "steps"
+    print(f"{steps} {word}, each made again and proved again; nothing differs from the file")
+    return 0
+
+
+def _text(path: str) -> str:
+    if path == "-":
+        return sys.stdin.buffer.read().decode("utf-8")
+    with open(path, encoding="utf-8") as file:
+        return file.read()

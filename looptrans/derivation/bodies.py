@@ -1,0 +1,334 @@
+"""The body of a loop without its recurrence: what each iteration works out from its inputs alone.
+
+for j: S[i, j] = sum(…)               S[i, j] = sum(…)      stays
+m[i] = max(m[i], S[i, j])  ->  m[i] = …              goes, and is written anew
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from looptrans.algebra.cells import is_new_each_time, moved, same_cell
+from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
+from looptrans.algebra.recurrence import Recurrence, assembled, flow_of, iteration_of
+from looptrans.algebra.values import replaced
+from looptrans.derivation.step import NotDone
+from looptrans.derivation.writing import without
+from looptrans.ir.condition import Condition
+from looptrans.ir.facts import DependenceReport
+from looptrans.ir.index import Var
+from looptrans.ir.listing import access_text
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.value import (
+    Access,
+    Const,
+    IndexValue,
+    Range,
+    Read,
+    Real,
+    Value,
+    data_of,
+    rank_of,
+    walk_value,
+)
+from looptrans.ir.walk import accesses, live_out, nodes, placed
+from looptrans.transforms.substitute import rename_variable
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a loop's body without its recurrence.
+
+    Attributes:
+        loop: The loop.
+        iteration: The iteration as it was carried out.
+        body: The nodes that stay.
+        gone: The labels of the statements that do not.
+    """
+
+    loop: Loop
+    iteration: Iteration
+    body: tuple[Node, ...]
+    gone: frozenset[str]
+
+
+@lru_cache(maxsize=8)
+def flow(program: Program) -> DependenceReport:
+    """Return the exact flow of a program; a step asks again for what the one before it asked.
+
+    Raises:
+        NotDone: It is not known.
+    """
+    try:
+        return flow_of(program)
+    except NoRecurrence as error:
+        raise NotDone(str(error)) from None
+
+
+def rest_of(
+    program: Program,
+    name: str,
+    facts: DependenceReport,
+    states: tuple[Access, ...],
+    writers: Iterable[str],
+) -> Rest:
+    """Take the recurrence out of the body of a loop.
+
+    Args:
+        program: The program.
+        name: The loop.
+        facts: The exact flow.
+        states: The cells of all states, of this loop and of others that it is made one with.
+        writers: The labels of the statements that write the states.
+
+    Raises:
+        NotDone: A statement besides looks at a state.
+    """
+    try:
+        iteration = iteration_of(program, name, facts)
+    except NoRecurrence as error:
+        raise NotDone(str(error)) from None
+    gone = set(writers)
+    for label, values in iteration.computed:
+        if any(_looks_at(value, iteration, states) for value in values):
+            gone.add(label)
+    own = {n.label for n in nodes(iteration.loop.body) if isinstance(n, Assign)}
+    gone &= own
+    _require_unseen(program, iteration, gone - set(writers), states)
+    targets = {
+        target.array
+        for node in nodes(iteration.loop.body)
+        if isinstance(node, Assign) and node.label in gone
+        for target in node.targets
+    }
+
+    def drop(node: Node) -> bool:
+        if isinstance(node, If) and node.label is not None:
+            return bool(_data_arrays(node.condition) & targets)
+        return isinstance(node, Assign) and node.label in gone
+
+    body = without(iteration.loop.body, drop)
+    kept = {n.label for n in nodes(body) if isinstance(n, Assign)}
+    if own - gone - kept:
+        lost = ", ".join(sorted(own - gone - kept))
+        raise NotDone(f"whether {lost} runs depends on the state")
+    return Rest(iteration.loop, iteration, body, frozenset(gone))
+
+
+def recurrence_of(program: Program, loop: str) -> Recurrence:
+    """Read a loop as a recurrence.
+
+    Raises:
+        NotDone: It is none.
+    """
+    try:
+        return assembled(program, iteration_of(program, loop, flow(program)))
+    except NoRecurrence as error:
+        raise NotDone(str(error)) from None
+
+
+def _looks_at(value: Value, iteration: Iteration, states: tuple[Access, ...]) -> bool:
+    if iteration.depends_on_state(value):
+        return True
+    for part in walk_value(plain(value, iteration)):
+        if isinstance(part, Read) and any(same_cell(part.access, cell) for cell in states):
+            return True
+    return False
+
+
+def plain(value: Value, iteration: Iteration) -> Value:
+    """Return a value of an iteration over the listing's names."""
+    found = {name: origin.family.access for name, origin in iteration.found.items()}
+
+    def change(part: Value) -> Value | None:
+        if isinstance(part, Real) and part.name in found:
+            return Read(found[part.name])
+        return None
+
+    return replaced(value, change)
+
+
+def _data_arrays(condition: Condition) -> set[str]:
+    return {
+        part.access.array
+        for value in data_of(condition)
+        for part in walk_value(value)
+        if isinstance(part, Read)
+    }
+
+
+def _require_unseen(
+    program: Program, iteration: Iteration, gone: set[str], states: tuple[Access, ...]
+) -> None:
+    """Require that nothing outside looks at what the statements that go have written."""
+    seen = live_out(program)
+    for node in nodes(iteration.loop.body):
+        if not isinstance(node, Assign) or node.label not in gone:
+            continue
+        for target in node.targets:
+            sinks = [
+                edge.sink
+                for edge in iteration.edges
+                if edge.source == node.label
+                and edge.array == target.array
+                and edge.kind in ("leaving", "outer", "carried")
+            ]
+            if target.array in seen or sinks:
+                reader = "the caller" if target.array in seen else sinks[0]
+                which = ", ".join(dict.fromkeys(access_text(cell) for cell in states))
+                raise NotDone(
+                    f"{node.label} writes {access_text(target)} for each "
+                    f"{iteration.loop.variable} from {which}, and {reader} reads it: "
+                    "a second pass is needed",
+                    "illegal",
+                )
+
+
+def renamed(body: tuple[Node, ...], old: str, new: str) -> tuple[Node, ...]:
+    """Return a block with a loop variable renamed."""
+    if old == new:
+        return body
+    return tuple(rename_variable(node, old, new) for node in body)
+
+
+def worked_out(rests: Iterable[Rest], body: tuple[Node, ...], loop: str) -> dict[Value, Value]:
+    """Return what single statements directly in a body have worked out, and where it is.
+
+    Args:
+        rests: The loops the body comes from.
+        body: What is kept of them, one after another.
+        loop: The variable they share now.
+    """
+    direct = {node.label: node for node in body if isinstance(node, Assign)}
+    written: dict[str, int] = {}
+    for node in nodes(body):
+        if isinstance(node, Assign):
+            for target in node.targets:
+                written[target.array] = written.get(target.array, 0) + 1
+    found: dict[Value, Value] = {}
+    for rest in rests:
+        here = {rest.loop.variable: Var(loop)}
+        for label, values in rest.iteration.computed:
+            kept = direct.get(label)
+            if kept is None or len(kept.targets) != 1 or written[kept.targets[0].array] != 1:
+                continue
+            value = _with_variable(plain(values[0], rest.iteration), here)
+            if isinstance(value, Const | Real | IndexValue) or rank_of(value) > 1:
+                continue
+            found.setdefault(value, Read(kept.targets[0]))
+    return found
+
+
+def _with_variable(value: Value, indices: dict[str, Var]) -> Value:
+    from looptrans.algebra.cells import value_moved
+
+    return value_moved(value, dict(indices))
+
+
+def once_each(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Leave out statements that repeat an earlier one, where nothing has changed in between."""
+    found: list[Node] = []
+    for node in body:
+        repeated = isinstance(node, Assign) and any(
+            isinstance(other, Assign)
+            and (other.targets, other.values) == (node.targets, node.values)
+            and not _writes_any(found[number + 1 :], _reads(other))
+            and not _writes_any(found[number + 1 :], {t.array for t in other.targets})
+            for number, other in enumerate(found)
+        )
+        if not repeated:
+            found.append(node)
+    return tuple(found)
+
+
+def _reads(node: Assign) -> set[str]:
+    return {relation.access.array for relation in accesses(node) if not relation.is_write}
+
+
+def _writes_any(body: list[Node], arrays: set[str]) -> bool:
+    return bool(written_in(tuple(body)) & arrays)
+
+
+def written_in(body: tuple[Node, ...]) -> set[str]:
+    """Return the arrays that a block writes."""
+    return {
+        target.array for node in nodes(body) if isinstance(node, Assign) for target in node.targets
+    }
+
+
+def read_in(body: tuple[Node, ...]) -> set[str]:
+    """Return the arrays that a block reads."""
+    return {
+        relation.access.array
+        for node in nodes(body)
+        if isinstance(node, Assign) or (isinstance(node, If) and node.label is not None)
+        for relation in accesses(node)
+        if not relation.is_write
+    }
+
+
+def require_separate(rests: tuple[Rest, ...], states: tuple[Access, ...], loop: str) -> None:
+    """Require that loops made one touch the same cells only where that is known to do no harm.
+
+    A state is touched only as the cell it is; anything else that one loop writes and another
+    touches is a new cell for each iteration, or lives within an iteration.
+
+    Raises:
+        NotDone: A cell may be read in another iteration than the one that writes it.
+    """
+    touched: list[tuple[int, Access, bool]] = []
+    for number, rest in enumerate(rests):
+        here = {rest.loop.variable: Var(loop)}
+        for node in nodes(rest.loop.body):
+            if isinstance(node, Assign) or (isinstance(node, If) and node.label is not None):
+                for relation in accesses(node):
+                    access = moved(relation.access, here)
+                    touched.append((number, access, relation.is_write))
+    cells = {cell.array: cell for cell in states}
+    for array in dict.fromkeys(access.array for _, access, writes in touched if writes):
+        uses = [(number, access) for number, access, _ in touched if access.array == array]
+        if array in cells:
+            other = next((a for _, a in uses if not same_cell(a, cells[array])), None)
+            if other is not None:
+                raise NotDone(
+                    f"{access_text(other)} may be the cell {access_text(cells[array])} as well"
+                )
+            continue
+        if len({number for number, _ in uses}) == 1:
+            continue
+        first = uses[0][1]
+        if is_new_each_time(first, loop) and all(same_cell(first, a) for _, a in uses):
+            continue
+        kinds = {e.kind for rest in rests for e in rest.iteration.edges if e.array == array}
+        if kinds - {"within"}:
+            raise NotDone(f"{array} passes values from one iteration of {loop} to another")
+
+
+def ranges_in(program: Program, labels: Iterable[str]) -> dict[str, Range]:
+    """Return the ranges of the loops around statements."""
+    wanted = set(labels)
+    return {
+        loop.variable: loop.range
+        for place in placed(program)
+        if place.label in wanted
+        for loop in place.loops
+    }
+
+
+def labels_of(step: Recurrence) -> tuple[str, ...]:
+    """Return the labels of the statements that write the states."""
+    return tuple(dict.fromkeys(label for state in step.states for label in state.statements))
+
+
+def position_of(program: Program, loop: str) -> tuple[tuple[int, ...], Loop]:
+    """Find a loop.
+
+    Raises:
+        NotDone: There is no such loop.
+    """
+    try:
+        return loop_named(program, loop)
+    except NoRecurrence as error:
+        raise NotDone(str(error)) from None

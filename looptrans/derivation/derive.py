@@ -1,0 +1,257 @@
+"""Derivations, found by themselves: which moves apply where, from the facts of the nest.
+
+forward   passes made one · scalars · the empty prefix · change of state · blocks · parallel
+split     the same as far as the change of state · parts and their joining · parallel
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from looptrans.analysis import api
+from looptrans.derivation.bodies import recurrence_of
+from looptrans.derivation.moves import made
+from looptrans.derivation.ordinary import contractible
+from looptrans.derivation.step import (
+    Argument,
+    Derivation,
+    DerivationStep,
+    Goal,
+    NotDone,
+)
+from looptrans.derivation.writing import reread
+from looptrans.ir.facts import LoopVerdict
+from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.verdict import Decision
+from looptrans.transforms.tree import block_at, loop_paths, statements_in, walk_positions
+
+BLOCK = 64
+PARTS = 4
+
+
+def derive(
+    program: Program, goal: Goal = "forward", *, block: int = BLOCK, parts: int = PARTS
+) -> Derivation:
+    """Derive a nest that can be run fast, every step proved.
+
+    Args:
+        program: The listing.
+        goal: `forward`: one pass in blocks, what is free in parallel; `split`: partial results of
+            parts, and their joining.
+        block: For `forward`, how many iterations a block has.
+        parts: For `split`, how many parts there are.
+    """
+    # The docstring speaks of the listing as it was written.
+    work = _Work(reread(replace(program, docstring=None)))
+    work.side_by_side()
+    work.one_pass()
+    work.scalars()
+    loop = work.fold()
+    decision: Decision = "legal"
+    if loop is not None:
+        decision = work.reshaped(loop, goal, block, parts)
+    elif goal == "split":
+        decision = work.verdict or "unknown"
+    if goal == "forward" or decision == "legal":
+        work.parallel()
+    if not work.steps and decision == "legal":
+        decision = work.verdict or "unknown"
+    return Derivation(
+        work.first, goal, tuple(work.steps), decision, tuple(dict.fromkeys(work.notes))
+    )
+
+
+@dataclass(slots=True)
+class _Work:
+    program: Program
+    steps: list[DerivationStep] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    verdict: Decision | None = None
+
+    @property
+    def first(self) -> Program:
+        return self.steps[0].before if self.steps else self.program
+
+    def take(self, kind: str, *arguments: Argument) -> NotDone | None:
+        """Make a step; return why not where it cannot be made."""
+        try:
+            step = made(kind, self.program, arguments)
+        except NotDone as error:
+            return error
+        if step.decision != "legal":
+            open_ = next(c for c in step.certificates if c.verdict != "legal")
+            return NotDone(f"{open_.law} is {open_.verdict}: {open_.reason}", open_.verdict)
+        if step.after == self.program:
+            return NotDone("nothing changes")
+        self.steps.append(step)
+        self.program = step.after
+        return None
+
+    def note(self, reason: NotDone) -> None:
+        """Keep a reason for the reader."""
+        self.notes.append(f"{reason.reason[:1].upper()}{reason.reason[1:]}.")
+        self.verdict = reason.decision
+
+    # Bringing passes together
+
+    def side_by_side(self) -> None:
+        """Join loops that stand one after the other and hold passes over the same range."""
+        changed = True
+        while changed:
+            changed = False
+            for first, second in self._neighbours():
+                if self.take("transformation", f"fuse({first}, {second})") is None:
+                    changed = True
+                    break
+
+    def _neighbours(self) -> list[tuple[str, str]]:
+        """Return loops next to each other that hold reductions over loops of the same range."""
+        found = []
+        for _, block in _blocks(self.program):
+            for a, b in pairwise(block):
+                if isinstance(a, Loop) and isinstance(b, Loop) and a.range == b.range:
+                    inner = [[n for n in x.body if isinstance(n, Loop)] for x in (a, b)]
+                    if all(inner) and not self._reduces(a) and not self._reduces(b):
+                        found.append((_name(a), _name(b)))
+        return found
+
+    def _reduces(self, loop: Loop) -> bool:
+        try:
+            return bool(recurrence_of(self.program, _name(loop)).states)
+        except NotDone:
+            return False
+
+    def one_pass(self) -> None:
+        """Make passes over the same range one, as many at a time as can be."""
+        tried: set[tuple[str, ...]] = set()
+        while True:
+            runs = [run for run in self._runs() if run not in tried]
+            if not runs:
+                return
+            run = runs[0]
+            tried.add(run)
+            reason = self.take("one pass", *run)
+            if reason is None:
+                tried.clear()
+                continue
+            if len(run) == 2:
+                self.note(reason)
+
+    def _runs(self) -> list[tuple[str, ...]]:
+        """Return loops of one block with the same range, long runs first; the first reduces."""
+        found: list[tuple[str, ...]] = []
+        for _, block in _blocks(self.program):
+            loops = [node for node in block if isinstance(node, Loop) and statements_in((node,))]
+            for start, first in enumerate(loops):
+                alike = [
+                    other
+                    for other in loops[start:]
+                    if other.range == first.range and other.execution == first.execution
+                ]
+                if len(alike) > 1 and self._reduces(first):
+                    for end in range(len(alike), 1, -1):
+                        found.append(tuple(_name(loop) for loop in alike[:end]))
+                    break
+        return found
+
+    def scalars(self) -> None:
+        """Keep in scalars what no other iteration looks at."""
+        for array in contractible(self.program):
+            self.take("contraction", array)
+
+    # The fold
+
+    def fold(self) -> str | None:
+        """Return the outermost loop that carries a fold; note why where there is none."""
+        reasons: list[NotDone] = []
+        skipped: list[tuple[int, ...]] = []
+        for path in sorted(loop_paths(self.program), key=lambda path: len(path.position)):
+            if path.loop.execution == "parallel" or any(
+                path.position[: len(above)] == above for above in skipped
+            ):
+                continue
+            try:
+                step = recurrence_of(self.program, _name(path.loop))
+            except NotDone as error:
+                reasons.append(error)
+                continue
+            if not step.is_scan:
+                return _name(path.loop)
+            skipped.append(path.position)
+            reasons.append(
+                NotDone(
+                    f"{step.read_inside[0]} looks at the state of {step.loop} in between: "
+                    "it is a scan and no fold"
+                )
+            )
+        for reason in reasons:
+            if not reason.reason.endswith("carries no value"):
+                self.note(reason)
+        if not self.notes:
+            self.note(NotDone("no loop carries values from one iteration to the next"))
+        return None
+
+    def reshaped(self, loop: str, goal: Goal, block: int, parts: int) -> Decision:
+        """Guard, change the state, and cut the loop into blocks or parts."""
+        # Where an operator is found only once there is no division, the guard comes second.
+        for kind in ("guard", "change of state", "guard"):
+            reason = self.take(kind, self._again(loop))
+            if reason is not None and reason.decision == "illegal":
+                self.note(reason)
+        name = self._again(loop)
+        reason = (
+            self.take("blocks", name, block)
+            if goal == "forward"
+            else self.take("parts", name, parts)
+        )
+        if reason is None:
+            return "legal"
+        self.note(reason)
+        return "legal" if goal == "forward" and self.steps else reason.decision
+
+    def _again(self, loop: str) -> str:
+        """Return the name the loop has now: the only fold of its variable left."""
+        variable = loop.partition("@")[0]
+        for path in loop_paths(self.program):
+            if path.variable == variable and self._reduces(path.loop):
+                return _name(path.loop)
+        return loop
+
+    # What is free
+
+    def parallel(self) -> None:
+        """Run in parallel what may be, locals private to their iterations."""
+        free = []
+        for loop, verdict in self._facts():
+            if verdict.decision in ("parallel", "privatize"):
+                own = f": {', '.join(verdict.names)}" if verdict.names else ""
+                free.append(f"{_name(loop)}{own}")
+        if free and self.take("parallel", *free) is not None:
+            for each in free:
+                self.take("parallel", each)
+
+    def _facts(self) -> list[tuple[Loop, LoopVerdict]]:
+        """Return what memory allows of each sequential loop."""
+        facts = api.loop_facts(self.program)
+        return [
+            (path.loop, fact.memory)
+            for path, fact in zip(loop_paths(self.program), facts, strict=True)
+            if path.loop.execution == "sequential"
+        ]
+
+
+def _name(loop: Loop) -> str:
+    """Return a name by which the loop is found: by the first statement directly in it if it can."""
+    labels = [n.label for n in loop.body if isinstance(n, Assign)]
+    inside = statements_in((loop,))
+    return f"{loop.variable}@{(labels or inside)[0]}"
+
+
+def _blocks(program: Program) -> list[tuple[tuple[int, ...], tuple[Node, ...]]]:
+    """Return every block of a program, outer ones first."""
+    found: list[tuple[tuple[int, ...], tuple[Node, ...]]] = [((), program.body)]
+    for position, _ in walk_positions(program.body):
+        if position[-1] == 0 and len(position) > 1:
+            found.append((position, block_at(program, position)))
+    return found

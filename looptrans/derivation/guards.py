@@ -1,0 +1,215 @@
+"""The empty prefix: what guards the updates of a recurrence that starts from ⊥ = (-inf, 0, …).
+
+    m_ij = max(m[i], x)                         while m_ij is -inf, nothing but -inf has been seen,
+    l[i] = l[i] * exp(m[i] - m_ij) + …    ->    and l[i] = … if m_ij > -inf else l[i]
+
+Without it `exp(-inf - -inf)` is nan. It may be put in where an element at -inf is neutral: what it
+would have added later, when the maximum has become a number, is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isinf
+
+from looptrans.algebra.atoms import Undefined
+from looptrans.algebra.laws import Equation, Law, domain_of
+from looptrans.algebra.normal import Assumptions, equality
+from looptrans.algebra.operator import Operator
+from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.terms import Terms
+from looptrans.algebra.values import names_of, put, replaced
+from looptrans.derivation.reading import without_repeats
+from looptrans.derivation.step import NotDone
+from looptrans.derivation.writing import at_least_one, with_next_values
+from looptrans.ir.condition import Condition, Data, Every
+from looptrans.ir.listing import access_text
+from looptrans.ir.value import Compare, Const, Real, Select, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Extremum:
+    """A state that is a plain maximum or minimum and starts from an infinity.
+
+    Attributes:
+        state: Its name.
+        start: The infinity.
+        term: What one iteration offers.
+    """
+
+    state: str
+    start: float
+    term: Value
+
+    @property
+    def next(self) -> str:
+        """The name of its next value."""
+        return "t" + self.state[1:]
+
+
+def extrema(step: Recurrence, operator: Operator) -> tuple[Extremum, ...]:
+    """Return the states that are plain maxima and minima from an infinity on."""
+    found = []
+    for component in operator.components:
+        if component.state is None or component.contribution is None:
+            continue
+        initial = step.state(component.state).initial
+        plain = component.coordinate == Real(component.state)
+        if component.monoid in ("max", "min") and plain and infinity(initial) is not None:
+            start = infinity(initial)
+            assert start is not None
+            found.append(Extremum(component.state, start, component.contribution))
+    return tuple(found)
+
+
+def infinity(value: Value) -> float | None:
+    """Return an infinite literal, or None."""
+    if isinstance(value, Const) and isinstance(value.value, float) and isinf(value.value):
+        return value.value
+    return None
+
+
+def conditions(
+    updates: Mapping[str, Value], step: Recurrence, operator: Operator
+) -> dict[str, Condition]:
+    """Return the guard of each update that is no number while nothing but infinities was seen.
+
+    Args:
+        updates: The updates, over `t…` of others.
+        step: The recurrence.
+        operator: Its operator.
+    """
+    known = {extremum.next: extremum for extremum in extrema(step, operator)}
+    found: dict[str, Condition] = {}
+    for name in updates:
+        if any(extremum.state == name for extremum in known.values()):
+            continue
+        wanted = [known[t] for t in sorted(_reached(name, updates)) if t in known]
+        if wanted and not _is_number(step, name, wanted):
+            condition = at_least_one((extremum.next, extremum.start) for extremum in wanted)
+            assert condition is not None
+            found[name] = condition
+    return found
+
+
+def _reached(name: str, updates: Mapping[str, Value]) -> set[str]:
+    """Return the next values an update reads, and those they read in turn."""
+    found: set[str] = set()
+    queue = [name]
+    while queue:
+        for read in names_of(updates[queue.pop()]):
+            if read.startswith("t") and read not in found:
+                found.add(read)
+                if "s" + read[1:] in updates:
+                    queue.append("s" + read[1:])
+    return found
+
+
+def _is_number(step: Recurrence, name: str, wanted: list[Extremum]) -> bool:
+    """Tell whether an update has a value while nothing but infinities was seen."""
+    nothing: dict[str, Value] = {state.name: state.initial for state in step.states}
+    value = step.state(name).update
+    for extremum in wanted:
+        value = _at(value, extremum.term, Const(extremum.start))
+    try:
+        Terms().normal(put(value, nothing))
+    except Undefined:
+        return False
+    return True
+
+
+def _at(value: Value, term: Value, number: Value) -> Value:
+    """Put a number in for what an iteration offers."""
+
+    def change(part: Value) -> Value | None:
+        return number if part == term else None
+
+    return replaced(value, change)
+
+
+def neutral(step: Recurrence, operator: Operator, guards: Mapping[str, Condition]) -> Law:
+    """Show that an element at the infinity changes nothing once there has been a number."""
+    equations = []
+    domain = domain_of(step, operator, operator.positive, operator.nonnegative)
+    for extremum in extrema(step, operator):
+        for name, condition in guards.items():
+            if extremum.next not in _tested(condition):
+                continue
+            update = _at(step.state(name).update, extremum.term, Const(extremum.start))
+            proof = equality(update, Real(name), Assumptions(domain))
+            equations.append(Equation(name, update, Real(name), proof))
+    statement = "step(s, x) = s where x is as small as ⊥ and s is not ⊥"
+    return Law("neutral", statement, tuple(equations))
+
+
+def _tested(condition: Condition) -> set[str]:
+    parts = condition.parts if isinstance(condition, Every) else (condition,)
+    return {name for part in parts if isinstance(part, Data) for name in names_of(part.value)}
+
+
+def unguarded(step: Recurrence) -> tuple[Recurrence, dict[str, Condition]]:
+    """Take the guards off the updates of a recurrence.
+
+    Returns:
+        The recurrence, and the guard of each update that has one, over `t…`.
+    """
+    plain: dict[str, Value] = {}
+    guards: dict[str, Condition] = {}
+    updates = {state.name: state.update for state in step.states}
+    for state in step.states:
+        update = without_repeats(state.update)
+        match update:
+            case Select(condition, chosen, Real(old)) if old == state.name:
+                named = _over_next(condition, updates)
+                if named is not None:
+                    plain[state.name], guards[state.name] = chosen, named
+                    continue
+            case _:
+                pass
+        plain[state.name] = state.update
+    states = tuple(replace(state, update=plain[state.name]) for state in step.states)
+    return replace(step, states=states), guards
+
+
+def _over_next(condition: Condition, updates: Mapping[str, Value]) -> Condition | None:
+    """Return a guard over next values; None where the condition is no guard."""
+    parts = condition.parts if isinstance(condition, Every) else (condition,)
+    found = []
+    for part in parts:
+        match part:
+            case Data(Compare(">" | "<" as op, tested, bound)):
+                start = infinity(bound)
+                name = next((n for n, update in updates.items() if update == tested), None)
+                if name is None or start is None or (op == ">") != (start < 0):
+                    return None
+                found.append(("t" + name[1:], start))
+            case _:
+                return None
+    return at_least_one(found)
+
+
+def require_proved(law: Law) -> Law:
+    """Return a law that is proved.
+
+    Raises:
+        NotDone: It is not.
+    """
+    if law.answer != "proved":
+        of = ", ".join(e.of for e in law.equations if e.proof.answer != "proved")
+        raise NotDone(
+            f"the law {law.name} ({law.statement}) is {law.answer} for {of}",
+            "illegal" if law.answer == "refuted" else "unknown",
+        )
+    return law
+
+
+def names_in_guard(step: Recurrence, guards: Mapping[str, Condition]) -> list[str]:
+    """Return the cells that guards look at, as the listing writes them."""
+    tested = dict.fromkeys(n for c in guards.values() for n in sorted(_tested(c)))
+    return [access_text(step.state("s" + name[1:]).access) for name in tested]
+
+
+def next_values(step: Recurrence) -> dict[str, Value]:
+    """Return the updates of a recurrence over `t…` of others."""
+    return with_next_values({state.name: state.update for state in step.states})

@@ -1,0 +1,47 @@
+"""The moves that steps are made by, under the names that saved derivations give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from looptrans.derivation.blocks import in_blocks
+from looptrans.derivation.guard import guard
+from looptrans.derivation.one_pass import one_pass
+from looptrans.derivation.ordinary import contract, in_parallel, transformed
+from looptrans.derivation.parts import in_parts
+from looptrans.derivation.state import change_state
+from looptrans.derivation.step import Argument, DerivationStep, NotDone
+from looptrans.ir.program import Program
+
+Move = Callable[..., DerivationStep]
+
+# For each kind: the move, and the types of its arguments; the last type may come again.
+MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
+    "one pass": (one_pass, (str,)),
+    "guard": (guard, (str,)),
+    "change of state": (change_state, (str,)),
+    "contraction": (contract, (str,)),
+    "transformation": (transformed, (str,)),
+    "parallel": (in_parallel, (str,)),
+    "blocks": (in_blocks, (str, int)),
+    "parts": (in_parts, (str, int)),
+}
+_SEVERAL: Final = ("one pass", "parallel")
+
+
+def made(kind: str, program: Program, arguments: tuple[Argument, ...]) -> DerivationStep:
+    """Make a step.
+
+    Raises:
+        NotDone: The move does not apply, or could not be shown to be right; or there is none of
+            this kind that takes such arguments.
+    """
+    if kind not in MOVES:
+        raise NotDone(f"there is no kind of step called {kind!r}", "illegal")
+    move, types = MOVES[kind]
+    fits = len(arguments) >= len(types) if kind in _SEVERAL else len(arguments) == len(types)
+    wanted = (*types, *(types[-1:] * (len(arguments) - len(types))))
+    if not fits or any(type(a) is not t for a, t in zip(arguments, wanted, strict=True)):
+        raise NotDone(f"a step {kind!r} is not given {arguments!r}", "illegal")
+    return move(program, *arguments)

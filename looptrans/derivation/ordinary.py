@@ -1,0 +1,177 @@
+"""Steps that need no algebra: ordinary transformations, and arrays made scalars."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.derivation.step import DerivationStep, NotDone
+from looptrans.derivation.writing import done, suffix_of
+from looptrans.ir.diagnostic import ListingError, Mistake
+from looptrans.ir.index import Index, Var
+from looptrans.ir.program import Declaration, Loop, Program
+from looptrans.ir.step import Step, same_names
+from looptrans.ir.value import Access
+from looptrans.ir.verdict import Certificate, Verdict
+from looptrans.ir.walk import live_out
+from looptrans.transforms.accesses import listed, sites_of, with_accesses
+from looptrans.transforms.check import check_storage, reordered
+from looptrans.transforms.nest import find_loop, finished, fresh_name, node_at, replace_at
+from looptrans.transforms.parallelize import require_sequential
+from looptrans.transforms.privacy import with_private
+from looptrans.transforms.script import apply_all
+from looptrans.transforms.tree import rewritten
+
+
+def transformed(program: Program, call: str) -> DerivationStep:
+    """Apply a transformation of `looptrans apply`.
+
+    Args:
+        program: The program.
+        call: The transformation as one writes it, `parallelize(i)`.
+
+    Raises:
+        NotDone: It cannot be applied, or is not legal.
+    """
+    try:
+        (step,) = apply_all(program, [call])
+    except (ListingError, Mistake) as error:
+        raise NotDone(f"{call} cannot be applied: {error}") from None
+    return checked(step, call, "transformation", (call,))
+
+
+def checked(step: Step, name: str, kind: str, arguments: tuple[str, ...]) -> DerivationStep:
+    """Return a transformation that was judged as a step.
+
+    Raises:
+        NotDone: It is not legal.
+    """
+    verdict = step.verdict
+    if verdict.decision != "legal":
+        raise NotDone(f"{name} is {verdict.decision}: {verdict.reason}", verdict.decision)
+    return DerivationStep(
+        name, kind, arguments, step.before, done(step.after), _certificates(verdict)
+    )
+
+
+def _certificates(verdict: Verdict) -> tuple[Certificate, ...]:
+    if verdict.certificates:
+        return verdict.certificates
+    reason = verdict.reason or "every read gets the value it got before"
+    return (
+        Certificate("order", "no dependence is reversed", "legal", reason, verdict.assumptions),
+    )
+
+
+def in_parallel(program: Program, *loops: str) -> DerivationStep:
+    """Run loops in parallel, with locals private to their iterations, all judged at once.
+
+    Args:
+        program: The program.
+        loops: The loops, each as `i@S2`, or `i@S2: t, u` with the locals to be private to it.
+
+    Raises:
+        NotDone: That is not legal.
+    """
+    alone = program
+    names: dict[str, None] = {}
+    private: dict[str, None] = {}
+    positions = []
+    try:
+        for each in loops:
+            name, _, own = each.partition(":")
+            path = find_loop(program, name.strip())
+            require_sequential(program, path)
+            positions.append(path.position)
+            names[path.variable] = None
+            wanted = [part.strip() for part in own.split(",") if part.strip()]
+            unknown = [n for n in wanted if n not in {a.name for a in program.arrays}]
+            if unknown:
+                raise NotDone(f"there is no local {unknown[0]}")
+            if wanted:
+                alone = with_private(alone, path.position, wanted)
+                private |= dict.fromkeys(wanted)
+        text = f"run {listed(tuple(names))} in parallel"
+        certificates: tuple[Certificate, ...] = ()
+        if private:
+            text += f", {listed(tuple(private))} private to an iteration"
+            alone, images = finished(alone, same_names(program, alone))
+            kept = Step(text, program, alone, check_storage(program, alone, images), images)
+            certificates = checked(kept, text, "parallel", loops).shown
+        after = alone
+        for position in positions:
+            inside = node_at(after, position)
+            assert isinstance(inside, Loop)
+            after = replace_at(after, position, (replace(inside, execution="parallel"),))
+        free = reordered(text, alone, after, same_names(alone, after))
+    except Mistake as error:
+        raise NotDone(f"{loops[0]} cannot run in parallel: {error}") from None
+    found = checked(free, text, "parallel", loops)
+    return replace(found, before=program, shown=(*certificates, *found.shown))
+
+
+def contract(program: Program, array: str) -> DerivationStep:
+    """Keep an element of an array in a scalar, where each iteration uses its own element only.
+
+        S[i, j] = …                      S_ij = …
+        m[i] = max(m[i], S[i, j])   ->   m[i] = max(m[i], S_ij)
+
+    Args:
+        program: The program.
+        array: The array.
+
+    Raises:
+        NotDone: Something else reads it, or not with the same subscripts.
+    """
+    sites = sites_of(program, array)
+    accesses = dict.fromkeys(site.access for site in sites)
+    declared = program.array(array)
+    if declared.role != "local" or array in live_out(program) or declared.rank == 0:
+        raise NotDone(f"{array} is seen from outside")
+    if len(accesses) != 1 or not any(site.relation.is_write for site in sites):
+        raise NotDone(f"{array} is accessed with different subscripts")
+    (access,) = accesses
+    if access.rank:
+        raise NotDone(f"rows of {array} are accessed")
+    first = sites[0]
+    if not first.relation.is_write and not any(
+        s.relation.is_write and s.place.label == first.place.label for s in sites[1:]
+    ):
+        raise NotDone(f"{array} is read before it is written")
+    reads = {s.place.label for s in sites if not s.relation.is_write}
+    if any(s.relation.is_write and s.place.label in reads for s in sites):
+        raise NotDone(f"{array} is what it was made from")
+    loops = _shared(tuple(site.place.loop_positions for site in sites))
+    name = fresh_name(program, _name(array, access.indices))
+    inside = Access(name, ())
+
+    def change(node: object) -> tuple[object, ...]:
+        return () if isinstance(node, Declaration) and node.array == array else (node,)
+
+    body = rewritten(program.body, change)  # type: ignore[arg-type]
+    body = with_accesses(body, lambda each: inside if each.array == array else each)
+    scalar = replace(declared, name=name, rank=0, shape=(), annotation=None)
+    after = replace(program, body=body, arrays=(*program.arrays, scalar))
+    if not loops:
+        raise NotDone(f"{array} is used in no loop")
+    final, images = finished(after, same_names(program, after))
+    verdict = check_storage(program, final, images)
+    step = Step(f"contract({array})", program, final, verdict, images)
+    return checked(
+        step, f"keep {array} in a scalar: nothing else reads it", "contraction", (array,)
+    )
+
+
+def _shared(paths: tuple[tuple[tuple[int, ...], ...], ...]) -> int:
+    """Return how many loops are around all of some statements."""
+    return sum(1 for level in zip(*paths, strict=False) if len(set(level)) == 1)
+
+
+def _name(array: str, indices: tuple[Index, ...]) -> str:
+    variables = [index.name for index in indices if isinstance(index, Var)]
+    return f"{array.replace('.', '_')}_{suffix_of(*variables)}" if variables else f"{array}_"
+
+
+def contractible(program: Program) -> tuple[str, ...]:
+    """Return the local arrays that may be worth a try."""
+    declared = [n.array for n in program.body if isinstance(n, Declaration)]
+    return tuple(name for name in declared if name not in live_out(program))

@@ -1,0 +1,241 @@
+"""Derivations saved as JSON, and proved again from what was saved.
+
+The document holds every listing, the program before and after each step as a tree, the laws with
+their equations, and the operators. `recheck` believes none of it: it reads the listing before a
+step, makes the step anew, proves everything a step of its kind must show, and compares. Nothing
+that is read is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any, TypeAlias
+
+from looptrans.algebra.certificate import digest, law_tree
+from looptrans.derivation.moves import made
+from looptrans.derivation.step import Argument, Derivation, DerivationStep, NotDone
+from looptrans.frontend import parse
+from looptrans.ir.diagnostic import ListingError
+from looptrans.ir.listing import listing
+from looptrans.ir.program import Program
+from looptrans.ir.source import Source
+from looptrans.ir.verdict import Certificate
+
+SCHEMA = "looptrans.derive/1"
+Tree: TypeAlias = Any  # what json gives
+
+
+class Malformed(Exception):
+    """A file that is no saved derivation; the message says why."""
+
+
+def document(derivation: Derivation) -> dict[str, Tree]:
+    """Return a derivation as a tree for JSON; the same each time."""
+    found: dict[str, Tree] = {
+        "schema": SCHEMA,
+        "program": derivation.program.name,
+        "to": derivation.goal,
+        "verdict": derivation.decision,
+        "listing": listing(derivation.program),
+        "notes": list(derivation.notes),
+        "steps": [step_document(step) for step in derivation.steps],
+    }
+    return found | {"digest": digest(found)}
+
+
+def saved(derivation: Derivation) -> str:
+    """Return a derivation as JSON text."""
+    return json.dumps(document(derivation), indent=1, ensure_ascii=False) + "\n"
+
+
+def step_document(step: DerivationStep) -> dict[str, Tree]:
+    """Return a step as a tree for JSON."""
+    return {
+        "name": step.name,
+        "kind": step.kind,
+        "arguments": list(step.arguments),
+        "verdict": step.decision,
+        "listing": listing(step.after),
+        "certificates": [_certificate(each) for each in step.certificates],
+        "before": program_tree(step.before),
+        "after": program_tree(step.after),
+        "laws": [law_tree(law) for law in step.laws],
+        "operator": None if step.operator is None else step.operator.tree(),
+    }
+
+
+def _certificate(certificate: Certificate) -> dict[str, Tree]:
+    return {
+        "kind": certificate.kind,
+        "law": certificate.law,
+        "verdict": certificate.verdict,
+        "reason": certificate.reason,
+        "assumptions": list(certificate.assumptions),
+    }
+
+
+def program_tree(node: object) -> Tree:
+    """Return a program, or a part of one, as a tree: its fields by name, places left out."""
+    if isinstance(node, tuple):
+        return [program_tree(part) for part in node]
+    if isinstance(node, float) and not math.isfinite(node):
+        return repr(node)
+    if node is None or isinstance(node, str | int | float | bool):
+        return node
+    assert dataclasses.is_dataclass(node) and not isinstance(node, type)
+    fields = [field for field in dataclasses.fields(node) if field.name not in ("span", "source")]
+    return {"is": type(node).__name__} | {
+        field.name: program_tree(getattr(node, field.name)) for field in fields
+    }
+
+
+def read(text: str) -> dict[str, Tree]:
+    """Read a saved derivation as far as telling that it is one.
+
+    Raises:
+        Malformed: It is none.
+    """
+    try:
+        found = json.loads(text, object_pairs_hook=_once_each)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"it is no JSON: {error}") from None
+    if not isinstance(found, dict) or "steps" not in found or "schema" not in found:
+        raise Malformed("it is no saved derivation: it has no schema and no steps")
+    return found
+
+
+def _once_each(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+def recheck(text: str) -> tuple[str, ...]:
+    """Prove a saved derivation again, from nothing but its listings.
+
+    Returns:
+        What is wrong with it, one sentence each; empty where nothing is.
+
+    Raises:
+        Malformed: It is no saved derivation at all.
+    """
+    return tuple(_problems(read(text)))
+
+
+def _problems(found: dict[str, Tree]) -> list[str]:
+    wanted = ("schema", "program", "to", "verdict", "listing", "notes", "steps", "digest")
+    problems = _fields(found, wanted, "the derivation")
+    if problems:
+        return problems
+    if not _same(found["schema"], SCHEMA):
+        problems.append(f"the schema is {found['schema']!r}, not {SCHEMA!r}")
+    if not isinstance(found["steps"], list):
+        return [*problems, "the steps are no list"]
+    if not found["steps"] and found["verdict"] == "legal":
+        problems.append("there are no steps, and nothing is shown without any")
+    program = _program(found["listing"])
+    if isinstance(program, str):
+        return [*problems, f"the listing: {program}"]
+    if not _same(found["program"], program.name):
+        problems.append("the program has another name than its listing")
+    for number, step in enumerate(found["steps"], 1):
+        following = _step(number, step, program, problems)
+        if following is None:
+            return problems
+        program = following
+    rest = {name: value for name, value in found.items() if name != "digest"}
+    if not _same(found["digest"], digest(rest)):
+        problems.append("the digest is not that of the rest of the file")
+    return problems
+
+
+def _step(number: int, step: Tree, program: Program, problems: list[str]) -> Program | None:
+    """Make a step anew; return the program its saved listing gives, or None where it has none."""
+    fields = (
+        "name",
+        "kind",
+        "arguments",
+        "verdict",
+        "listing",
+        "certificates",
+        "before",
+        "after",
+        "laws",
+        "operator",
+    )
+    what = f"step {number}"
+    wrong = _fields(step, fields, what)
+    problems += wrong
+    if wrong:
+        return None
+    read_ = _program(step["listing"])
+    if isinstance(read_, str):
+        problems.append(f"{what}: its listing: {read_}")
+    following = None if isinstance(read_, str) else read_
+    arguments = step["arguments"]
+    if not isinstance(step["kind"], str) or not isinstance(arguments, list):
+        problems.append(f"{what}: its kind or its arguments are of the wrong form")
+        return following
+    try:
+        fresh = made(step["kind"], program, _plain(arguments))
+    except NotDone as error:
+        problems.append(f"{what}, {step['kind']}: {error.reason}")
+        return following
+    except ListingError as error:
+        problems.append(f"{what}, {step['kind']}: {error}")
+        return following
+    if fresh.decision != "legal":
+        problems.append(f"{what}: it is {fresh.decision}")
+    for name, value in step_document(fresh).items():
+        if not _same(step[name], value):
+            where = _where(step[name], value)
+            problems.append(f"{what}: {name} is not what was found again{where}")
+    return following
+
+
+def _plain(arguments: list[Tree]) -> tuple[Argument, ...]:
+    """Return arguments that may be names or numbers; anything else as a text that is neither."""
+    return tuple(each if type(each) in (str, int) else repr(each) for each in arguments)
+
+
+def _fields(tree: Tree, wanted: tuple[str, ...], what: str) -> list[str]:
+    if not isinstance(tree, dict):
+        return [f"{what} is no object with fields"]
+    missing = [f"{what}: {name} is missing" for name in wanted if name not in tree]
+    more = [f"{what}: {name} does not belong there" for name in tree if name not in wanted]
+    return missing + more
+
+
+def _program(text: Tree) -> Program | str:
+    """Read a listing; return why not where it cannot be read."""
+    if not isinstance(text, str):
+        return "it is no text"
+    try:
+        found = parse(Source("<derivation>", text))
+        return found if listing(found) == text else "it is not as the tool prints it"
+    except (ListingError, RecursionError) as error:
+        return f"it cannot be read: {str(error).splitlines()[0] if str(error) else error}"
+
+
+def _same(a: Tree, b: Tree) -> bool:
+    """Tell whether two trees are equal, types of numbers included."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def _where(a: Tree, b: Tree) -> str:
+    """Return where two trees differ first, `: at equations, 0, left`."""
+    path: list[str] = []
+    while True:
+        if isinstance(a, dict) and isinstance(b, dict) and set(a) == set(b):
+            key = next((key for key in b if not _same(a[key], b[key])), None)
+        elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+            key = next((n for n in range(len(b)) if not _same(a[n], b[n])), None)
+        else:
+            key = None
+        if key is None:
+            return f" (at {', '.join(path)})" if path else ""
+        path.append(str(key))
+        a, b = a[key], b[key]

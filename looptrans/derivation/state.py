@@ -1,0 +1,106 @@
+"""Change of state, as a step: the update is freed of its division, which is done once behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from looptrans.algebra.change_of_state import ChangeOfState, freed_of_division
+from looptrans.algebra.laws import Equation, Law
+from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.values import divide, put
+from looptrans.derivation.bodies import labels_of, ranges_in
+from looptrans.derivation.guards import conditions, next_values, require_proved, unguarded
+from looptrans.derivation.loop import loop_read, operator_for, with_step
+from looptrans.derivation.step import DerivationStep, NotDone
+from looptrans.derivation.writing import Writer
+from looptrans.ir.condition import Data
+from looptrans.ir.listing import access_text, value_text
+from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.value import Compare, Const, Range, Read, Select, Value
+from looptrans.transforms.accesses import listed
+
+
+def change_state(program: Program, loop: str) -> DerivationStep:
+    """Keep a product in the place of a state, so that the loop divides by nothing.
+
+        O[i, d] = (O[i, d] * l[i] * … + p * V[j, d]) / l_ij
+     -> O[i, d] = O[i, d] * … + p * V[j, d]      and behind the loop  O[i, d] = O[i, d] / l[i]
+
+    Args:
+        program: The program.
+        loop: The loop.
+
+    Raises:
+        NotDone: No update divides by the state, or no product frees it.
+    """
+    step, guarded = unguarded(loop_read(program, loop))
+    changes = freed_of_division(step)
+    if not changes:
+        raise NotDone("no update divides by the state")
+    new = changes[-1].recurrence
+    first = {state.name: state.initial for state in step.states}
+    moved = [s for s in new.states if s.initial != first[s.name]]
+    if moved:
+        raise NotDone(f"{access_text(moved[0].access)} would have to start from another value")
+    found = operator_for(program, loop, new)
+    guards = conditions(next_values(new), new, found.operator) if guarded else {}
+    ranges = ranges_in(program, labels_of(step))
+
+    def behind(writer: Writer) -> tuple[Node, ...]:
+        return _readouts(writer, ranges, changes, step)
+
+    after, again = with_step(program, loop, new, guards, behind)
+    laws = tuple(_law(change) for change in changes)
+    for law in laws:
+        require_proved(law)
+    names = [
+        f"{access_text(step.state(c.state).access)} * {value_text(_over_cells(c.factor, step))}"
+        for c in changes
+    ]
+    return DerivationStep(
+        f"change of state: the loop keeps {listed(names)}, and one division stands behind it",
+        "change of state",
+        (loop,),
+        program,
+        after,
+        (),
+        (*laws, again),
+        found,
+    )
+
+
+def _law(change: ChangeOfState) -> Law:
+    updates = {s.name: s.update for s in change.recurrence.states}
+    new, factor = updates[change.state], change.factor
+    return Law(
+        "change of state",
+        "the new update over the new factor is the old update of the readout",
+        (Equation(change.state, divide(new, put(factor, updates)), change.readout, change.proof),),
+    )
+
+
+def _over_cells(value: Value, step: Recurrence) -> Value:
+    return put(value, {state.name: Read(state.access) for state in step.states})
+
+
+def _readouts(
+    writer: Writer,
+    ranges: Mapping[str, Range],
+    changes: tuple[ChangeOfState, ...],
+    step: Recurrence,
+) -> tuple[Node, ...]:
+    """Return the statements that bring the old states back, the last change first."""
+    found: list[Node] = []
+    for change in reversed(changes):
+        state = step.state(change.state)
+        factor = _over_cells(change.factor, step)
+        value = Select(
+            Data(Compare("!=", factor, Const(0.0))),
+            _over_cells(change.readout, step),
+            state.initial,
+        )
+        node: Node = Assign(writer.label(), (state.access,), (value,))
+        for variable in reversed([name for name in state.over if name != ":"]):
+            node = Loop(variable, ranges[variable], (node,))
+        found.append(node)
+    return tuple(found)

@@ -1,0 +1,261 @@
+"""Derivations: structure, numbers against NumPy, and what is said where nothing can be done."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from looptrans.derivation.derive import derive
+from looptrans.derivation.moves import made
+from looptrans.derivation.step import Derivation, Goal, NotDone
+from looptrans.executor import RaceLog, execute
+from looptrans.frontend import parse
+from looptrans.ir.listing import listing
+from looptrans.ir.program import Loop, Program
+from looptrans.ir.source import Source
+from looptrans.ir.walk import loops
+from tests.analysis import program, spec
+from tests.derivations import (
+    ATTENTIONS,
+    BIAS,
+    LOGSUMEXP,
+    RENAMED,
+    attention_inputs,
+    run,
+    scored,
+    softmax_mean,
+)
+from tests.same_nest import same_nest
+
+REALS = {"cap": 5.0, "t": 0.7}
+
+
+@lru_cache(maxsize=32)
+def derived(name: str, goal: Goal = "forward", count: int = 3) -> Derivation:
+    given = ATTENTIONS[name][0] if name in ATTENTIONS else spec(name)
+    return derive(given, goal, block=count, parts=count)
+
+
+def loop_named(what: Program, variable: str) -> list[Loop]:
+    return [loop for loop in loops(what) if loop.variable == variable]
+
+
+def test_three_passes_become_the_corrected_listing() -> None:
+    step = derived("attention_naive").steps[0]
+    assert step.name == "one pass instead of 3: m[i], l[i] and O[i, d] move together"
+    assert same_nest(step.after, spec("flash_forward")) == ""
+
+
+def test_the_comparison_of_nests_sees_a_missing_rescaling() -> None:
+    text = listing(derived("attention_naive").steps[0].after)
+    wrong = text.replace("l[i] * exp(m[i] - m_ij) + ", "l[i] + ")
+    assert wrong != text
+    found = same_nest(parse(Source("t.py", wrong)), spec("flash_forward"))
+    assert "exp" in found
+
+
+def test_the_printed_listing_is_not_what_is_derived() -> None:
+    assert same_nest(derived("attention_naive").steps[0].after, spec("flash_forward_as_printed"))
+
+
+def test_the_forward_derivation_ends_in_blocks_with_i_and_d_parallel() -> None:
+    found = derived("attention_naive")
+    assert found.decision == "legal" and found.notes == ()
+    assert [step.kind for step in found.steps] == [
+        "one pass",
+        "contraction",
+        "guard",
+        "change of state",
+        "blocks",
+        "parallel",
+    ]
+    assert [loop.execution for loop in loop_named(found.last, "i")] == ["parallel"]
+    assert {loop.execution for loop in loop_named(found.last, "d")} == {"parallel"}
+    assert {loop.execution for loop in loop_named(found.last, "j0")} == {"sequential"}
+    assert "S = zeros" not in listing(found.last)
+
+
+def test_every_step_starts_where_the_one_before_ended_and_is_shown() -> None:
+    goals: tuple[Goal, ...] = ("forward", "split")
+    for goal in goals:
+        found = derived("attention_naive", goal)
+        before = found.program
+        for step in found.steps:
+            assert step.before == before
+            assert step.certificates and step.decision == "legal"
+            assert all(c.verdict == "legal" for c in step.certificates)
+            before = step.after
+        assert before == found.last
+
+
+def test_algebraic_steps_hold_the_complete_laws_of_an_operator() -> None:
+    for step in derived("attention_naive").steps:
+        laws = [law.name for law in step.laws]
+        if step.kind in ("one pass", "guard", "change of state", "blocks"):
+            assert "reading again" in laws
+        if step.operator is not None:
+            required = [law.name for law in step.operator.laws if law.is_required]
+            assert required[:6] == [
+                "one iteration",
+                "continuation",
+                "associativity",
+                "no iteration",
+                "first iteration",
+                "signs",
+            ]
+
+
+@pytest.mark.parametrize("goal", ["forward", "split"])
+@pytest.mark.parametrize("name", list(ATTENTIONS))
+def test_variants_give_softmax_attention(name: str, goal: Goal) -> None:
+    given, scores = ATTENTIONS[name]
+    found = derived(name, goal)
+    assert found.decision == "legal", found.notes
+    inputs = attention_inputs(1)
+    inputs["B"] = np.random.default_rng(2).standard_normal((3, 7))
+    reals = {k: v for k, v in REALS.items() if k in given.arguments}
+    expected = softmax_mean(scores(inputs), inputs["V"])
+    for step in found.steps:
+        (result,) = run(step.after, inputs, sizes=reals)
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12, err_msg=step.name)
+
+
+def test_names_of_the_listing_do_not_matter() -> None:
+    found = derive(RENAMED, block=3)
+    assert found.decision == "legal" and found.steps[-1].kind == "parallel"
+    inputs = attention_inputs(3)
+    given = {"a": inputs["Q"], "b": inputs["K"], "w": inputs["V"]}
+    (result,) = execute(found.last, inputs=given).values()
+    expected = softmax_mean(inputs["Q"] @ inputs["K"].T, inputs["V"])
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+SCORES = {
+    "normal": np.random.default_rng(4).standard_normal((4, 9)),
+    "single -inf": np.where(
+        np.random.default_rng(5).random((4, 9)) < 0.4,
+        -np.inf,
+        np.random.default_rng(6).standard_normal((4, 9)),
+    ),
+    "rows of -inf": np.where(np.arange(4)[:, None] % 2 == 0, -np.inf, np.ones((4, 9))),
+    "ascending": np.broadcast_to(np.linspace(-1e4, 1e4, 9), (4, 9)).copy(),
+    "-inf at first": np.where(np.arange(9)[None] < 5, -np.inf, np.ones((4, 9))),
+    "none": np.zeros((4, 0)),
+    "fewer than parts": np.random.default_rng(7).standard_normal((4, 2)),
+}
+
+
+@pytest.mark.parametrize("goal", ["forward", "split"])
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_parts_and_blocks_give_what_the_whole_gives(goal: Goal, count: int) -> None:
+    found = derived("bias", goal, count)
+    assert found.decision == "legal"
+    for name, scores in SCORES.items():
+        inputs = scored(scores)
+        expected = softmax_mean(scores, inputs["V"])
+        (result,) = run(found.last, inputs)
+        np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12, err_msg=name)
+        (listed,) = run(BIAS, inputs)
+        known = ~np.isnan(listed)
+        np.testing.assert_allclose(result[known], listed[known], rtol=1e-9, atol=1e-12)
+
+
+def test_rows_of_minus_infinity_are_nan_in_the_listing_and_nothing_in_the_derived_nest() -> None:
+    inputs = scored(SCORES["rows of -inf"])
+    (listed,) = run(BIAS, inputs)
+    assert np.isnan(listed[0]).all()
+    (result,) = run(derived("bias", "split", 3).last, inputs)
+    assert (result[0] == 0.0).all()
+
+
+@pytest.mark.parametrize("goal", ["forward", "split"])
+def test_the_parallel_loops_give_the_same_in_any_order(goal: Goal) -> None:
+    last = derived("attention_naive", goal).last
+    inputs = attention_inputs(8, rows=3, columns=5)
+    expected = softmax_mean(inputs["Q"] @ inputs["K"].T, inputs["V"])
+    for seed in (1, 2):
+        races = RaceLog()
+        (result,) = run(last, inputs, schedule=seed, races=races)
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+        assert not races.races
+
+
+def test_logsumexp_goes_in_one_pass() -> None:
+    found = derive(LOGSUMEXP, block=4)
+    assert [step.kind for step in found.steps] == ["one pass", "guard", "blocks"]
+    x = np.array([-np.inf, 3.0, 1e4, -5.0, 2.0, 1e4])
+    (result,) = execute(found.last, inputs={"x": x}).values()
+    assert result == pytest.approx(1e4 + np.log(2.0))
+
+
+def test_cross_entropy_goes_in_one_pass() -> None:
+    found = derived("softmax_cross_entropy")
+    assert found.decision == "legal" and found.steps[0].kind == "one pass"
+    x = np.random.default_rng(9).standard_normal((3, 8))
+    y = np.array([1, 7, 0])
+    (result,) = execute(found.last, inputs={"X": x, "y": y}).values()
+    expected = np.log(np.exp(x).sum(1)) - x[np.arange(3), y]
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+def test_a_second_pass_is_said_with_the_dependence_that_forces_it() -> None:
+    for name, edge in (("rmsnorm", "S3 → S4"), ("softmax", "S4 → S3")):
+        found = derived(name)
+        assert found.decision == "legal"
+        assert any(edge in note and "second pass is needed" in note for note in found.notes)
+        x = np.random.default_rng(10).standard_normal((2, 7))
+        inputs = {"X": x, "w": np.ones(7)}
+        (result,) = run(found.last, inputs, sizes={"eps": 0.1} if name == "rmsnorm" else {})
+        expected = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+        if name == "rmsnorm":
+            expected = x / np.sqrt((x * x).mean(1, keepdims=True) + 0.1)
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+def test_a_variance_around_a_running_mean_is_not_taken_for_separable() -> None:
+    found = derived("layernorm")
+    assert any("not separable" in note for note in found.notes)
+
+
+def test_a_step_that_cannot_be_split_is_refuted() -> None:
+    sine = program(
+        "def f(x, N):\n    h = 0.0\n    for j in range(N):\n"
+        "        h = sin(h) + x[j]\n    return h\n"
+    )
+    found = derive(sine, "split", parts=3)
+    assert found.decision == "illegal" and not found.steps
+    assert "cannot be split" in found.notes[0]
+
+
+def test_a_scan_is_no_fold() -> None:
+    found = derived("prefix_sum", "split")
+    assert found.decision == "unknown"
+    assert "scan" in found.notes[0]
+
+
+def test_a_listing_without_a_recurrence_is_left_alone() -> None:
+    twice = program(
+        "def f(x: Float[Array, 'N'], y: Float[Array, 'N']):\n"
+        "    for j in range(N):\n        y[j] = 2.0 * x[j]\n"
+    )
+    found = derive(twice, "split")
+    assert found.decision == "unknown" and not found.steps and found.notes
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("one pass", ()),
+        ("one pass", ("j@S1", 3)),
+        ("parts", ("j", True)),
+        ("eval", ("1",)),
+        ("transformation", ("parallelize(j@S1)",)),
+        ("transformation", ("no such thing",)),
+        ("contraction", ("m",)),
+    ],
+)
+def test_moves_refuse_what_does_not_fit(kind: str, arguments: tuple[str | int, ...]) -> None:
+    with pytest.raises(NotDone):
+        made(kind, spec("attention_naive"), arguments)
