@@ -241,9 +241,7 @@ def render_applied(
     return stages_text(steps) if shown == "steps" else changes_text(steps, style)
 
 
-def render_derivation(
-    derivation: Derivation, format: Format = "text", style: Style = PLAIN
-) -> str:
+def render_derivation(derivation: Derivation, format: Format = "text", style: Style = PLAIN) -> str:
     """Render a derivation: its steps as diffs, with what each leans on.
 
     Args:
