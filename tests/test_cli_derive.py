@@ -145,6 +145,18 @@ def test_steps_left_out_repeated_or_swapped_are_found(document: dict[str, Tree])
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "change",
+    [{"verdict": "unknown"}, {"verdict": "illegal"}, {"to": "forward"}, {"to": "backward"}],
+    ids=str,
+)
+def test_a_verdict_its_steps_do_not_show_is_found(
+    document: dict[str, Tree], change: dict[str, str]
+) -> None:
+    assert saved.recheck(json.dumps(without_digest(document | change)))
+
+
+@pytest.mark.usefixtures("quick")
 def test_fields_left_out_or_added_are_found(document: dict[str, Tree]) -> None:
     for name in document:
         if name in ("schema", "steps"):

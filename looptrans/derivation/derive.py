@@ -90,7 +90,9 @@ class _Work:
 
     def note(self, reason: NotDone) -> None:
         """Keep a reason for the reader."""
-        self.notes.append(f"{reason.reason[:1].upper()}{reason.reason[1:]}.")
+        word = reason.reason.partition(" ")[0]
+        begun = word.capitalize() if word.islower() and word.isalpha() and len(word) > 1 else word
+        self.notes.append(f"{begun}{reason.reason[len(word) :]}.")
         self.verdict = reason.decision
 
     # Bringing passes together

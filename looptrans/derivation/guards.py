@@ -189,8 +189,12 @@ def _over_next(condition: Condition, updates: Mapping[str, Value]) -> Condition 
     return at_least_one(found)
 
 
-def require_proved(law: Law) -> Law:
+def require_proved(law: Law, *, decisive: bool = True) -> Law:
     """Return a law that is proved.
+
+    Args:
+        law: The law.
+        decisive: Whether there is no other way where it is refuted.
 
     Raises:
         NotDone: It is not.
@@ -199,7 +203,7 @@ def require_proved(law: Law) -> Law:
         of = ", ".join(e.of for e in law.equations if e.proof.answer != "proved")
         raise NotDone(
             f"the law {law.name} ({law.statement}) is {law.answer} for {of}",
-            "illegal" if law.answer == "refuted" else "unknown",
+            "illegal" if law.answer == "refuted" and decisive else "unknown",
         )
     return law
 

@@ -146,10 +146,27 @@ def _problems(found: dict[str, Tree]) -> list[str]:
         if following is None:
             return problems
         program = following
+    problems += _goal(found)
     rest = {name: value for name, value in found.items() if name != "digest"}
     if not _same(found["digest"], digest(rest)):
         problems.append("the digest is not that of the rest of the file")
     return problems
+
+
+def _goal(found: dict[str, Tree]) -> list[str]:
+    """Compare the verdict on the whole with what its steps reach."""
+    if found["to"] not in ("forward", "split"):
+        return [f"there is no derivation to {found['to']!r}"]
+    kinds = [step["kind"] for step in found["steps"]]
+    other = "parts" if found["to"] == "forward" else "blocks"
+    if other in kinds:
+        return [f"its steps do not lead to {found['to']}"]
+    verdict = found["verdict"]
+    if verdict not in ("legal", "illegal", "unknown") or (
+        found["to"] == "split" and (verdict == "legal") != ("parts" in kinds)
+    ):
+        return [f"the verdict is {verdict!r}, which its steps do not show"]
+    return []
 
 
 def _step(number: int, step: Tree, program: Program, problems: list[str]) -> Program | None:
