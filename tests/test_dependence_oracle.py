@@ -19,7 +19,7 @@ SPECS = sorted((Path(__file__).parent.parent / "specs").glob("*.py"))
 SMALL = (2, 0, 3, 1)
 CHUNK = 20
 # What is heavier has hundreds of dependences, and takes the analysis seconds; `make fuzz` has them.
-HEAVIEST = 26
+HEAVIEST = 40
 _COUNTS = {(False, False): 220, (True, False): 120, (False, True): 120, (True, True): 60}
 CHUNKS = [
     pytest.param(
@@ -85,5 +85,5 @@ def test_random_nests(data_guards: bool, opaque: bool, chunk: int) -> None:
 
     check()
     assert compared >= CHUNK
-    # 3 % of a chunk is less than one; one is allowed, two in the same chunk are too many.
-    assert slow <= 1, f"{slow} of {compared} took too long"
+    # How many run out of time depends on the machine as well; three in one chunk are too many.
+    assert slow <= 2, f"{slow} of {compared} took too long"
