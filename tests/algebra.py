@@ -12,9 +12,9 @@ from looptrans.algebra.finding import Finding, find_operator
 from looptrans.algebra.numbers import Number, evaluate
 from looptrans.algebra.operator import Operator
 from looptrans.algebra.recurrence import Recurrence, recurrence
-from looptrans.algebra.values import replaced
 from looptrans.ir.index import Var
 from looptrans.ir.program import Assign, Program
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Const, IndexValue, Read, Value
 from tests.analysis import program
 

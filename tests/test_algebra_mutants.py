@@ -12,8 +12,9 @@ from looptrans.algebra.laws import Law, completed, laws
 from looptrans.algebra.numbers import NoNumber, evaluate
 from looptrans.algebra.operator import Operator
 from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.values import put, replaced
+from looptrans.algebra.values import put
 from looptrans.ir.listing import value_text
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Binary, Call, Compare, Const, Real, Select, Unary, Value, walk_value
 from tests.algebra import SPLITTABLE, found
 

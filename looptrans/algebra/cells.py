@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from looptrans.algebra.values import replaced
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
 from looptrans.ir.index import Arith, Index, Int, Let, Neg, Var, children, rebuild, substitute
 from looptrans.ir.index import variables as index_variables
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Generator,

@@ -38,12 +38,13 @@ from looptrans.algebra.recurrence import (
 )
 from looptrans.algebra.search import Search
 from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import add, divide, multiply, names_of, put, replaced, subtract
+from looptrans.algebra.values import add, divide, multiply, names_of, put, subtract
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Node, Program
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Binary, Call, Read, Real, Value, walk_value
 from looptrans.ir.walk import inner_bodies, nodes
 

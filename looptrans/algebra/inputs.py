@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from looptrans.algebra.cells import same_cell
 from looptrans.algebra.iteration import NoRecurrence
-from looptrans.algebra.values import replaced
 from looptrans.ir.condition import (
     Condition,
     Data,
@@ -24,6 +23,7 @@ from looptrans.ir.condition import (
     walk_condition,
 )
 from looptrans.ir.index import Index, variables
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Binary,

@@ -22,7 +22,6 @@ from looptrans.algebra.cells import (
     same_cell,
     value_moved,
 )
-from looptrans.algebra.values import replaced, replaced_in_condition
 from looptrans.ir.condition import Condition
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var
@@ -38,6 +37,7 @@ from looptrans.ir.program import (
     Node,
     Program,
 )
+from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import Access, Range, Read, Real, Reduce, Select, Value, walk_value
 from looptrans.ir.walk import Placed, nodes, placed
 

@@ -34,7 +34,7 @@ from looptrans.algebra.iteration import (
     edges_of,
     loop_named,
 )
-from looptrans.algebra.values import names_of, replaced
+from looptrans.algebra.values import names_of
 from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.condition import Condition
@@ -42,6 +42,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Int, Var
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Declaration, Loop, Program
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Const, Holds, Range, Read, Real, Select, Value
 from looptrans.ir.walk import Placed, live_out, nodes, placed
 

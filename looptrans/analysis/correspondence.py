@@ -260,7 +260,8 @@ def check_statements(made: Correspondence, *, same_cells: bool) -> None:
         try:
             equalities = needed(pair.before.place, pair.after.place, same_cells=same_cells)
         except Differs as difference:
-            raise NotAStep(f"{pair.after.label} is no longer {pair.before.label}: {difference}")  # noqa: B904
+            names = f"{pair.after.label} is no longer {pair.before.label}"
+            raise NotAStep(f"{names}: {difference}") from None
         for equality in equalities:
             if not _holds(made, pair, equality):
                 raise NotAStep(f"an index of {pair.after.label} is another one than before")

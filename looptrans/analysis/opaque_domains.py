@@ -18,7 +18,7 @@ from looptrans.analysis.formula import conjunction
 from looptrans.analysis.linear import Linear, linear, summed
 from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.polyhedra import dimensions
-from looptrans.ir.condition import Condition, Every, Relation, walk_condition
+from looptrans.ir.condition import Comparison, Condition, Every, Relation, walk_condition
 from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, Param, Var, walk
 
 
@@ -39,9 +39,9 @@ def constraints(statement: StatementModel) -> Iterator[Condition]:
     """Yield what must hold of an instance, one comparison at a time where that is possible."""
     for bound in statement.bounds:
         variable, limits = Var(bound.variable), bound.range
-        first, last = (">=", "<") if limits.step > 0 else ("<=", ">")
-        yield from _split(Relation(first, variable, limits.start))  # type: ignore[arg-type]
-        yield from _split(Relation(last, variable, limits.stop))  # type: ignore[arg-type]
+        ends: tuple[Comparison, Comparison] = (">=", "<") if limits.step > 0 else ("<=", ">")
+        yield from _split(Relation(ends[0], variable, limits.start))
+        yield from _split(Relation(ends[1], variable, limits.stop))
         if abs(limits.step) != 1:
             steps = Arith("%", Arith("-", variable, limits.start), Int(abs(limits.step)))
             yield Relation("==", steps, Int(0))

@@ -18,7 +18,7 @@ from looptrans.algebra.laws import Equation, Law, domain_of
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.operator import Operator
 from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.values import names_of, put, replaced
+from looptrans.algebra.values import names_of, put
 from looptrans.derivation.bodies import (
     Rest,
     flow,
@@ -47,6 +47,7 @@ from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Binary,

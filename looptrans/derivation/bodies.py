@@ -13,7 +13,6 @@ from functools import lru_cache
 from looptrans.algebra.cells import is_new_each_time, moved, same_cell
 from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
 from looptrans.algebra.recurrence import Recurrence, assembled, flow_of, iteration_of
-from looptrans.algebra.values import replaced
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import without
 from looptrans.ir.condition import Condition
@@ -21,6 +20,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Const,

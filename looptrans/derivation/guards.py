@@ -19,12 +19,13 @@ from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.operator import Operator
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import names_of, put, replaced
+from looptrans.algebra.values import names_of, put
 from looptrans.derivation.reading import without_repeats
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import at_least_one, with_next_values
 from looptrans.ir.condition import Condition, Data, Every
 from looptrans.ir.listing import access_text
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Compare, Const, Real, Select, Value
 
 

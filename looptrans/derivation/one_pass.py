@@ -29,6 +29,7 @@ from looptrans.derivation.writing import (
     suffix_of,
     with_next_values,
 )
+from looptrans.ir.facts import DependenceReport
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.value import Access
@@ -96,12 +97,16 @@ def one_pass(program: Program, *loops: str) -> DerivationStep:
 
 
 def _rest(
-    program: Program, name: str, facts: object, step: Recurrence, cells: tuple[Access, ...]
+    program: Program,
+    name: str,
+    facts: DependenceReport,
+    step: Recurrence,
+    cells: tuple[Access, ...],
 ) -> Rest:
     _, loop = position_of(program, name)
     own = set(statements_in((loop,)))
     writers = [label for state in step.states for label in state.statements if label in own]
-    return rest_of(program, name, facts, cells, writers)  # type: ignore[arg-type]
+    return rest_of(program, name, facts, cells, writers)
 
 
 def _says(cells: tuple[Access, ...]) -> str:

@@ -8,7 +8,7 @@ from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done, suffix_of
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.index import Index, Var
-from looptrans.ir.program import Declaration, Loop, Program
+from looptrans.ir.program import Declaration, Loop, Node, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate, Verdict
@@ -144,10 +144,10 @@ def contract(program: Program, array: str) -> DerivationStep:
     name = fresh_name(program, _name(array, access.indices))
     inside = Access(name, ())
 
-    def change(node: object) -> tuple[object, ...]:
+    def change(node: Node) -> tuple[Node, ...]:
         return () if isinstance(node, Declaration) and node.array == array else (node,)
 
-    body = rewritten(program.body, change)  # type: ignore[arg-type]
+    body = rewritten(program.body, change)
     body = with_accesses(body, lambda each: inside if each.array == array else each)
     scalar = replace(declared, name=name, rank=0, shape=(), annotation=None)
     after = replace(program, body=body, arrays=(*program.arrays, scalar))

@@ -14,13 +14,14 @@ from looptrans.algebra.inputs import Input
 from looptrans.algebra.laws import Equation, Law
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.recurrence import Recurrence, StateVariable
-from looptrans.algebra.values import put, replaced
+from looptrans.algebra.values import put
 from looptrans.derivation.bodies import recurrence_of
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import folded
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Program
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Binary,

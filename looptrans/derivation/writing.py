@@ -14,14 +14,16 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.values import names_of, put, replaced
+from looptrans.algebra.values import names_of, put
 from looptrans.derivation.step import NotDone
 from looptrans.frontend import parse
 from looptrans.frontend.appearance import names_in
 from looptrans.frontend.comments import label_of
 from looptrans.ir.condition import Condition, Data, Every, Relation
+from looptrans.ir.index import Index
 from looptrans.ir.listing import access_text, listing
 from looptrans.ir.program import Array, Assign, Element, Loop, Node, Program
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Access,
@@ -145,11 +147,10 @@ class Writer:
         self.labels.add(found)
         return found
 
-    def array(self, wish: str, shape: tuple[object, ...] = (), element: Element = "float") -> str:
+    def array(self, wish: str, shape: tuple[Index, ...] = (), element: Element = "float") -> str:
         """Add a local array, or a scalar, under a name that is free."""
         name = fresh_name(self.program, wish, self.names)
-        extents = tuple(shape)
-        made = Array(name, len(extents), element, "local", extents)  # type: ignore[arg-type]
+        made = Array(name, len(shape), element, "local", shape)
         self.program = replace(self.program, arrays=(*self.program.arrays, made))
         return name
 

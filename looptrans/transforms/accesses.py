@@ -8,22 +8,13 @@ from typing import TypeAlias
 
 from looptrans.frontend.appearance import names_at
 from looptrans.frontend.elements import element_of
-from looptrans.ir.condition import Condition, Data, Every, Not, Some
 from looptrans.ir.index import Index, Let, Var, variables, walk
 from looptrans.ir.program import Array, Assign, Declaration, Element, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.source import Span
 from looptrans.ir.value import (
     Access,
-    Binary,
-    Call,
-    Compare,
-    Create,
-    Generator,
-    Holds,
     Read,
-    Reduce,
-    Select,
-    Unary,
     Value,
 )
 from looptrans.ir.walk import AccessRelation, Placed, accesses, nodes, placed
@@ -112,7 +103,7 @@ def _with_accesses(node: Node, change: Change) -> Node:
                 values=tuple(with_reads(value, change) for value in node.values),
             )
         case If():
-            condition = _condition(node.condition, lambda value: with_reads(value, change))
+            condition = replaced_in_condition(node.condition, _reading(change))
             return replace(node, condition=condition)
         case _:
             return node
@@ -120,61 +111,14 @@ def _with_accesses(node: Node, change: Change) -> Node:
 
 def with_reads(value: Value, change: Change) -> Value:
     """Return a value with every access that it reads replaced."""
+    return replaced(value, _reading(change))
 
+
+def _reading(change: Change) -> Callable[[Value], Value | None]:
     def changed(part: Value) -> Value | None:
         return Read(change(part.access)) if isinstance(part, Read) else None
 
-    return replaced(value, changed)
-
-
-def replaced(value: Value, change: Callable[[Value], Value | None]) -> Value:
-    """Replace every part of a value for which `change` gives something, from the outside in.
-
-    What is put in is not looked at again.
-    """
-    changed = change(value)
-    if changed is not None:
-        return changed
-
-    def inner(part: Value) -> Value:
-        return replaced(part, change)
-
-    match value:
-        case Unary(op, operand):
-            return Unary(op, inner(operand))
-        case Binary(op, left, right):
-            return Binary(op, inner(left), inner(right))
-        case Compare(op, left, right):
-            return Compare(op, inner(left), inner(right))
-        case Holds(condition):
-            return Holds(_condition(condition, inner))
-        case Select(condition, chosen, otherwise):
-            return Select(_condition(condition, inner), inner(chosen), inner(otherwise))
-        case Call(function, arguments):
-            return Call(function, tuple(inner(argument) for argument in arguments))
-        case Reduce(function, generators, body):
-            bound = tuple(
-                Generator(g.variable, g.range, _condition(g.condition, inner)) for g in generators
-            )
-            return Reduce(function, bound, inner(body))
-        case Create(function, shape, fill, element):
-            return Create(function, shape, None if fill is None else inner(fill), element)
-        case _:
-            return value
-
-
-def _condition(condition: Condition, inner: Callable[[Value], Value]) -> Condition:
-    match condition:
-        case Data(value):
-            return Data(inner(value))
-        case Every(parts):
-            return Every(tuple(_condition(part, inner) for part in parts))
-        case Some(parts):
-            return Some(tuple(_condition(part, inner) for part in parts))
-        case Not(part):
-            return Not(_condition(part, inner))
-        case _:
-            return condition
+    return changed
 
 
 def require_no_index(program: Program, body: tuple[Node, ...], name: str, what: str) -> None:
