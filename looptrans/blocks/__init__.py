@@ -1,0 +1,1 @@
+"""A scheduled nest as operations on blocks."""

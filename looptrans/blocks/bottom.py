@@ -1,0 +1,85 @@
+"""What an update comes to before any element was seen, in floating point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from looptrans.ir.condition import Data
+from looptrans.ir.evaluate import COMPARE
+from looptrans.ir.value import (
+    Binary,
+    Call,
+    Compare,
+    Const,
+    IndexValue,
+    Read,
+    Real,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+)
+
+
+class Unsure(Exception):
+    """A value for which this cannot be said."""
+
+
+def at_bottom(value: Value, names: Mapping[str, float], least: Value) -> float:
+    """Return a value where every element is as small as nothing at all.
+
+    Args:
+        value: The value.
+        names: What arrays hold.
+        least: What is -inf: the elements that the maximum is taken of. Everything else is some
+            finite number.
+
+    Raises:
+        Unsure: It has a part that is not looked into.
+    """
+
+    return worked_out(value, names, least)
+
+
+def worked_out(value: Value, names: Mapping[str, float], least: Value | None = None) -> float:
+    """Return a value where some names are known and everything else is some finite number.
+
+    Raises:
+        Unsure: It has a part that is not looked into.
+    """
+
+    def of(part: Value) -> float:
+        return worked_out(part, names, least)
+
+    if least is not None and value == least:
+        return -math.inf
+    match value:
+        case Select(Data(Compare(op, left, right)), chosen, otherwise):
+            return of(chosen) if COMPARE[op](of(left), of(right)) else of(otherwise)  # type: ignore[arg-type]
+        case Call("max" | "min" as function, arguments) if len(arguments) > 1:
+            return (max if function == "max" else min)(of(argument) for argument in arguments)
+        case Const(number):
+            return float(number)
+        case Read(access):
+            return names.get(access.array, 1.5)
+        case Real() | IndexValue() | Reduce():
+            return 0.75
+        case Unary("-", operand):
+            return -of(operand)
+        case Unary(_, operand):
+            return of(operand)
+        case Binary("+", left, right):
+            return of(left) + of(right)
+        case Binary("-", left, right):
+            return of(left) - of(right)
+        case Binary("*", left, right):
+            return of(left) * of(right)
+        case Binary("/", left, right) if of(right) != 0.0:
+            return of(left) / of(right)
+        case Call("exp", (operand,)):
+            return math.exp(min(of(operand), 700.0))
+        case Call("exp2", (operand,)):
+            return math.exp(min(of(operand), 700.0) * math.log(2.0))
+        case _:
+            raise Unsure

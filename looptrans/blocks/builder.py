@@ -1,0 +1,378 @@
+"""The state of lowering one kernel: dimensions, names, and the blocks of operations being built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from looptrans.blocks.arithmetic import both
+from looptrans.blocks.program import (
+    Binary,
+    Call,
+    Dim,
+    Edge,
+    Expr,
+    Let,
+    Load,
+    Name,
+    Number,
+    Op,
+    Position,
+    Role,
+    Scalar,
+    Unary,
+    dims_of,
+    exprs_of,
+    kind_of,
+    union,
+    walk,
+)
+from looptrans.blocks.storage import Storage
+from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
+from looptrans.ir.index import (
+    Arith,
+    Extremum,
+    Index,
+    Int,
+    Neg,
+    Opaque,
+    Param,
+    Var,
+)
+from looptrans.ir.index import Let as IndexLet
+from looptrans.ir.program import Program
+
+_RANK: dict[Role, int] = {"program": 0, "rows": 1, "element": 2, "tile": 3, "lanes": 4}
+
+
+@dataclass(slots=True)
+class Frame:
+    """A block of operations being built.
+
+    Attributes:
+        binds: The variables its loop binds.
+        ops: The operations so far.
+        named: Values that have a name here.
+    """
+
+    binds: frozenset[str]
+    ops: list[Op] = field(default_factory=list)
+    named: dict[Expr, Name] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Builder:
+    """Lowers one kernel.
+
+    Attributes:
+        program: The program.
+        storage: Where its arrays live.
+        contracted: The dimensions that a matrix product was seen to have, by name, from an earlier
+            attempt.
+        positive: Real parameters that are known to be positive.
+        kept: Arrays that must be in memory when the kernel ends.
+    """
+
+    program: Program
+    storage: dict[str, Storage]
+    contracted: frozenset[tuple[str, Role]] = frozenset()
+    positive: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    places: dict[str, Expr] = field(default_factory=dict)
+    dims: list[Dim] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    guards: list[Expr] = field(default_factory=list)
+    stops: dict[Dim, Expr | None] = field(default_factory=dict)
+    known: dict[str, dict[Expr, float]] = field(default_factory=dict)
+    read: dict[str, Load] = field(default_factory=dict)
+    values: dict[str, Name] = field(default_factory=dict)
+    names: dict[object, str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    seen_contracted: set[tuple[str, Role]] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    nonpositive: set[tuple[Expr, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.taken |= {array.name for array in self.program.arrays}
+        self.taken |= {parameter.name for parameter in self.program.parameters}
+
+    # Names
+
+    def name(self, stem: str, key: object) -> str:
+        """Return a free name, the same for the same key."""
+        if key not in self.names:
+            name, number = stem, 1
+            while name in self.taken:
+                number += 1
+                name = f"{stem}_{number}"
+            self.taken.add(name)
+            self.names[key] = name
+        return self.names[key]
+
+    # Dimensions
+
+    def dim(
+        self, variable: str, role: Role, start: Index, stop: Index, step: int = 1
+    ) -> Dim:
+        """Return the dimension of a loop; loops over the same range share one."""
+        for known in self.dims:
+            same = (known.role, known.start, known.stop, known.step) == (role, start, stop, step)
+            if same and known.name == variable:
+                return known
+        block = None
+        if role in ("rows", "tile", "lanes"):
+            # Loops over blocks of one variable share a size; anything else has its own.
+            key = ("block", variable, role, (start, stop) if role == "lanes" else None)
+            block = self.name(f"BLOCK_{variable.upper()}", key)
+        count = sum(dim.role == role for dim in self.dims)
+        made = Dim(
+            variable,
+            role,
+            start,
+            stop,
+            100 * _RANK[role] + count,
+            step,
+            block,
+            (variable, role) in self.contracted,
+        )
+        self.dims.append(made)
+        return made
+
+    # Frames
+
+    @contextmanager
+    def frame(self, binds: Iterable[str] = ()) -> Iterator[Frame]:
+        """Build a block of operations."""
+        made = Frame(frozenset(binds))
+        self.frames.append(made)
+        yield made
+        self.frames.pop()
+
+    def emit(self, op: Op) -> None:
+        """Append an operation to the innermost block."""
+        self.frames[-1].ops.append(op)
+
+    @contextmanager
+    def bound(self, variable: str, place: Expr) -> Iterator[None]:
+        """Let a loop variable stand for an expression."""
+        before = self.places.get(variable)
+        self.places[variable] = place
+        yield
+        if before is None:
+            del self.places[variable]
+        else:
+            self.places[variable] = before
+
+    @contextmanager
+    def guarded(self, *conditions: Expr | None) -> Iterator[None]:
+        """Let conditions hold."""
+        given = [c for c in conditions if c is not None]
+        self.guards.extend(given)
+        yield
+        if given:
+            del self.guards[-len(given) :]
+
+    # Index expressions
+
+    def index(self, index: Index) -> Expr:
+        """Return an index expression as an integer value."""
+        match index:
+            case Int(value):
+                return Number(value)
+            case Var(name):
+                return self.places[name]
+            case Param(name):
+                return Scalar(name)
+            case Neg(operand):
+                return Unary("-", self.index(operand))
+            case Arith("//" | "%" as op, left, right):
+                return self._divided(op, left, right)
+            case Arith(op, left, right):
+                return Binary(op, self.index(left), self.index(right))
+            case Extremum(op, arguments):
+                first, *rest = (self.index(a) for a in arguments)
+                for part in rest:
+                    first = Call(op, (first, part))
+                return first
+            case Opaque(array, arguments):
+                return self.load(array, tuple(self.index(a) for a in arguments), "int")
+            case IndexLet(name, value):
+                return self.index(value) if name not in self.values else self.values[name]
+
+    def _divided(self, op: str, left: Index, right: Index) -> Expr:
+        """Return a quotient or remainder that rounds toward minus infinity, as the listing's."""
+        a, b = self.index(left), self.index(right)
+        if self.is_nonnegative(left):
+            return Binary("//", a, b) if op == "//" else Binary("%", a, b)
+        rest = Binary("%", a, b)
+        below = Binary("<", rest, Number(0))
+        if op == "//":
+            return Binary("-", Binary("//", a, b), below)
+        return Binary("+", rest, Binary("*", below, b))
+
+    def is_nonnegative(self, index: Index) -> bool:
+        """Tell whether an index expression is surely at least 0."""
+        match index:
+            case Int(value):
+                return value >= 0
+            case Var(name):
+                place = self.places.get(name)
+                return isinstance(place, Position) and self.is_nonnegative(place.dim.start)
+            case Param(name):
+                return self.program.parameter(name).kind == "size"
+            case Arith("+" | "*" | "//", left, right):
+                return self.is_nonnegative(left) and self.is_nonnegative(right)
+            case Arith("%", _, right):
+                return self.is_nonnegative(right)
+            case Extremum("min", arguments):
+                return all(map(self.is_nonnegative, arguments))
+            case Extremum("max", arguments):
+                return any(map(self.is_nonnegative, arguments))
+            case Opaque(array, _):
+                declared = self.program.array(array).value_range
+                return declared is not None and self.is_nonnegative(declared[0])
+            case IndexLet(_, value):
+                return self.is_nonnegative(value)
+            case _:
+                return False
+
+    def condition(
+        self, condition: Condition, value: Callable[[object], Expr] | None = None
+    ) -> Expr:
+        """Return a condition as a truth value."""
+        match condition:
+            case Truth(truth):
+                return Number(truth)
+            case Relation(op, left, right):
+                return Binary(op, self.index(left), self.index(right))
+            case Every(parts) | Some(parts):
+                op = "and" if isinstance(condition, Every) else "or"
+                first, *rest = (self.condition(part, value) for part in parts)
+                for part in rest:
+                    first = Binary(op, first, part)  # type: ignore[arg-type]
+                return first
+            case Not(part):
+                return Unary("not", self.condition(part, value))
+            case Data(tested):
+                assert value is not None
+                return value(tested)
+
+    # Loads
+
+    def inside(self, dims: Iterable[Dim]) -> Expr | None:
+        """Return that the iterations of some dimensions exist; None where it is sure."""
+        parts: list[Expr] = []
+        for dim in dims:
+            if dim.role in ("rows", "lanes"):
+                parts.append(Binary("<", Position(dim), self.index(dim.stop)))
+            elif dim.role == "tile" and self.stops.get(dim) is not None:
+                stop = self.stops[dim]
+                assert stop is not None
+                parts.append(Binary("<", Position(dim), stop))
+        return both(*parts)
+
+    def load(
+        self,
+        array: str,
+        subscripts: tuple[Expr, ...],
+        kind: str = "float",
+        copy: tuple[str, str] | None = None,
+    ) -> Name:
+        """Return elements of an array, read where that is first possible, under a name.
+
+        Args:
+            array: The array.
+            subscripts: Which elements.
+            kind: What it holds.
+            copy: The name and the label of a statement that does no more than this.
+        """
+        dims = union(*(dims_of(s) for s in subscripts))
+        guards = [g for g in self.guards if set(dims_of(g)) <= set(dims) and dims_of(g)]
+        guards += [g for g in self.guards if not dims_of(g)]
+        partial = [g for g in self.guards if not set(dims_of(g)) <= set(dims)]
+        limits = self._limits(array, subscripts) if partial else ()
+        mask = both(self.inside(dims), *guards, *limits)
+        load = Load(array, subscripts, mask, None if mask is None else 0, kind)  # type: ignore[arg-type]
+        if kind == "float" and mask is not None:
+            load = replace(load, other=0.0)
+        frame = self._home(load)
+        key = replace(load, other=None)
+        if key not in frame.named:
+            if copy is None:
+                stem = f"{array}_{_letters(subscripts)}"
+                name, labels = self.name(stem, (array, subscripts)), ()
+            else:
+                name, labels = copy[0], copy[1:]
+            frame.ops.append(Let(name, load, labels, dims=dims))
+            held = array if kind == "float" else None
+            frame.named[key] = Name(name, dims, load.kind, held)
+            self.read[name] = load
+        elif self.read[frame.named[key].name].mask != mask:
+            self.read[frame.named[key].name] = load
+        return frame.named[key]
+
+    def _limits(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return that subscripts are inside an array, where a guard may be what keeps them so."""
+        found: list[Expr] = []
+        for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
+            if isinstance(subscript, Position) or extent is None:
+                continue
+            if dims_of(subscript):
+                found.append(Binary(">=", subscript, Number(0)))
+                found.append(Binary("<", subscript, self.index(extent)))
+        return tuple(found)
+
+    def _home(self, expr: Expr) -> Frame:
+        """Return the outermost block in which a value can be worked out."""
+        needed = {part.dim.name for part in walk(expr) if isinstance(part, Position)}
+        needed |= {part.dim.name for part in walk(expr) if isinstance(part, Edge)}
+        named = {part.name for part in walk(expr) if isinstance(part, Name)}
+        for number in range(len(self.frames) - 1, -1, -1):
+            frame = self.frames[number]
+            if frame.binds & needed or any(
+                isinstance(op, Let) and op.name in named for op in frame.ops
+            ):
+                return frame
+        return self.frames[0]
+
+    def with_other(self, name: str, other: float) -> None:
+        """Let a load that nothing has looked at yet hold another number where it is masked."""
+        ops = self.frames[-1].ops
+        for number, op in enumerate(ops):
+            if not (isinstance(op, Let) and op.name == name and isinstance(op.value, Load)):
+                continue
+            later = (e for o in ops[number + 1 :] for e in exprs_of(o))
+            if any(isinstance(p, Name) and p.name == name for e in later for p in walk(e)):
+                return
+            load = replace(op.value, other=other)
+            ops[number] = replace(op, value=load)
+            self.read[name] = load
+
+    def named(self, name: str, value: Expr, labels: tuple[str, ...] = (), note: str = "") -> Name:
+        """Give a value a name in the innermost block."""
+        dims = dims_of(value)
+        self.emit(Let(name, value, labels, note, dims))
+        return Name(name, dims, kind_of(value))
+
+
+def _letters(subscripts: tuple[Expr, ...]) -> str:
+    """Return the variables of vector subscripts, or of all where there are no vectors."""
+    names = [
+        part.dim.name
+        for subscript in subscripts
+        for part in walk(subscript)
+        if isinstance(part, Position) and part.dim.is_vector
+    ]
+    if not names:
+        names = [
+            part.dim.name if isinstance(part, Position) else part.name
+            for subscript in subscripts
+            for part in walk(subscript)
+            if isinstance(part, Position | Scalar)
+        ]
+    if not names:
+        names = ["at"]
+    names = list(dict.fromkeys(names))
+    return "".join(names) if all(len(name) == 1 for name in names) else "_".join(names)
+

@@ -1,0 +1,135 @@
+"""Which sizes of blocks a kernel is tried with."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from looptrans.blocks.program import (
+    Choice,
+    Config,
+    Dim,
+    Dot,
+    Expr,
+    Op,
+    dims_of,
+    exprs_of,
+    ops_in,
+    walk,
+)
+
+# What lanes are taken to be, as their number is known only at the launch.
+_LANES = 64
+# How many elements the largest block of a program may have where it is no operand of a product.
+_MOST = 16384
+
+
+def choices(rows: tuple[Dim, ...], body: tuple[Op, ...]) -> tuple[Choice, Choice]:
+    """Return the configurations for 16-bit and for 32-bit inputs.
+
+    The starting points are those that FlashAttention kernels and plain matrix products use on
+    sm_80 to sm_90; what has three dimensions in one block gets small blocks.
+    """
+    tiles = tuple(dict.fromkeys(d for e in _all(body) for d in dims_of(e) if d.role == "tile"))
+    blocks = tuple(d.block or "" for d in (*rows, *tiles))
+    blocks = tuple(dict.fromkeys(blocks))
+    if not blocks:
+        only = Config({}, 4, 1)
+        return Choice(only, (only,)), Choice(only, (only,))
+    products = [part for e in _all(body) for part in walk(e) if isinstance(part, Dot)]
+    largest = max((len(dims_of(e)) for e in _everything(body)), default=0)
+    if products and largest <= 2:
+        return _of_products(rows, tiles)
+    if products or largest > 2:
+        small = {name: 16 for name in blocks}
+        return (
+            Choice(Config(small, 4, 1), _space(blocks, ((16, 32),), (4, 8), (1, 2))),
+            Choice(Config(small, 4, 1), _space(blocks, ((16,),), (4,), (1, 2))),
+        )
+    return _of_reductions(rows, tiles)
+
+
+def _all(body: tuple[Op, ...]) -> list[Expr]:
+    return [expr for op in ops_in(body) for expr in exprs_of(op)]
+
+
+def _everything(body: tuple[Op, ...]) -> list[Expr]:
+    return [part for expr in _all(body) for part in walk(expr)]
+
+
+def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice, Choice]:
+    if len(rows) == 2:
+        first, second = (d.block or "" for d in rows)
+        inner = {d.block or "": 64 for d in tiles}
+        narrow = Config({first: 128, second: 128, **inner}, 8, 3)
+        wide = Config({first: 64, second: 64, **{name: 32 for name in inner}}, 4, 2)
+        sizes = ((64, 128, 256), (64, 128), *((32, 64) for _ in inner))
+        names = (first, second, *inner)
+        return (
+            Choice(narrow, _tuned(names, sizes, (4, 8), (3, 4), narrow)),
+            Choice(wide, _tuned(names, ((32, 64), (32, 64), *((16, 32) for _ in inner)), (4,), (2, 3), wide)),
+        )
+    names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
+    own = {d.block or "" for d in rows}
+    narrow = Config({n: 128 if n in own else 64 for n in names}, 8, 3)
+    wide = Config({n: 64 if n in own else 32 for n in names}, 4, 2)
+    return (
+        Choice(
+            narrow,
+            _tuned(
+                names,
+                tuple((64, 128) if n in own else (32, 64, 128) for n in names),
+                (4, 8),
+                (2, 3, 4),
+                narrow,
+            ),
+        ),
+        Choice(
+            wide,
+            _tuned(
+                names, tuple((32, 64, 128) if n in own else (32, 64) for n in names), (4,), (1, 2, 3), wide
+            ),
+        ),
+    )
+
+
+def _of_reductions(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice, Choice]:
+    own = tuple(d.block or "" for d in rows)
+    inner = tuple(dict.fromkeys(d.block or "" for d in tiles))
+    if not inner:
+        first = {name: 16 for name in own[:-1]} | {name: 128 for name in own[-1:]}
+        sizes = tuple((4, 16) if n != own[-1] else (128, 256, 512) for n in own)
+        start = Config(first, 4, 1)
+        return (Choice(start, _tuned(own, sizes, (4, 8), (1,), start)),) * 2
+    first = {name: 4 for name in own} | {name: 512 for name in inner}
+    sizes = tuple((1, 4, 16) if n in own else (128, 512, 1024) for n in (*own, *inner))
+    start = Config(first, 4, 2)
+    return (Choice(start, _tuned((*own, *inner), sizes, (4, 8), (2,), start)),) * 2
+
+
+def _tuned(
+    names: tuple[str, ...],
+    sizes: tuple[tuple[int, ...], ...],
+    warps: tuple[int, ...],
+    stages: tuple[int, ...],
+    first: Config,
+) -> tuple[Config, ...]:
+    found = [
+        Config(dict(zip(names, chosen, strict=True)), w, s)
+        for chosen in product(*sizes)
+        for w, s in product(warps, stages)
+    ]
+    return tuple(found) if first in found else (first, *found)
+
+
+def _space(
+    names: tuple[str, ...],
+    sizes: tuple[tuple[int, ...], ...],
+    warps: tuple[int, ...],
+    stages: tuple[int, ...],
+) -> tuple[Config, ...]:
+    every = sizes * len(names) if len(sizes) == 1 else sizes
+    return tuple(
+        Config(dict(zip(names, chosen, strict=True)), w, s)
+        for chosen in product(*every)
+        for w, s in product(warps, stages)
+    )

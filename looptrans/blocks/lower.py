@@ -1,0 +1,340 @@
+"""From a derivation to kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from looptrans.algebra.append import Append, appends
+from looptrans.blocks.arithmetic import conjuncts
+from looptrans.blocks.appending import RunSerially
+from looptrans.blocks.builder import Builder
+from looptrans.blocks.configs import choices
+from looptrans.blocks.grid import grid_of, rows_of
+from looptrans.blocks.masked import with_guards
+from looptrans.blocks.nest import Nest
+from looptrans.blocks.program import (
+    ArrayArgument,
+    Binary,
+    BlockProgram,
+    Dim,
+    Dot,
+    Edge,
+    ElementLoop,
+    Filled,
+    Kernel,
+    Let,
+    Load,
+    Name,
+    NotLowered,
+    Op,
+    Position,
+    Role,
+    Scalar,
+    Store,
+    TileLoop,
+    dims_of,
+    exprs_of,
+    ops_in,
+    walk,
+)
+from looptrans.blocks.scalar_form import scalar_form
+from looptrans.blocks.sharing import needed, shared
+from looptrans.blocks.sites import Path, sites
+from looptrans.blocks.storage import Storage, stored
+from looptrans.derivation.step import Derivation
+from looptrans.ir.affine import simplified
+from looptrans.ir.index import Index, Int, Param, parameters
+from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
+from looptrans.ir.value import Const, Create
+from looptrans.ir.walk import live_out, nodes
+from looptrans.transforms.tree import node_at, statements_in
+
+
+def lower(derivation: Derivation) -> BlockProgram:
+    """Lower a scheduled program to operations on blocks.
+
+    Args:
+        derivation: How the listing got its schedule, `derive(program, "fold")`.
+
+    Raises:
+        NotLowered: It cannot be run in blocks; the reason names the statement.
+    """
+    return _Lowering(derivation).run()
+
+
+class _Lowering:
+    def __init__(self, derivation: Derivation) -> None:
+        self.derivation = derivation
+        self.facts = {
+            _key(derivation.last, fact): fact for fact in appends(derivation.last)
+        }
+        self.program = with_guards(scalar_form(derivation.last), self._fact)
+        self.creations = {
+            node.array: node.creation
+            for node in self.program.body
+            if isinstance(node, Declaration)
+        }
+        self.notes: list[str] = []
+
+    def run(self) -> BlockProgram:
+        program = self.program
+        work = [n for n in enumerate(program.body) if not isinstance(n[1], Declaration)]
+        loops = [node for _, node in work]
+        apart = all(isinstance(n, Loop) and n.execution == "parallel" for n in loops)
+        groups = [[each] for each in work] if apart else [work]
+        kept_after: list[frozenset[str]] = []
+        outputs = set(live_out(program))
+        touched = [{s.array for _, n in g for s in sites((n,))} for g in groups]
+        for number in range(len(groups)):
+            later = set().union(*touched[number + 1 :]) if number + 1 < len(groups) else set()
+            kept_after.append(frozenset(outputs | later))
+        kernels = []
+        for number, group in enumerate(groups):
+            name = program.name.replace(".", "_") + "_kernel"
+            if len(groups) > 1:
+                name += f"_{number + 1}"
+            kernels.append(self._kernel(name, group, kept_after[number]))
+        return BlockProgram(
+            self.derivation.program,
+            self.derivation.last,
+            tuple(kernels),
+            self._made(kernels),
+            program.outputs,
+            tuple(c.condition for c in program.contracts if not c.generators),
+            tuple(step.name for step in self.derivation.steps),
+            tuple(dict.fromkeys(self.notes)),
+        )
+
+    # One kernel
+
+    def _kernel(self, name: str, group: list[tuple[int, Node]], kept: frozenset[str]) -> Kernel:
+        contracted: frozenset[tuple[str, Role]] = frozenset()
+        serial: dict[Path, str] = {}
+        for _ in range(20):
+            try:
+                kernel, seen = self._attempt(name, group, kept, contracted, serial)
+            except RunSerially as error:
+                serial[error.path] = error.reason
+                continue
+            if seen <= contracted:
+                return kernel
+            contracted |= seen
+        raise NotLowered("no form in blocks was reached")
+
+    def _attempt(
+        self,
+        name: str,
+        group: list[tuple[int, Node]],
+        kept: frozenset[str],
+        contracted: frozenset[tuple[str, Role]],
+        serial: dict[Path, str],
+    ) -> tuple[Kernel, set[tuple[str, Role]]]:
+        program = self.program
+        body = tuple(node for _, node in group)
+        loops: tuple[Loop, ...] = ()
+        path: Path = ()
+        first = body[0] if len(body) == 1 else None
+        if isinstance(first, Loop) and first.execution == "parallel" and first.range.step == 1:
+            loops, path = grid_of(first, (0,))
+        rows = rows_of(loops) if loops else ()
+        inner = loops[-1].body if loops else body
+        statements = {n.label: n for n in nodes(body) if isinstance(n, Assign)}
+        all_sites = sites(body)
+        grid = [loop.variable for loop in loops]
+        storage = stored(program, all_sites, grid, statements)
+        b = Builder(program, storage, contracted, _positive(program), kept)
+        dims: list[Dim] = []
+        for loop in loops:
+            role: Role = "rows" if loop.variable in rows else "program"
+            dims.append(b.dim(loop.variable, role, loop.range.start, loop.range.stop))
+            b.places[loop.variable] = Position(dims[-1])
+        row_dims = tuple(dim for dim in dims if dim.role == "rows")
+        nest = Nest(b, self._fact, self.creations, row_dims, serial)
+        with b.frame(grid) as frame:
+            scopes = [path[:n] for n in range(len(path) + 1)] if loops else [()]
+            with _all_scopes(nest, scopes):
+                nest.body(inner, path)
+        ops = shared(needed(tuple(frame.ops)), b.name)
+        self.notes += b.notes
+        narrow, wide = choices(row_dims, ops)
+        arrays, scalars = self._arguments(ops, dims, storage)
+        seen = _dims_in(ops) | set(dims)
+        b.dims = [dim for dim in b.dims if dim in seen]
+        constants = _constants(b.dims)
+        grouped = len(row_dims) == 2 and any(
+            isinstance(part, Dot) for op in ops_in(ops) for e in exprs_of(op) for part in walk(e)
+        )
+        kernel = Kernel(
+            name,
+            tuple(dims),
+            tuple(sorted(b.dims, key=lambda dim: dim.order)),
+            arrays,
+            scalars,
+            constants,
+            ops,
+            narrow,
+            wide,
+            grouped,
+            tuple(a.name for a in arrays if a.access == "inout"),
+        )
+        return kernel, b.seen_contracted
+
+    def _fact(self, loop: Loop) -> Append | None:
+        return self.facts.get((loop.variable, frozenset(statements_in((loop,)))))
+
+    def _arguments(
+        self, ops: tuple[Op, ...], grid: list[Dim], storage: dict[str, Storage]
+    ) -> tuple[tuple[ArrayArgument, ...], tuple[Scalar, ...]]:
+        read: set[str] = set()
+        written: set[str] = set()
+        used: set[str] = set()
+        for op in ops_in(ops):
+            if isinstance(op, Store):
+                written.add(op.array)
+            for expr in exprs_of(op):
+                for part in walk(expr):
+                    if isinstance(part, Load):
+                        read.add(part.array)
+                    elif isinstance(part, Scalar):
+                        used.add(part.name)
+                    elif isinstance(part, Position | Edge):
+                        used |= _names(part.dim)
+        for dim in grid:
+            used |= _names(dim)
+        arrays = []
+        for array in self.program.arrays:
+            if array.name in read | written:
+                access = "inout" if array.name in read & written else (
+                    "in" if array.name in read else "out"
+                )
+                creation = self.creations.get(array.name)
+                dtype = creation.element if creation is not None else None
+                arrays.append(
+                    ArrayArgument(
+                        array.name, array.rank, array.element, access, array.shape, dtype  # type: ignore[arg-type]
+                    )
+                )
+        scalars = tuple(
+            Scalar(p.name, "float" if p.kind == "real" else "int")
+            for p in self.program.parameters
+            if p.name in used
+        )
+        return tuple(arrays), scalars
+
+    # The launcher
+
+    def _made(self, kernels: list[Kernel]) -> tuple[Filled, ...]:
+        found = []
+        outputs = set(self.program.outputs)
+        handed = {a.name for kernel in kernels for a in kernel.arrays}
+        for array in self.program.arrays:
+            if array.role == "input" or array.name not in handed | outputs:
+                continue
+            if any(extent is None for extent in array.shape):
+                raise NotLowered(f"it is not known how large {array.name} is")
+            creation = self.creations.get(array.name)
+            shape = tuple(extent for extent in array.shape if extent is not None)
+            covered = self._is_covered(array.name, shape, kernels)
+            fill = None if covered else _fill(creation, array.name)
+            dtype = creation.element if creation is not None else None
+            found.append(Filled(array.name, shape, fill, dtype, array.element))
+        return tuple(found)
+
+    def _is_covered(self, name: str, shape: tuple[Index, ...], kernels: list[Kernel]) -> bool:
+        """Tell whether some kernel surely stores every element."""
+        for kernel in kernels:
+            for op, guarded in _stores(kernel.body):
+                if op.array != name or guarded:
+                    continue
+                dims = [p.dim for p in op.subscripts if isinstance(p, Position)]
+                whole = len(dims) == len(shape) == len(set(dims)) and all(
+                    dim.start == Int(0) and simplified(dim.stop) == simplified(extent)
+                    for dim, extent in zip(dims, shape, strict=True)
+                )
+                others = [d for d in kernel.grid if d not in dims and d.stop != Int(1)]
+                if whole and not others and _is_plain(op, dims):
+                    return True
+        return False
+
+
+def _is_plain(op: Store, dims: list[Dim]) -> bool:
+    """Tell whether the mask says no more than that the elements exist."""
+    if op.mask is None:
+        return True
+    for part in conjuncts(op.mask):
+        match part:
+            case Binary("<", Position(dim), Scalar(name)) if simplified(dim.stop) == Param(name):
+                pass
+            case Binary("<", Position(dim), Name()) if dim in dims and dim.role == "tile":
+                pass
+            case Binary("<", Position(dim), _) if dim in dims and dim.role in ("rows", "lanes"):
+                pass
+            case _:
+                return False
+    return True
+
+
+def _stores(ops: tuple[Op, ...]) -> Iterator[tuple[Store, bool]]:
+    for op in ops_in(ops):
+        if isinstance(op, Store):
+            yield op, False
+
+
+class _all_scopes:
+    """Enter the scopes of the grid's loops, the outermost first."""
+
+    def __init__(self, nest: Nest, paths: list[Path]) -> None:
+        self.scopes = [nest.scope(path) for path in paths]
+
+    def __enter__(self) -> None:
+        for scope in self.scopes:
+            scope.__enter__()
+
+    def __exit__(self, *details: object) -> None:
+        for scope in reversed(self.scopes):
+            scope.__exit__(*details)  # type: ignore[arg-type]
+
+
+def _key(program: Program, fact: Append) -> tuple[str, frozenset[str]]:
+    return fact.loop, frozenset(statements_in((node_at(program, fact.position),)))
+
+
+def _dims_in(ops: tuple[Op, ...]) -> set[Dim]:
+    found: set[Dim] = set()
+    for op in ops_in(ops):
+        if isinstance(op, TileLoop | ElementLoop):
+            found.add(op.dim)
+        if isinstance(op, Let):
+            found |= set(op.dims)
+        for expr in exprs_of(op):
+            for part in walk(expr):
+                found |= set(dims_of(part))
+    return found
+
+
+def _names(dim: Dim) -> set[str]:
+    return {*parameters(dim.start), *parameters(dim.stop)}
+
+
+def _constants(dims: list[Dim]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for dim in dims:
+        if dim.role == "lanes":
+            for name in (*parameters(dim.start), *parameters(dim.stop)):
+                found[name] = None
+    return tuple(found)
+
+
+def _fill(creation: Create | None, name: str) -> float | int | bool | None:
+    if creation is None or creation.function == "empty":
+        return 0.0
+    if creation.function == "full":
+        if isinstance(creation.fill, Const):
+            return creation.fill.value
+        raise NotLowered(f"{name} is filled with something that is no plain number")
+    return 1.0 if creation.function == "ones" else 0.0
+
+
+def _positive(program: Program) -> frozenset[str]:
+    """Return real parameters that a contract says are positive."""
+    return frozenset()

@@ -1,0 +1,179 @@
+"""Masks written as -inf through a ternary, made guards.
+
+    S_ij = x if j <= i else -inf            S_ij = x
+    m_ij = max(m, S_ij)              ->     if j <= i:
+    l = l * … + exp(S_ij - m_ij)                m_ij = max(m, S_ij); l = …
+
+Right where an element of -inf leaves every state of the fold as it is, which is tried on numbers:
+a state that an update changes by as much as a rounding is a reason not to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from looptrans.algebra.append import Append
+from looptrans.blocks.bottom import Unsure, worked_out
+from looptrans.ir.condition import (
+    NEGATED,
+    Condition,
+    Data,
+    Relation,
+    negation,
+    walk_condition,
+)
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.value import Call, Const, Holds, Read, Select, Value, walk_value
+from looptrans.ir.walk import nodes
+
+Facts = Callable[[Loop], Append | None]
+
+
+def with_guards(program: Program, facts: Facts) -> Program:
+    """Return a program whose masks are guards where that means the same.
+
+    Args:
+        program: The program.
+        facts: What is known of a sequential loop.
+    """
+    return replace(program, body=_body(program.body, facts))
+
+
+def _body(body: tuple[Node, ...], facts: Facts) -> tuple[Node, ...]:
+    return tuple(_node(node, facts) for node in body)
+
+
+def _node(node: Node, facts: Facts) -> Node:
+    match node:
+        case If():
+            return replace(
+                node, body=_body(node.body, facts), orelse=_body(node.orelse, facts)
+            )
+        case Loop():
+            changed = replace(node, body=_body(node.body, facts))
+            fact = facts(node) if node.execution == "sequential" else None
+            if fact is None or fact.decision != "legal":
+                return changed
+            guarded = _guarded(changed.body, fact)
+            return changed if guarded is None else replace(changed, body=guarded)
+        case _:
+            return node
+
+
+def _guarded(body: tuple[Node, ...], fact: Append) -> tuple[Node, ...] | None:
+    states = {state.access.array for state in fact.states}
+    for number, node in enumerate(body):
+        if not isinstance(node, Assign) or len(node.values) != 1 or len(node.targets) != 1:
+            continue
+        name = node.targets[0].array
+        found = _masked(node.values[0])
+        if found is None or name in states:
+            continue
+        condition, value = found
+        rest = body[number + 1 :]
+        if _looks_at(condition, states | _set_in(body)) or name in _read_in(body[:number]):
+            continue
+        if _leaves(rest, name, states):
+            return (*body[:number], replace(node, values=(value,)), If(condition, rest))
+    return None
+
+
+def _masked(value: Value) -> tuple[Condition, Value] | None:
+    """Take `x if c else -inf` apart, whichever way it is written."""
+    match value:
+        case Select(condition, chosen, Const(number)) if number == -math.inf:
+            return condition, chosen
+        case Select(condition, Const(number), otherwise) if number == -math.inf:
+            return _opposite(condition), otherwise
+        case Call("where", (condition, chosen, Const(number))) if number == -math.inf:
+            return _truth(condition), chosen
+        case Call("where", (condition, Const(number), otherwise)) if number == -math.inf:
+            return _opposite(_truth(condition)), otherwise
+        case _:
+            return None
+
+
+def _truth(value: Value) -> Condition:
+    return value.condition if isinstance(value, Holds) else Data(value)
+
+
+def _opposite(condition: Condition) -> Condition:
+    if isinstance(condition, Relation):
+        return Relation(NEGATED[condition.op], condition.left, condition.right)
+    return negation(condition)
+
+
+def _set_in(body: tuple[Node, ...]) -> set[str]:
+    return {t.array for n in nodes(body) if isinstance(n, Assign) for t in n.targets}
+
+
+def _read_in(body: tuple[Node, ...]) -> set[str]:
+    return {
+        part.access.array
+        for node in nodes(body)
+        if isinstance(node, Assign)
+        for value in node.values
+        for part in walk_value(value)
+        if isinstance(part, Read)
+    }
+
+
+def _looks_at(condition: Condition, names: set[str]) -> bool:
+    return any(
+        isinstance(inner, Read) and inner.access.array in names
+        for part in walk_condition(condition)
+        if isinstance(part, Data)
+        for inner in walk_value(part.value)
+    )
+
+
+def _statements(body: tuple[Node, ...]) -> Iterator[Assign | None]:
+    for node in body:
+        if isinstance(node, Assign):
+            yield node
+        elif isinstance(node, Loop) and node.execution == "parallel":
+            yield from _statements(node.body)
+        else:
+            yield None
+
+
+def _leaves(body: tuple[Node, ...], name: str, states: set[str]) -> bool:
+    """Tell whether statements leave the states alone where a name is -inf."""
+    order = sorted(states)
+    trials = [{s: 0.375 + (k + turn) % 3 for k, s in enumerate(order)} for turn in range(3)]
+    for begun in trials:
+        held: dict[str, float] = {**begun, name: -math.inf}
+        own: set[str] = set()
+        for statement in _statements(body):
+            if statement is None or len(statement.values) != 1:
+                return False
+            try:
+                value = worked_out(statement.values[0], held)
+            except (Unsure, OverflowError):
+                return False
+            for target in statement.targets:
+                held[target.array] = value
+                own.add(target.array)
+        if any(held[state] != begun[state] for state in states):
+            return False
+        if own - states - _temporary(body, own - states):
+            return False
+    return True
+
+
+def _temporary(body: tuple[Node, ...], names: set[str]) -> set[str]:
+    """Return the names that are set before they are read, so that nobody misses them."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    for statement in _statements(body):
+        assert statement is not None
+        seen |= {
+            part.access.array
+            for value in statement.values
+            for part in walk_value(value)
+            if isinstance(part, Read)
+        }
+        found |= {t.array for t in statement.targets if not t.subscripts} - seen
+    return found & names

@@ -1,0 +1,154 @@
+"""Functions that are worked out twice get a name; what nothing looks at goes.
+
+    l = l * alpha + reduce + exp2(S - m)            exp_S = exp2(S - m)
+    O = dot(exp2(S - m), V, O * alpha)       ->     l = l * alpha + reduce + exp_S
+                                                    O = dot(exp_S, V, O * alpha)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from looptrans.blocks.arithmetic import mapped
+from looptrans.blocks.program import (
+    Branch,
+    Call,
+    ElementLoop,
+    Expr,
+    Let,
+    Name,
+    Op,
+    Store,
+    TileLoop,
+    dims_of,
+    exprs_of,
+    ops_in,
+    walk,
+)
+
+_WORK = ("exp", "exp2", "log", "log2", "sqrt", "tanh", "sin", "cos")
+Naming = Callable[[str, object], str]
+
+
+def shared(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
+    """Name every function that a block works out more than once from the same values.
+
+    Args:
+        ops: The block.
+        naming: Gives a free name for a stem and a key, the same for the same key.
+    """
+    inner = tuple(
+        replace(op, body=shared(op.body, naming))
+        if isinstance(op, TileLoop | ElementLoop | Branch)
+        else op
+        for op in ops
+    )
+    counts: Counter[tuple[Expr, tuple[int, ...]]] = Counter()
+    for op, versions in _versioned(inner):
+        for expr in exprs_of(op):
+            for call in _calls(expr):
+                counts[_key(call, versions)] += 1
+    found: list[Op] = []
+    named: dict[tuple[Expr, tuple[int, ...]], Name] = {}
+    for op, versions in _versioned(inner):
+        for expr in exprs_of(op):
+            for call in _calls(expr):
+                key = _key(call, versions)
+                if counts[key] < 2 or key in named:
+                    continue
+                if isinstance(op, Let) and op.value == call:
+                    named[key] = Name(op.name, op.dims)
+                    continue
+                name = naming(f"{_stem(call)}", ("shared", call))
+                dims = dims_of(call)
+                found.append(Let(name, call, _labels(op), dims=dims))
+                named[key] = Name(name, dims)
+
+        def change(part: Expr, versions: dict[str, int] = versions, op: Op = op) -> Expr | None:
+            if not isinstance(part, Call):
+                return None
+            name = named.get(_key(part, versions))
+            if name is None or (isinstance(op, Let) and op.name == name.name):
+                return None
+            return name
+
+        found.append(_changed(op, change))
+    return tuple(found)
+
+
+def needed(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Leave out names that nothing looks at, and loops that are empty then."""
+    while True:
+        read: set[str] = set()
+        for op in ops_in(ops):
+            own = op.name if isinstance(op, Let) else None
+            for expr in exprs_of(op):
+                names = {part.name for part in walk(expr) if isinstance(part, Name)}
+                read |= names - {own}
+        kept = _kept(ops, read)
+        if kept == ops:
+            return ops
+        ops = kept
+
+
+def _kept(ops: tuple[Op, ...], read: set[str]) -> tuple[Op, ...]:
+    found: list[Op] = []
+    for op in ops:
+        if isinstance(op, Let) and op.name not in read:
+            continue
+        if isinstance(op, TileLoop | ElementLoop | Branch):
+            op = replace(op, body=_kept(op.body, read))
+            if not op.body:
+                continue
+        found.append(op)
+    return tuple(found)
+
+
+def _labels(op: Op) -> tuple[str, ...]:
+    return op.labels if isinstance(op, Let | Store) else ()
+
+
+def _stem(call: Call) -> str:
+    names = [part.name for part in walk(call) if isinstance(part, Name)]
+    function = "exp" if call.function == "exp2" else call.function
+    return f"{function}_{names[0]}" if names else function
+
+
+def _calls(expr: Expr) -> Iterator[Call]:
+    for part in walk(expr):
+        if isinstance(part, Call) and part.function in _WORK and dims_of(part):
+            yield part
+
+
+def _key(call: Call, versions: dict[str, int]) -> tuple[Expr, tuple[int, ...]]:
+    names = (part.name for part in walk(call) if isinstance(part, Name))
+    return call, tuple(versions.get(name, 0) for name in names)
+
+
+def _versioned(ops: tuple[Op, ...]) -> Iterator[tuple[Op, dict[str, int]]]:
+    """Yield operations, each with how often names were set before it."""
+    versions: dict[str, int] = {}
+    for op in ops:
+        yield op, dict(versions)
+        for name in _set_in(op):
+            versions[name] = versions.get(name, 0) + 1
+
+
+def _set_in(op: Op) -> Iterator[str]:
+    if isinstance(op, Let):
+        yield op.name
+    elif isinstance(op, TileLoop | ElementLoop | Branch):
+        for each in op.body:
+            yield from _set_in(each)
+
+
+def _changed(op: Op, change: Callable[[Expr], Expr | None]) -> Op:
+    match op:
+        case Let():
+            return replace(op, value=mapped(op.value, change))
+        case Store():
+            return replace(op, value=mapped(op.value, change))
+        case _:
+            return op

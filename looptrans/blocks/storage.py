@@ -1,0 +1,334 @@
+"""Where each array of a nest lives while its kernel runs.
+
+    loaded      it is only read: every read is a load
+    register    every access is to the cell of the iteration itself: a block that programs keep
+    streamed    it is only written, by one statement: every write is a store
+    recomputed  one statement writes it from inputs alone, and others read it at other cells: they
+                work its value out again
+
+What is none of these would go from one lane to another through memory, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from looptrans.blocks.program import NotLowered
+from looptrans.blocks.sites import Binding, Path, Site
+from looptrans.blocks.sites import sites as sites_of
+from looptrans.ir.affine import simplified
+from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.listing import access_text
+from looptrans.ir.program import Assign, Program
+from looptrans.ir.value import Access, Subscript, Value, Whole
+
+Place: TypeAlias = Literal["loaded", "register", "streamed", "recomputed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where an array lives.
+
+    Attributes:
+        array: The array.
+        place: How it is kept.
+        subscripts: For a register, the cell of an iteration, over the variables below.
+        lanes: For a register, the variables of its subscripts that range over whole dimensions.
+        bound: The loops that bind them, by place.
+        scope: For a register, the place of the loop of which each iteration has one; () for the
+            whole kernel.
+        definition: For `recomputed`, the statement.
+        sites: Its accesses.
+    """
+
+    array: str
+    place: Place
+    sites: tuple[Site, ...]
+    subscripts: tuple[Index, ...] = ()
+    lanes: tuple[Binding, ...] = ()
+    bound: tuple[tuple[Path, Binding], ...] = ()
+    scope: Path = ()
+    definition: tuple[tuple[str, ...], Value] | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes it."""
+        return any(site.is_write for site in self.sites)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the kernel reads it."""
+        return any(not site.is_write for site in self.sites)
+
+    def is_local_to(self, loop: Path) -> bool:
+        """Tell whether each iteration of a loop sets it before reading it, and no one later does.
+
+        Args:
+            loop: The place of the loop.
+        """
+        inside = [n for n, site in enumerate(self.sites) if _is_in(site.path, loop)]
+        if not inside:
+            return False
+        # A guard around all of them makes no difference between them.
+        common = set.intersection(*(set(self.sites[n].guards) for n in inside))
+        if not _sets(self.sites[inside[0]], loop, common):
+            return False
+        after = self.sites[inside[-1] + 1 :]
+        if len(inside) == len(self.sites):
+            return True
+        first = self.sites[0]
+        next_sets = not after or _sets(after[0], self._own(after[0], loop))
+        return next_sets and _sets(first, self._own(first, loop))
+
+    def _own(self, site: Site, loop: Path) -> Path:
+        """Return the loop beside `loop` in which a site stands, or what is around both."""
+        for binding in site.bindings:
+            if len(binding.path) == len(loop) and binding.path[:-1] == loop[:-1]:
+                return binding.path
+        return loop[:-1]
+
+
+def _is_in(path: Path, loop: Path) -> bool:
+    return path[: len(loop)] == loop
+
+
+def sets_first(storage: Storage) -> bool:
+    """Tell whether the first access surely sets the block of a register, lanes and all."""
+    first = storage.sites[0]
+    common = set.intersection(*(set(site.guards) for site in storage.sites))
+    deep = {g for g in common if len(g) > len(storage.scope)}
+    lanes = {binding.variable for _, binding in storage.bound}
+    inner = [b for b in first.bindings if len(b.path) > len(storage.scope)]
+    return (
+        first.is_write
+        and not any(len(g) > len(storage.scope) for g in set(first.guards) - deep)
+        and all(b.variable in lanes for b in inner)
+    )
+
+
+def _sets(site: Site, loop: Path, common: Set[Path] = frozenset()) -> bool:
+    """Tell whether an access surely sets its cell in each iteration of a loop around it."""
+    deeper = [b for b in site.bindings if len(b.path) > len(loop) and _is_in(b.path, loop)]
+    named = {name for s in site.subscripts if not isinstance(s, Whole) for name in variables(s)}
+    return (
+        site.is_write
+        and not any(len(g) > len(loop) for g in set(site.guards) - common if _is_in(g, loop))
+        and all(b.variable in named for b in deeper)
+    )
+
+
+def stored(
+    program: Program,
+    sites: tuple[Site, ...],
+    rows: Iterable[str],
+    statements: dict[str, Assign],
+) -> dict[str, Storage]:
+    """Return where each array lives that a kernel touches.
+
+    Args:
+        program: The program.
+        sites: All accesses of the kernel.
+        rows: The variables of the grid.
+        statements: The kernel's statements by label.
+
+    Raises:
+        NotLowered: A value would go from one lane to another through memory.
+    """
+    grid = frozenset(rows)
+    grouped: dict[str, list[Site]] = {}
+    for site in sites:
+        grouped.setdefault(site.array, []).append(site)
+    found: dict[str, Storage] = {}
+    written = {site.array for site in sites if site.is_write}
+    for name, own in grouped.items():
+        found[name] = _storage(program, name, tuple(own), grid, statements, written)
+    return found
+
+
+def _storage(
+    program: Program,
+    name: str,
+    sites: tuple[Site, ...],
+    grid: frozenset[str],
+    statements: dict[str, Assign],
+    written: set[str],
+) -> Storage:
+    writes = [site for site in sites if site.is_write]
+    if not writes:
+        return Storage(name, "loaded", sites)
+    is_scalar = program.array(name).rank == 0
+    if not is_scalar and len(writes) == 1 and len(sites) == 1:
+        return Storage(name, "streamed", sites)
+    cell = _cell(sites, grid)
+    if cell is not None and not _stays(name, sites, cell[0], cell[1], grid):
+        cell = None
+    if cell is not None:
+        subscripts, lanes, bound = cell
+        scope = _scope(name, sites, subscripts, lanes)
+        return Storage(name, "register", sites, subscripts, lanes, bound, scope)
+    definition = _definition(program, sites, writes, statements, written)
+    if definition is not None:
+        return Storage(name, "recomputed", sites, definition=definition)
+    reads = [site for site in sites if not site.is_write]
+    site = reads[0] if reads else writes[1]
+    text = access_text(Access(name, site.subscripts))
+    where = access_text(Access(name, writes[0].subscripts))
+    if text == where:
+        raise NotLowered(
+            f"{site.label} {'reads' if reads else 'writes'} {text} again after "
+            f"{writes[0].label} has written it in another loop, and no loop over its cells is "
+            "parallel: the value would have to wait in memory",
+            site.label,
+        )
+    raise NotLowered(
+        f"{site.label} {'reads' if reads else 'writes'} {text}, which {writes[0].label} writes as "
+        f"{where}: the value would go from one lane to another through memory",
+        site.label,
+    )
+
+
+def _cell(
+    sites: tuple[Site, ...], grid: frozenset[str]
+) -> tuple[tuple[Index, ...], tuple[Binding, ...], tuple[tuple[Path, Binding], ...]] | None:
+    """Return the cell that all accesses are to, if they are to one for each iteration."""
+    first = sites[0]
+    lanes: list[Binding] = []
+    bound: dict[Path, Binding] = {}
+    subscripts: list[Index] = []
+    for position, subscript in enumerate(first.subscripts):
+        if isinstance(subscript, Whole):
+            return None
+        others = [site.subscripts[position] for site in sites]
+        if isinstance(subscript, Var) and subscript.name not in grid:
+            home = first.binding(subscript.name)
+            if home is None or home in lanes:
+                return None
+            if _is_one_loop(sites, others, home):
+                subscripts.append(subscript)
+                continue
+            # A variable of several loops: the same range everywhere, whatever it is called.
+            for site, other in zip(sites, others, strict=True):
+                if not isinstance(other, Var):
+                    return None
+                binding = site.binding(other.name)
+                if binding is None or _range(binding) != _range(home):
+                    return None
+                if binding.execution not in ("parallel", "sum"):
+                    return None
+                bound[binding.path] = home
+            lanes.append(home)
+            subscripts.append(subscript)
+            continue
+        plain = simplified(subscript)
+        if any(isinstance(o, Whole) or simplified(o) != plain for o in others):
+            return None
+        for name in variables(subscript):
+            home = first.binding(name)
+            if home is None or (name not in grid and not _is_one_loop(sites, others, home)):
+                return None
+        subscripts.append(subscript)
+    return tuple(subscripts), tuple(lanes), tuple(bound.items())
+
+
+def _stays(
+    name: str,
+    sites: tuple[Site, ...],
+    subscripts: tuple[Index, ...],
+    lanes: tuple[Binding, ...],
+    grid: frozenset[str],
+) -> bool:
+    """Tell whether no loop around that of a cell comes back to it later.
+
+    With `for j: for d: O[d] = O[d] + …` every iteration of j goes through all cells again.
+    """
+    scope = _scope(name, sites, subscripts, lanes)
+    named = {variable for subscript in subscripts for variable in variables(subscript)}
+    own = {binding.variable for binding in lanes}
+    around = [b for b in sites[0].bindings if len(b.path) <= len(scope)]
+    inner = [b for b in around if b.variable in named - grid - own]
+    if not inner:
+        return True
+    whole = Storage(name, "register", sites)
+    return whole.is_local_to(inner[-1].path) or all(
+        b.variable in named or name in b.private or b.variable in grid
+        for b in around
+        if len(b.path) < len(inner[-1].path)
+    )
+
+
+def _is_one_loop(sites: tuple[Site, ...], subscripts: list[Subscript], home: Binding) -> bool:
+    """Tell whether a variable is that of one and the same loop in all accesses."""
+    return home.execution != "sum" and all(
+        not isinstance(subscript, Whole)
+        and home.variable in variables(subscript)
+        and site.binding(home.variable) == home
+        for site, subscript in zip(sites, subscripts, strict=True)
+    )
+
+
+def _range(binding: Binding) -> tuple[Index, Index, int]:
+    return simplified(binding.range.start), simplified(binding.range.stop), binding.range.step
+
+
+def _scope(
+    name: str, sites: tuple[Site, ...], subscripts: tuple[Index, ...], lanes: tuple[Binding, ...]
+) -> Path:
+    """Return the innermost loop of which each iteration has a cell of its own."""
+    common = sites[0].bindings
+    for site in sites[1:]:
+        count = 0
+        for a, b in zip(common, site.bindings, strict=False):
+            if a.path != b.path:
+                break
+            count += 1
+        common = common[:count]
+    named = {variable for subscript in subscripts for variable in variables(subscript)}
+    scope: Path = ()
+    for binding in common:
+        if binding in lanes and binding.execution == "parallel":
+            scope = binding.path
+        elif binding.execution != "sum" and (binding.variable in named or name in binding.private):
+            scope = binding.path
+    whole = Storage(name, "register", sites)
+    for binding in common:
+        if len(binding.path) > len(scope) and binding.execution != "sum":
+            if not whole.is_local_to(binding.path):
+                break
+            scope = binding.path
+    return scope
+
+
+def _definition(
+    program: Program,
+    sites: tuple[Site, ...],
+    writes: list[Site],
+    statements: dict[str, Assign],
+    written: set[str],
+) -> tuple[tuple[str, ...], Value] | None:
+    """Return the value of a cell over the variables of its subscripts, where it is pure.
+
+    One statement sets every cell, without a condition, from arrays that the kernel does not write.
+    """
+    if len(writes) != 1:
+        return None
+    site = writes[0]
+    names: list[str] = []
+    array = program.array(site.array)
+    for subscript, extent in zip(site.subscripts, array.shape, strict=True):
+        if not isinstance(subscript, Var) or subscript.name in names or extent is None:
+            return None
+        binding = site.binding(subscript.name)
+        if binding is None or _range(binding) != (Int(0), simplified(extent), 1):
+            return None
+        names.append(subscript.name)
+    own = {b.variable for b in site.bindings if b.execution != "sum"}
+    statement = statements[site.label]
+    if site.guards or own - set(names) or len(statement.targets) != 1 or statement.augmented:
+        return None
+    read = {s.array for s in sites_of((statement,)) if not s.is_write}
+    if read & written:
+        return None
+    return tuple(names), statement.values[0]
+
