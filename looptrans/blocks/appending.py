@@ -1,7 +1,7 @@
 """Statements of a fold, taken for a whole block of iterations at once.
 
-    m_ij = max(m, S_ij)                           m_ij = max(m, reduce max of S_ij)
-    l = l * exp(m - m_ij) + exp(S_ij - m_ij)  ->  l = l * exp(m - m_ij) + reduce + of exp(S_ij - m_ij)
+    m_ij = max(m, S_ij)                        m_ij = max(m, max over j of S_ij)
+    l = l * exp(m - m_ij) + exp(S_ij - m_ij)   l = l * exp(m - m_ij) + sum over j of exp(S_ij - …)
 
 That this is what the iterations do one by one is what `looptrans.algebra.append` proves. A maximum
 that is looked at in exponents only is kept in units of log2(e), so that exp becomes exp2 and the
@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from looptrans.algebra.append import Append, AppendedState
+from looptrans.algebra.append import Append
+from looptrans.algebra.appended import AppendedState
 from looptrans.blocks.arithmetic import (
     LN2,
     LOG2E,
@@ -219,7 +220,7 @@ class Appending:
             self.aliases.pop(array, None)
 
     def _unguarded(self, value: Value) -> tuple[Value, Data | None, Value | None]:
-        """Take `x if c else s` apart, where s is a state and c holds for the block or not at all."""
+        """Take `x if c else s` apart, s a state and c the same for the whole block."""
         if (
             isinstance(value, Select)
             and isinstance(value.condition, Data)
@@ -358,7 +359,7 @@ class Appending:
             self.b.emit(Let(name.name, value, (), "outside: the least there is", dims))
             name = Name(name.name, dims)
             self.b.values[name.name] = name
-            self.b.known.setdefault(name.name, {}).update({c: identity for c in parts})
+            self.b.known.setdefault(name.name, {}).update(dict.fromkeys(parts, identity))
         return name
 
     def _multiplied(self, array: str, value: Value) -> Expr | None:
@@ -441,4 +442,3 @@ def _factors(value: Value) -> tuple[Value, ...]:
             return _factors(operand)
         case _:
             return (value,)
-

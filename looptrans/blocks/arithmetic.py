@@ -195,7 +195,9 @@ def product(above: Iterable[Expr], below: Iterable[Expr] = ()) -> Expr:
         scalar = Number(abs(number)) if scalar is None else times(scalar, Number(abs(number)))
     for part in scalar_below:
         scalar = Binary("/", Number(1.0) if scalar is None else scalar, part)
-    found: Expr | None = reduce(times, vectors) if vectors else None
+    found: Expr | None = None
+    for part in vectors:
+        found = part if found is None else times(found, part)
     if found is None:
         assert scalar is not None
         found = scalar
@@ -270,8 +272,8 @@ def value_outside(expr: Expr, known: Mapping[str, float], conjunct: Expr) -> flo
             a, b = of(chosen), of(otherwise)
             return a if a == b else None
         case Unary("-", operand):
-            value = of(operand)
-            return None if value is None else -value
+            inner = of(operand)
+            return None if inner is None else -inner
         case Binary("*", left, right):
             a, b = of(left), of(right)
             if a is not None and b is not None:
@@ -287,10 +289,8 @@ def value_outside(expr: Expr, known: Mapping[str, float], conjunct: Expr) -> flo
         case Binary("+" | "-" as op, left, right):
             return _sum(of(left), of(right), -1.0 if op == "-" else 1.0)
         case Call("exp" | "exp2", (operand,)):
-            value = of(operand)
-            if value is None:
-                return None
-            return 0.0 if value == -math.inf else math.exp(value) if value == 0.0 else None
+            inner = of(operand)
+            return 0.0 if inner == -math.inf else 1.0 if inner == 0.0 else None
         case Call("max" | "min" as function, arguments):
             found = [of(argument) for argument in arguments]
             if any(value is None for value in found):

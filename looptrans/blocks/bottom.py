@@ -38,7 +38,6 @@ def at_bottom(value: Value, names: Mapping[str, float], least: Value) -> float:
     Raises:
         Unsure: It has a part that is not looked into.
     """
-
     return worked_out(value, names, least)
 
 

@@ -112,9 +112,7 @@ class Builder:
 
     # Dimensions
 
-    def dim(
-        self, variable: str, role: Role, start: Index, stop: Index, step: int = 1
-    ) -> Dim:
+    def dim(self, variable: str, role: Role, start: Index, stop: Index, step: int = 1) -> Dim:
         """Return the dimension of a loop; loops over the same range share one."""
         for known in self.dims:
             same = (known.role, known.start, known.stop, known.step) == (role, start, stop, step)
@@ -247,10 +245,9 @@ class Builder:
             case Relation(op, left, right):
                 return Binary(op, self.index(left), self.index(right))
             case Every(parts) | Some(parts):
-                op = "and" if isinstance(condition, Every) else "or"
                 first, *rest = (self.condition(part, value) for part in parts)
                 for part in rest:
-                    first = Binary(op, first, part)  # type: ignore[arg-type]
+                    first = Binary("and" if isinstance(condition, Every) else "or", first, part)
                 return first
             case Not(part):
                 return Unary("not", self.condition(part, value))
@@ -300,11 +297,11 @@ class Builder:
         key = replace(load, other=None)
         if key not in frame.named:
             if copy is None:
-                stem = f"{array}_{_letters(subscripts)}"
-                name, labels = self.name(stem, (array, subscripts)), ()
+                name = self.name(f"{array}_{_letters(subscripts)}", (array, subscripts))
+                frame.ops.append(Let(name, load, dims=dims))
             else:
-                name, labels = copy[0], copy[1:]
-            frame.ops.append(Let(name, load, labels, dims=dims))
+                name = copy[0]
+                frame.ops.append(Let(name, load, copy[1:], dims=dims))
             held = array if kind == "float" else None
             frame.named[key] = Name(name, dims, load.kind, held)
             self.read[name] = load
@@ -375,4 +372,3 @@ def _letters(subscripts: tuple[Expr, ...]) -> str:
         names = ["at"]
     names = list(dict.fromkeys(names))
     return "".join(names) if all(len(name) == 1 for name in names) else "_".join(names)
-

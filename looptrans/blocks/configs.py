@@ -40,7 +40,7 @@ def choices(rows: tuple[Dim, ...], body: tuple[Op, ...]) -> tuple[Choice, Choice
     if products and largest <= 2:
         return _of_products(rows, tiles)
     if products or largest > 2:
-        small = {name: 16 for name in blocks}
+        small = dict.fromkeys(blocks, 16)
         return (
             Choice(Config(small, 4, 1), _space(blocks, ((16, 32),), (4, 8), (1, 2))),
             Choice(Config(small, 4, 1), _space(blocks, ((16,),), (4,), (1, 2))),
@@ -61,12 +61,15 @@ def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice,
         first, second = (d.block or "" for d in rows)
         inner = {d.block or "": 64 for d in tiles}
         narrow = Config({first: 128, second: 128, **inner}, 8, 3)
-        wide = Config({first: 64, second: 64, **{name: 32 for name in inner}}, 4, 2)
+        wide = Config({first: 64, second: 64, **dict.fromkeys(inner, 32)}, 4, 2)
         sizes = ((64, 128, 256), (64, 128), *((32, 64) for _ in inner))
         names = (first, second, *inner)
         return (
             Choice(narrow, _tuned(names, sizes, (4, 8), (3, 4), narrow)),
-            Choice(wide, _tuned(names, ((32, 64), (32, 64), *((16, 32) for _ in inner)), (4,), (2, 3), wide)),
+            Choice(
+                wide,
+                _tuned(names, ((32, 64), (32, 64), *((16, 32) for _ in inner)), (4,), (2, 3), wide),
+            ),
         )
     names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
     own = {d.block or "" for d in rows}
@@ -86,7 +89,11 @@ def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice,
         Choice(
             wide,
             _tuned(
-                names, tuple((32, 64, 128) if n in own else (32, 64) for n in names), (4,), (1, 2, 3), wide
+                names,
+                tuple((32, 64, 128) if n in own else (32, 64) for n in names),
+                (4,),
+                (1, 2, 3),
+                wide,
             ),
         ),
     )
@@ -96,11 +103,11 @@ def _of_reductions(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choic
     own = tuple(d.block or "" for d in rows)
     inner = tuple(dict.fromkeys(d.block or "" for d in tiles))
     if not inner:
-        first = {name: 16 for name in own[:-1]} | {name: 128 for name in own[-1:]}
+        first = dict.fromkeys(own[:-1], 16) | dict.fromkeys(own[-1:], 128)
         sizes = tuple((4, 16) if n != own[-1] else (128, 256, 512) for n in own)
         start = Config(first, 4, 1)
         return (Choice(start, _tuned(own, sizes, (4, 8), (1,), start)),) * 2
-    first = {name: 4 for name in own} | {name: 512 for name in inner}
+    first = dict.fromkeys(own, 4) | dict.fromkeys(inner, 512)
     sizes = tuple((1, 4, 16) if n in own else (128, 512, 1024) for n in (*own, *inner))
     start = Config(first, 4, 2)
     return (Choice(start, _tuned((*own, *inner), sizes, (4, 8), (2,), start)),) * 2

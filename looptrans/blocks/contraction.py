@@ -1,7 +1,7 @@
 """Sums over a dimension: as matrix products where the shapes allow, else multiplied and reduced.
 
-    sum over e of Q[i, e] * K[j, e] * c    ->    dot(Q[i, e], K[j, e]) * c
-    sum over k of A[i, k] * x[k]           ->    reduce + over k of A[i, k] * x[k]
+sum over e of Q[i, e] * K[j, e] * c    ->    dot(Q[i, e], K[j, e]) * c
+sum over k of A[i, k] * x[k]           ->    reduce + over k of A[i, k] * x[k]
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ Monoid: TypeAlias = Literal["+", "*", "max", "min"]
 IDENTITY: Final[dict[Monoid, float]] = {"+": 0.0, "*": 1.0, "max": -math.inf, "min": math.inf}
 
 
-def summed(
-    b: Builder, value: Expr, over: Dim, mask: Expr | None, onto: Expr | None = None
-) -> Expr:
+def summed(b: Builder, value: Expr, over: Dim, mask: Expr | None, onto: Expr | None = None) -> Expr:
     """Return the sum of a value over a dimension.
 
     Args:
@@ -112,9 +110,13 @@ def _term(b: Builder, term: Expr, over: Dim, mask: Expr | None) -> tuple[Expr, R
     if sides is None:
         return reduced(b, "+", product(inner), over, mask), rest
     found = _dot(b, sides, over, mask)
-    return (found, rest) if found is not None else (
-        reduced(b, "+", product(inner), over, mask),
-        rest,
+    return (
+        (found, rest)
+        if found is not None
+        else (
+            reduced(b, "+", product(inner), over, mask),
+            rest,
+        )
     )
 
 
@@ -231,7 +233,7 @@ def reduced(b: Builder, op: Monoid, value: Expr, over: Dim, mask: Expr | None) -
 def is_at_most_one(b: Builder, expr: Expr) -> bool:
     """Tell whether the size of a value is surely at most 1, so that 16 bits can hold it."""
     low, high = bounds(b, expr)
-    return -1.0 <= low and high <= 1.0
+    return low >= -1.0 and high <= 1.0
 
 
 def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
@@ -280,4 +282,3 @@ def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
 def _product(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
     found = [0.0 if 0.0 in (x, y) else x * y for x in a for y in b]
     return min(found), max(found)
-

@@ -156,4 +156,3 @@ def _of_access(access: Access) -> Iterator[str]:
     for subscript in access.subscripts:
         if not isinstance(subscript, Whole):
             yield from variables(subscript)
-

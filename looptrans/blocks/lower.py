@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from looptrans.algebra.append import Append, appends
-from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.appending import RunSerially
+from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.configs import choices
 from looptrans.blocks.grid import grid_of, rows_of
@@ -41,11 +42,13 @@ from looptrans.blocks.scalar_form import scalar_form
 from looptrans.blocks.sharing import needed, shared
 from looptrans.blocks.sites import Path, sites
 from looptrans.blocks.storage import Storage, stored
+from looptrans.blocks.unit_steps import unit_steps
 from looptrans.derivation.step import Derivation
 from looptrans.ir.affine import simplified
+from looptrans.ir.condition import Data, walk_condition
 from looptrans.ir.index import Index, Int, Param, parameters
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
-from looptrans.ir.value import Const, Create
+from looptrans.ir.value import Compare, Const, Create, Real
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.tree import node_at, statements_in
 
@@ -65,14 +68,10 @@ def lower(derivation: Derivation) -> BlockProgram:
 class _Lowering:
     def __init__(self, derivation: Derivation) -> None:
         self.derivation = derivation
-        self.facts = {
-            _key(derivation.last, fact): fact for fact in appends(derivation.last)
-        }
-        self.program = with_guards(scalar_form(derivation.last), self._fact)
+        self.facts = {_key(derivation.last, fact): fact for fact in appends(derivation.last)}
+        self.program = with_guards(unit_steps(scalar_form(derivation.last)), self._fact)
         self.creations = {
-            node.array: node.creation
-            for node in self.program.body
-            if isinstance(node, Declaration)
+            node.array: node.creation for node in self.program.body if isinstance(node, Declaration)
         }
         self.notes: list[str] = []
 
@@ -151,7 +150,7 @@ class _Lowering:
         row_dims = tuple(dim for dim in dims if dim.role == "rows")
         nest = Nest(b, self._fact, self.creations, row_dims, serial)
         with b.frame(grid) as frame:
-            scopes = [path[:n] for n in range(len(path) + 1)] if loops else [()]
+            scopes: list[Path] = [path[:n] for n in range(len(path) + 1)] if loops else [()]
             with _all_scopes(nest, scopes):
                 nest.body(inner, path)
         ops = shared(needed(tuple(frame.ops)), b.name)
@@ -204,14 +203,17 @@ class _Lowering:
         arrays = []
         for array in self.program.arrays:
             if array.name in read | written:
-                access = "inout" if array.name in read & written else (
-                    "in" if array.name in read else "out"
-                )
+                access = _access(array.name in read, array.name in written)
                 creation = self.creations.get(array.name)
                 dtype = creation.element if creation is not None else None
                 arrays.append(
                     ArrayArgument(
-                        array.name, array.rank, array.element, access, array.shape, dtype  # type: ignore[arg-type]
+                        array.name,
+                        array.rank,
+                        array.element,
+                        access,
+                        array.shape,
+                        dtype,
                     )
                 )
         scalars = tuple(
@@ -248,13 +250,21 @@ class _Lowering:
                     continue
                 dims = [p.dim for p in op.subscripts if isinstance(p, Position)]
                 whole = len(dims) == len(shape) == len(set(dims)) and all(
-                    dim.start == Int(0) and simplified(dim.stop) == simplified(extent)
+                    dim.start == Int(0)
+                    and dim.step == 1
+                    and simplified(dim.stop) == simplified(extent)
                     for dim, extent in zip(dims, shape, strict=True)
                 )
                 others = [d for d in kernel.grid if d not in dims and d.stop != Int(1)]
                 if whole and not others and _is_plain(op, dims):
                     return True
         return False
+
+
+def _access(is_read: bool, is_written: bool) -> Literal["in", "out", "inout"]:
+    if is_read and is_written:
+        return "inout"
+    return "in" if is_read else "out"
 
 
 def _is_plain(op: Store, dims: list[Dim]) -> bool:
@@ -336,5 +346,15 @@ def _fill(creation: Create | None, name: str) -> float | int | bool | None:
 
 
 def _positive(program: Program) -> frozenset[str]:
-    """Return real parameters that a contract says are positive."""
-    return frozenset()
+    """Return real parameters that a contract says are positive: `assert scale > 0`."""
+    found = set()
+    for contract in program.contracts:
+        for part in walk_condition(contract.condition):
+            match part:
+                case Data(Compare(">", Real(name), Const(number))) if number >= 0:
+                    found.add(name)
+                case Data(Compare("<", Const(number), Real(name))) if number >= 0:
+                    found.add(name)
+                case _:
+                    pass
+    return frozenset(found)

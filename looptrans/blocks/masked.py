@@ -48,9 +48,7 @@ def _body(body: tuple[Node, ...], facts: Facts) -> tuple[Node, ...]:
 def _node(node: Node, facts: Facts) -> Node:
     match node:
         case If():
-            return replace(
-                node, body=_body(node.body, facts), orelse=_body(node.orelse, facts)
-            )
+            return replace(node, body=_body(node.body, facts), orelse=_body(node.orelse, facts))
         case Loop():
             changed = replace(node, body=_body(node.body, facts))
             fact = facts(node) if node.execution == "sequential" else None

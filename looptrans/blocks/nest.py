@@ -429,9 +429,7 @@ class Nest:
                     return True
         return False
 
-    def _store(
-        self, array: str, subscripts: tuple[Index, ...], value: Expr, label: str
-    ) -> None:
+    def _store(self, array: str, subscripts: tuple[Index, ...], value: Expr, label: str) -> None:
         places = tuple(self.b.index(s) for s in subscripts)
         dims = union(*(dims_of(p) for p in places))
         extra = [d for d in dims_of(value) if d not in dims]

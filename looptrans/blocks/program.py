@@ -145,7 +145,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function element by element: exp, exp2, log, log2, sqrt, abs, sin, cos, max, min, pow …"""
+    """A function element by element: exp, exp2, log, log2, sqrt, abs, sin, cos, max, min, pow."""
 
     function: str
     arguments: tuple[Expr, ...]

@@ -208,14 +208,10 @@ def parts(b: Builder, dim: Dim, bounds: Bounds) -> tuple[Part, ...]:
         # The first block that begins where all rows have begun.
         gap = Call("max", (Binary("-", first, start), Number(0)))
         blocks = Binary("//", Binary("-", Binary("+", gap, block), Number(1)), block)
-        first = _named(
-            b,
-            f"{name}_begun",
-            Binary("+", start, Binary("*", blocks, block)),
-            "all rows have begun",
-        )
-        end = Call("min", (first, hull))
-        found.append(Part("boundary", start, end, hull, masks, "some rows have not begun"))
+        begun = Binary("+", start, Binary("*", blocks, block))
+        first = _named(b, f"{name}_begun", begun, "all rows have begun")
+        until = Call("min", (first, hull))
+        found.append(Part("boundary", start, until, hull, masks, "some rows have not begun"))
     else:
         first = start
     length = Call("max", (Binary("-", last, first) if first != Number(0) else last, Number(0)))
@@ -316,5 +312,3 @@ def _joined(a: int | None, b: int | None) -> int | None:
     if a is None or b is None or a * b < 0:
         return None
     return a or b
-
-

@@ -1,7 +1,7 @@
 """Whole rows written out: after this pass every value of a program is a number.
 
-    q_i = Q[i]                     for e in parallel(0, E): q_i[e] = Q[i, e]
-    S_ij = q_i @ k_j        ->     S_ij = sum(q_i[e] * k_j[e] for e in range(0, E))
+q_i = Q[i]                     for e in parallel(0, E): q_i[e] = Q[i, e]
+S_ij = q_i @ k_j        ->     S_ij = sum(q_i[e] * k_j[e] for e in range(0, E))
 """
 
 from __future__ import annotations
@@ -195,4 +195,3 @@ def _at(access: Access, variable: str) -> Access:
         access.array,
         tuple(Var(variable) if isinstance(s, Whole) else s for s in access.subscripts),
     )
-

@@ -1,8 +1,8 @@
 """Functions that are worked out twice get a name; what nothing looks at goes.
 
-    l = l * alpha + reduce + exp2(S - m)            exp_S = exp2(S - m)
-    O = dot(exp2(S - m), V, O * alpha)       ->     l = l * alpha + reduce + exp_S
-                                                    O = dot(exp_S, V, O * alpha)
+l = l * alpha + reduce + exp2(S - m)            exp_S = exp2(S - m)
+O = dot(exp2(S - m), V, O * alpha)       ->     l = l * alpha + reduce + exp_S
+                                                O = dot(exp_S, V, O * alpha)
 """
 
 from __future__ import annotations
@@ -99,9 +99,10 @@ def _kept(ops: tuple[Op, ...], read: set[str]) -> tuple[Op, ...]:
         if isinstance(op, Let) and op.name not in read:
             continue
         if isinstance(op, TileLoop | ElementLoop | Branch):
-            op = replace(op, body=_kept(op.body, read))
-            if not op.body:
-                continue
+            inner = _kept(op.body, read)
+            if inner:
+                found.append(replace(op, body=inner))
+            continue
         found.append(op)
     return tuple(found)
 

@@ -161,9 +161,11 @@ def _storage(
     is_scalar = program.array(name).rank == 0
     if not is_scalar and len(writes) == 1 and len(sites) == 1:
         return Storage(name, "streamed", sites)
-    cell = _cell(sites, grid)
-    if cell is not None and not _stays(name, sites, cell[0], cell[1], grid):
-        cell = None
+    cell = _cell(sites, grid, apart=True)
+    if cell is None or not _stays(name, sites, cell[0], cell[1], grid):
+        cell = _cell(sites, grid, apart=False)
+        if cell is not None and not _stays(name, sites, cell[0], cell[1], grid):
+            cell = None
     if cell is not None:
         subscripts, lanes, bound = cell
         scope = _scope(name, sites, subscripts, lanes)
@@ -190,9 +192,16 @@ def _storage(
 
 
 def _cell(
-    sites: tuple[Site, ...], grid: frozenset[str]
+    sites: tuple[Site, ...], grid: frozenset[str], *, apart: bool
 ) -> tuple[tuple[Index, ...], tuple[Binding, ...], tuple[tuple[Path, Binding], ...]] | None:
-    """Return the cell that all accesses are to, if they are to one for each iteration."""
+    """Return the cell that all accesses are to, if they are to one for each iteration.
+
+    Args:
+        sites: The accesses.
+        grid: The variables of the grid.
+        apart: Whether the iterations of a loop that holds all accesses have cells of their own;
+            else all its iterations are in one block, where it is parallel.
+    """
     first = sites[0]
     lanes: list[Binding] = []
     bound: dict[Path, Binding] = {}
@@ -205,7 +214,7 @@ def _cell(
             home = first.binding(subscript.name)
             if home is None or home in lanes:
                 return None
-            if _is_one_loop(sites, others, home):
+            if apart and _is_one_loop(sites, others, home):
                 subscripts.append(subscript)
                 continue
             # A variable of several loops: the same range everywhere, whatever it is called.
@@ -287,14 +296,13 @@ def _scope(
     named = {variable for subscript in subscripts for variable in variables(subscript)}
     scope: Path = ()
     for binding in common:
-        if binding in lanes and binding.execution == "parallel":
-            scope = binding.path
-        elif binding.execution != "sum" and (binding.variable in named or name in binding.private):
+        own = binding.variable in named or name in binding.private
+        if own and binding.execution != "sum" and binding not in lanes:
             scope = binding.path
     whole = Storage(name, "register", sites)
     for binding in common:
         if len(binding.path) > len(scope) and binding.execution != "sum":
-            if not whole.is_local_to(binding.path):
+            if binding in lanes or not whole.is_local_to(binding.path):
                 break
             scope = binding.path
     return scope
@@ -331,4 +339,3 @@ def _definition(
     if read & written:
         return None
     return tuple(names), statement.values[0]
-

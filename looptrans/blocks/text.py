@@ -1,13 +1,15 @@
 """The block IR as text to be read: every value with its dimensions, every loop with its kind.
 
-kernel scores_kernel
-  rows      i in range(0, M), BLOCK_I at a time
-  tile      j in range(0, N), BLOCK_J at a time
-  reads     Q[M, E], K[N, E]
-  ...
-  Q_ie[i, e] = Q[i, e] if i < M and e < E else 0.0  # S1
-  for j in blocks of BLOCK_J from 0 to N // BLOCK_J * BLOCK_J:  # full
-    S_ij[i, j] = dot(Q_ie[i, e], K_je[j, e])  # S1
+A value is followed by its dimensions, an array that is loaded or stored by its subscripts:
+
+    kernel scores_kernel
+      rows      i in range(0, M), BLOCK_I at a time
+      tile      j in range(0, N), BLOCK_J at a time
+      reads     Q[M, E], K[N, E]
+      ...
+      Q_ie[i, e] = load Q[i, e] if i < M and e < E else 0.0  # S1
+      for j in blocks of BLOCK_J from 0 to j_full:  # full blocks
+        S_ij[i, j] = dot(Q_ie[i, e], K_je[j, e])  # S1
 """
 
 from __future__ import annotations
@@ -167,13 +169,14 @@ def _op(op: Op) -> str:
         case Let(name, value, labels, note, dims):
             return _commented(f"{name}{_dims(dims)} = {expr_text(value)}", labels, note)
         case Store(array, subscripts, value, mask, labels, note):
-            text = f"{array}{_subscripts(subscripts)} = {expr_text(value)}"
+            text = f"store {array}{_subscripts(subscripts)} = {expr_text(value)}"
             if mask is not None:
                 text += f" where {expr_text(mask)}"
             return _commented(text, labels, note)
         case TileLoop(dim, start, stop, kind, _, note):
             text = f"for {dim.name} in blocks of {dim.block} from {expr_text(start)}"
-            return _commented(f"{text} to {expr_text(stop)}:", (kind,), note)
+            words = () if kind in note else (kind,)
+            return _commented(f"{text} to {expr_text(stop)}:", words, note)
         case ElementLoop(dim, start, stop, _, reason):
             step = f", {dim.step}" if dim.step != 1 else ""
             text = f"for {dim.name} in range({expr_text(start)}, {expr_text(stop)}{step}):"
@@ -192,7 +195,7 @@ def _dims(dims: tuple[Dim, ...]) -> str:
 
 
 def _subscripts(subscripts: tuple[Expr, ...]) -> str:
-    return f"[{', '.join(expr_text(each) for each in subscripts)}]" if subscripts else "[()]"
+    return f"[{', '.join(expr_text(each) for each in subscripts)}]" if subscripts else ""
 
 
 def _number(value: float | int | bool) -> str:
@@ -220,10 +223,10 @@ def expr_text(expr: Expr, needed: int = CHOICE) -> str:
         case Name(name, dims):
             return f"{name}{_dims(dims)}"
         case Load(array, subscripts, mask, other):
-            text = f"{array}{_subscripts(subscripts)}"
-            if mask is None:
-                return text
-            text += f" if {expr_text(mask, OR)} else {'?' if other is None else _number(other)}"
+            text = f"load {array}{_subscripts(subscripts)}"
+            if mask is not None:
+                filler = "?" if other is None else _number(other)
+                text += f" if {expr_text(mask, OR)} else {filler}"
             return _wrap(text, CHOICE, needed)
         case Unary("not", operand):
             return _wrap(f"not {expr_text(operand, NOT)}", NOT, needed)

@@ -116,9 +116,9 @@ def _value(value: Value, members: set[str]) -> Iterator[tuple[str, str]]:
     match value:
         case Read(access):
             yield "other", access.array
-        case Compare(_, Read(access), Const(number)) if isinstance(
-            number, float
-        ) and math.isinf(number):
+        case Compare(_, Read(access), Const(number)) if isinstance(number, float) and math.isinf(
+            number
+        ):
             yield "sign", access.array
         case Select(condition, chosen, otherwise):
             yield from _condition(condition, members)
