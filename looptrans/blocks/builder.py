@@ -92,6 +92,7 @@ class Builder:
     seen_contracted: set[tuple[str, Role]] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     nonpositive: set[tuple[Expr, str]] = field(default_factory=set)
+    label: str = ""
 
     def __post_init__(self) -> None:
         self.taken |= {array.name for array in self.program.arrays}
@@ -298,7 +299,8 @@ class Builder:
         if key not in frame.named:
             if copy is None:
                 name = self.name(f"{array}_{_letters(subscripts)}", (array, subscripts))
-                frame.ops.append(Let(name, load, dims=dims))
+                labels = (self.label,) if self.label else ()
+                frame.ops.append(Let(name, load, labels, dims=dims))
             else:
                 name = copy[0]
                 frame.ops.append(Let(name, load, copy[1:], dims=dims))

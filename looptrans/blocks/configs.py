@@ -74,7 +74,7 @@ def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice,
     names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
     own = {d.block or "" for d in rows}
     narrow = Config({n: 128 if n in own else 64 for n in names}, 8, 3)
-    wide = Config({n: 64 if n in own else 32 for n in names}, 4, 2)
+    wide = Config({n: 32 if n in own else 64 for n in names}, 8, 1)
     return (
         Choice(
             narrow,
@@ -90,8 +90,8 @@ def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice,
             wide,
             _tuned(
                 names,
-                tuple((32, 64, 128) if n in own else (32, 64) for n in names),
-                (4,),
+                tuple((32, 64, 128) if n in own else (16, 32, 64) for n in names),
+                (4, 8),
                 (1, 2, 3),
                 wide,
             ),

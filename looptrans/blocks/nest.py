@@ -303,6 +303,7 @@ class Nest:
 
     def _assign(self, node: Assign, path: Path) -> None:
         self.statement = node
+        self.b.label = node.label
         try:
             if len(node.values) > 1:
                 self._several(node, path)

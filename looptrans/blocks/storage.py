@@ -215,6 +215,8 @@ def _cell(
             if home is None or home in lanes:
                 return None
             if apart and _is_one_loop(sites, others, home):
+                if any(other != subscript for other in others):
+                    return None
                 subscripts.append(subscript)
                 continue
             # A variable of several loops: the same range everywhere, whatever it is called.

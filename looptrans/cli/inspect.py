@@ -1,0 +1,130 @@
+"""`looptrans inspect`: kernels compiled for a GPU that need not be there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from looptrans.cli.verb import (
+    Verbs,
+    add_format,
+    add_listing,
+    add_sizes,
+    add_verb,
+    parameters,
+)
+
+TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
+DTYPES = ("bfloat16", "float16", "float32")
+
+DESCRIPTION = """\
+Says of each kernel how many registers, spilled bytes, bytes of shared memory and matrix
+instructions it has and how many programs run side by side on one SM (CU), and of each innermost
+loop the exponentials and divisions of one time around, in instructions of a warp. ! marks what
+speaks against running it: spills, more shared memory than there is, a wait after each matrix
+instruction.
+
+The configuration is the one that is used where nothing is timed; --config changes it. Arrays are
+contiguous and aligned, sizes that a kernel must know are 64 and then 128, others multiples of 16,
+unless --sizes says otherwise. No GPU is needed. A kernel that the compiler refuses is named with
+the reason; the exit status is then 1, and 3 where a part of the tool chain is not installed."""
+EXAMPLES = """
+looptrans inspect specs/attention_naive.py
+looptrans inspect specs/attention_naive.py --sizes D=128,E=128 --config num_warps=4
+looptrans inspect specs/matmul.py --target cuda:80 --target hip:gfx942 --dtype float16
+looptrans inspect specs/softmax.py --format json
+"""
+
+
+def add_inspect(verbs: Verbs) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "inspect",
+        inspect,
+        summary="compile the kernels for a GPU that need not be there",
+        description=DESCRIPTION,
+        examples=EXAMPLES,
+    )
+    add_listing(parser)
+    parser.add_argument(
+        "--pass",
+        dest="which",
+        type=_pass,
+        default="forward",
+        metavar="{forward}",
+        help="which kernels (default: forward)",
+    )
+    parser.add_argument(
+        "--target",
+        action="append",
+        choices=TARGETS,
+        help="the GPU, may be given more than once (default: cuda:90)",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default=DTYPES[0],
+        help=f"the element type of the arrays (default: {DTYPES[0]})",
+    )
+    add_sizes(parser)
+    parser.add_argument(
+        "--config",
+        type=parameters,
+        action="extend",
+        default=[],
+        metavar="BLOCK_I=128,num_warps=8",
+        help="sizes of blocks, num_warps and num_stages in place of the default ones",
+    )
+    add_format(parser, "text", "json")
+
+
+def _pass(text: str) -> str:
+    if text in ("backward", "both"):
+        raise argparse.ArgumentTypeError("the backward pass cannot be emitted yet; use forward")
+    if text != "forward":
+        raise argparse.ArgumentTypeError(f"{text!r} is not forward")
+    return text
+
+
+def inspect(arguments: argparse.Namespace) -> int:
+    """Print what was measured."""
+    from looptrans.emit.listing import emitted
+    from looptrans.emit.refusal import Refused
+    from looptrans.frontend import load
+    from looptrans.reports.inspect import inspection_json, inspection_text
+    from looptrans.reports.style import Style
+    from looptrans.runtime.inspect import ToolsMissing
+    from looptrans.runtime.inspect import inspect as inspected
+    from looptrans.runtime.inspect_arguments import BadRequest
+
+    for name, value in (*arguments.sizes, *arguments.config):
+        if not isinstance(value, int) or not 0 < value < 2**31:
+            print(f"error: {name}={value} is no integer above 0", file=sys.stderr)
+            return 2
+    try:
+        found = inspected(
+            emitted(load(arguments.file)),
+            list(dict.fromkeys(arguments.target or [TARGETS[1]])),
+            arguments.dtype,
+            dict(arguments.sizes),
+            dict(arguments.config),
+        )
+    except Refused as refusal:
+        print(refusal, file=sys.stderr)
+        return 1
+    except BadRequest as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ToolsMissing as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    if arguments.format == "json":
+        print(inspection_json(found), end="")
+    else:
+        style = Style(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+        print(inspection_text(found, style), end="")
+    if not found.refused:
+        return 0
+    return 3 if all(refusal.missing for refusal in found.refused) else 1

@@ -1,0 +1,476 @@
+"""Expressions of the block IR in Triton.
+
+A value has the dimensions that `dims_of` says, in their order; where it meets one that has more, it
+is broadcast: `m[:, None]`. A number is a number, never a block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from looptrans.blocks.program import (
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Dim,
+    Dot,
+    Edge,
+    Expr,
+    Kernel,
+    Load,
+    Name,
+    Number,
+    Position,
+    Reduce,
+    Scalar,
+    Unary,
+    Where,
+    dims_of,
+    kind_of,
+    walk,
+)
+from looptrans.emit.functions import DIRECT, IDENTITY, JOINED, REDUCTIONS
+from looptrans.emit.identifiers import KERNEL_WORDS, Scope
+from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Param
+
+NOT, COMPARE, OR, AND, SUM, PRODUCT, SIGN, ATOM = range(8)
+
+_BINDING = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "//": PRODUCT, "%": PRODUCT}
+NEGATED: Mapping[str, BinaryOp] = {
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+    "==": "!=",
+    "!=": "==",
+}
+_LOGIC = {"and": (" & ", AND), "or": (" | ", OR)}
+_CASTS = {"float8_e4m3": "float8e4nv", "float8_e5m2": "float8e5", "bool": "int1"}
+_MOST_FACTORS = 4
+
+
+class Text(NamedTuple):
+    """An expression as text, and how tightly its outermost operator binds."""
+
+    text: str
+    binding: int
+
+    def within(self, needed: int) -> str:
+        """Return the text, in parentheses where it binds looser than `needed`."""
+        return f"({self.text})" if self.binding < needed else self.text
+
+
+@dataclass(slots=True)
+class Used:
+    """What the text of a kernel mentions so far; each becomes an argument of it, or a helper."""
+
+    arrays: set[str] = field(default_factory=set)
+    strides: set[tuple[str, int]] = field(default_factory=set)
+    scalars: set[str] = field(default_factory=set)
+    blocks: set[str] = field(default_factory=set)
+    helpers: set[str] = field(default_factory=set)
+    index: bool = False
+
+
+class Expressions:
+    """Prints the expressions of one kernel.
+
+    Attributes:
+        kernel: The kernel.
+        tensors: Names of numbers that are tensors in the interpreter too, and so have methods;
+            arguments and variables of loops are numbers of Python there.
+        scope: Its identifiers.
+        used: What the text mentions so far.
+        hoisted: For each array, the dimensions whose part of the offset its pointer has already.
+        wide: Names of integers that have the type `INDEX`.
+        flipped: Names of loads whose two dimensions stand in the order of the array, not of `Dim`.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.scope = Scope(KERNEL_WORDS)
+        self.used = Used()
+        self.hoisted: dict[str, frozenset[int]] = {}
+        self.wide: set[str] = set()
+        self.flipped: set[str] = set()
+        self.tensors: set[str] = set()
+        self._axis_names: dict[tuple[str, int], str] = {}
+        self._blocks = {dim.block for dim in kernel.dims if dim.block is not None}
+
+    # Names.
+
+    def scalar(self, name: str) -> str:
+        """Return the identifier of a size, a real parameter or a constexpr."""
+        if name in self._blocks:
+            return self.block(name)
+        self.used.scalars.add(name)
+        return self.scope.name("scalar", name, wanted=name)
+
+    def pointer(self, array: str) -> str:
+        """Return the identifier of an array's pointer."""
+        self.used.arrays.add(array)
+        return self.scope.name("array", array, wanted=f"{array}_ptr")
+
+    def stride(self, array: str, axis: int) -> str:
+        """Return the identifier of a stride."""
+        self.used.strides.add((array, axis))
+        suffix = self._axis_names.get((array, axis), str(axis))
+        return self.scope.name("stride", array, str(axis), wanted=f"stride_{array}_{suffix}")
+
+    def name_axis(self, array: str, axis: int, subscript: Expr) -> None:
+        """Let a dimension be called by the loop that first runs along it, `stride_Q_i`."""
+        if isinstance(subscript, Position):
+            self._axis_names.setdefault((array, axis), subscript.dim.name)
+        else:
+            self._axis_names.setdefault((array, axis), str(axis))
+
+    def dim(self, dim: Dim) -> str:
+        """Return the identifier of a dimension's iterations."""
+        return self.scope.name("dim", dim.name, wanted=dim.name)
+
+    def first(self, dim: Dim) -> str:
+        """Return the identifier of the first iteration of a block."""
+        return self.scope.name("first", dim.name, wanted=f"{dim.name}_first")
+
+    def last(self, dim: Dim) -> str:
+        """Return the identifier of the last iteration of a block."""
+        return self.scope.name("last", dim.name, wanted=f"{dim.name}_last")
+
+    def inside(self, dim: Dim) -> str:
+        """Return the identifier of the mask of lanes."""
+        return self.scope.name("inside", dim.name, wanted=f"{dim.name}_in")
+
+    def block(self, block: str) -> str:
+        """Return the identifier of a block size."""
+        self.used.blocks.add(block)
+        return self.scope.name("block", block, wanted=block)
+
+    def index_type(self) -> str:
+        """Return the identifier of the type of offsets."""
+        self.used.index = True
+        return "INDEX"
+
+    def shape(self, dims: tuple[Dim, ...]) -> str:
+        """Return the shape of a block, `[BLOCK_I, BLOCK_D]`."""
+        return f"[{', '.join(self.block(dim.block or '') for dim in dims)}]"
+
+    # Index expressions.
+
+    def from_index(self, index: Index) -> Expr:
+        """Return a bound of a dimension as an expression."""
+        match index:
+            case Int(value):
+                return Number(value)
+            case Param(name):
+                return Scalar(name)
+            case Neg(operand):
+                return Unary("-", self.from_index(operand))
+            case Arith(op, left, right):
+                return Binary(op, self.from_index(left), self.from_index(right))
+            case Extremum(op, arguments):
+                return Call(op, tuple(self.from_index(argument) for argument in arguments))
+            case Let(_, value):
+                return self.from_index(value)
+            case _:
+                raise ValueError(f"the bound {index} of a dimension is no number before the launch")
+
+    # Expressions.
+
+    def show(self, expr: Expr, dims: tuple[Dim, ...] = (), needed: int = NOT) -> str:
+        """Return the text of an expression, broadcast to `dims` unless it is a number."""
+        return self._shaped(expr, dims or dims_of(expr)).within(needed)
+
+    def _shaped(self, expr: Expr, dims: tuple[Dim, ...]) -> Text:
+        own = dims_of(expr)
+        if not own or own == dims:
+            return self._plain(expr, own)
+        if self._is_mask_of_lanes(expr) or not isinstance(expr, Binary | Unary):
+            return Text(self._plain(expr, own).within(ATOM) + _broadcast(own, dims), ATOM)
+        if kind_of(expr) == "float":
+            return Text(self._plain(expr, own).within(ATOM) + _broadcast(own, dims), ATOM)
+        return self._operators(expr, dims)
+
+    def _plain(self, expr: Expr, own: tuple[Dim, ...]) -> Text:
+        match expr:
+            case Number(value):
+                return number(value)
+            case Scalar(name):
+                return Text(self.scalar(name), ATOM)
+            case Position(dim):
+                return Text(self.dim(dim), ATOM)
+            case Edge(dim, which):
+                return Text(self.first(dim) if which == "first" else self.last(dim), ATOM)
+            case Name(name):
+                return Text(self.scope.name("name", name, wanted=name), ATOM)
+            case Load():
+                return self._load(expr, own)
+            case Unary() | Binary():
+                return self._operators(expr, own)
+            case Call(function, arguments):
+                return self._call(function, arguments, own)
+            case Where(condition, chosen, otherwise):
+                parts = [self.show(part, own) for part in (condition, chosen, otherwise)]
+                return _called("tl.where", *parts)
+            case Cast(operand, to, like):
+                return self._cast(operand, to, like)
+            case Reduce(op, over, operand):
+                return self._reduce(op, over, operand)
+            case Dot():
+                return self._dot(expr)
+
+    def _operators(self, expr: Unary | Binary, dims: tuple[Dim, ...]) -> Text:
+        if isinstance(expr, Binary) and self._is_mask_of_lanes(expr):
+            dim = expr.left.dim if isinstance(expr.left, Position) else None
+            assert dim is not None
+            return Text(self.inside(dim), ATOM)
+        match expr:
+            case Unary("not", Binary(op, left, right)) if _is_negatable(op, left, right):
+                return self._operators(Binary(NEGATED[op], left, right), dims)
+            case Unary("not", operand):
+                if dims_of(operand):
+                    return Text("~" + self._shaped(operand, dims).within(ATOM), SIGN)
+                return Text("not " + self._shaped(operand, dims).within(COMPARE), NOT)
+            case Unary(_, operand):
+                return Text("-" + self._shaped(operand, dims).within(SIGN), SIGN)
+            case Binary("and" | "or" as op, left, right):
+                sign, binding = _LOGIC[op]
+                # A part that is itself the other operator reads better in parentheses.
+                parts = [
+                    self._shaped(part, dims).within(binding if _is_logic(part, op) else SUM)
+                    for part in (left, right)
+                ]
+                return Text(sign.join(parts), binding)
+            case Binary(op, left, right):
+                binding = _BINDING.get(op, COMPARE)
+                below = SUM if binding == COMPARE else binding
+                first = self._shaped(left, dims).within(below)
+                second = self._shaped(right, dims).within(below + (binding != COMPARE))
+                return Text(f"{first} {op} {second}", binding)
+
+    def _is_mask_of_lanes(self, expr: Expr) -> bool:
+        """Tell whether an expression asks that lanes be below the end of their dimension."""
+        match expr:
+            case Binary("<", Position(dim), right):
+                return dim.role == "lanes" and right == self.from_index(dim.stop)
+            case _:
+                return False
+
+    def lane_masks(self, exprs: tuple[Expr, ...]) -> set[Dim]:
+        """Return the lanes that are masked somewhere in the expressions."""
+        return {
+            node.left.dim
+            for expr in exprs
+            for node in walk(expr)
+            if isinstance(node, Binary)
+            and isinstance(node.left, Position)
+            and self._is_mask_of_lanes(node)
+        }
+
+    def _call(self, function: str, arguments: tuple[Expr, ...], own: tuple[Dim, ...]) -> Text:
+        if function in IDENTITY:
+            return self._shaped(arguments[0], own)
+        if function == "pow":
+            return self._power(arguments[0], arguments[1], own)
+        shown = [self.show(argument, own) for argument in arguments]
+        if function in JOINED:
+            joined = shown[0]
+            for argument in shown[1:]:
+                joined = f"{JOINED[function]}({joined}, {argument})"
+            return Text(joined, ATOM)
+        if function in DIRECT:
+            return _called(DIRECT[function], *shown)
+        if f"_{function}" not in ("_tanh", "_uniform"):
+            raise ValueError(f"{function} has no counterpart in Triton")
+        self.used.helpers.add(f"_{function}")
+        if function == "uniform":
+            shown += ["0"] * (4 - len(shown))
+        return _called(f"_{function}", *shown)
+
+    def _power(self, base: Expr, exponent: Expr, own: tuple[Dim, ...]) -> Text:
+        match exponent:
+            case Number(value) if float(value).is_integer() and value >= 1:
+                times = int(value)
+                shown = self._shaped(base, own)
+                if times == 1:
+                    return shown
+                if shown.binding == ATOM and shown.text.isidentifier() and times <= _MOST_FACTORS:
+                    return Text(" * ".join([shown.text] * times), PRODUCT)
+                helper = "_square" if times == 2 else "_power"
+                self.used.helpers.add(helper)
+                return _called(helper, shown.text, *([str(times)] if times > 2 else []))
+            case Number(value) if value == 0:
+                return number(1.0)
+            case Number(value) if float(value).is_integer():
+                positive = self._power(base, Number(-int(value)), own)
+                return Text(f"1.0 / {positive.within(SIGN)}", PRODUCT)
+            case Number(value) if value == 0.5:
+                return _called("tl.sqrt_rn", self.show(base, own))
+            case Number(value) if value == -0.5:
+                return Text(f"1.0 / tl.sqrt_rn({self.show(base, own)})", PRODUCT)
+            case _:
+                self.used.helpers.add("_real_power")
+                return _called("_real_power", self.show(base, own), self.show(exponent, own))
+
+    def _cast(self, operand: Expr, to: str, like: str | None) -> Text:
+        if like is not None:
+            kind = f"{self.pointer(like)}.dtype.element_ty"
+        else:
+            kind = f"tl.{_CASTS.get(to, to)}"
+        shown = self._shaped(operand, dims_of(operand))
+        if to == "bool" and like is None:
+            return Text(f"{shown.within(SUM)} != 0", COMPARE)
+        if dims_of(operand) or self.is_tensor(operand):
+            return Text(f"{shown.within(ATOM)}.to({kind})", ATOM)
+        return _called("tl.cast", shown.text, kind)
+
+    def _reduce(self, op: str, over: Dim, operand: Expr) -> Text:
+        dims = dims_of(operand)
+        axis = dims.index(over)
+        if op in REDUCTIONS:
+            return _called(REDUCTIONS[op], self.show(operand), f"axis={axis}")
+        self.used.helpers.add("_multiply")
+        return _called("tl.reduce", self.show(operand), str(axis), "_multiply")
+
+    def _dot(self, dot: Dot) -> Text:
+        left, right = dot.left, dot.right
+        rows, columns = dot.rows, dot.columns
+        if columns.order < rows.order:
+            left, right, rows, columns = right, left, columns, rows
+        arguments = [
+            self._operand(left, (rows, dot.over)),
+            self._operand(right, (dot.over, columns)),
+        ]
+        if dot.accumulator is not None:
+            arguments.append(self.show(dot.accumulator, (rows, columns)))
+        return _called("tl.dot", *arguments, 'input_precision="ieee"')
+
+    def _operand(self, expr: Expr, dims: tuple[Dim, Dim]) -> str:
+        """Return an operand of a matrix product, transposed where its dimensions are."""
+        shown = self.show(expr)
+        own = dims_of(expr)
+        if isinstance(expr, Name) and expr.name in self.flipped:
+            own = own[::-1]
+        if own == dims:
+            return shown
+        if own != dims[::-1]:
+            names = " and ".join(dim.name for dim in dims)
+            raise ValueError(f"an operand of a matrix product lacks one of {names}")
+        return f"tl.trans({shown})"
+
+    def flipped_load(self, load: Load) -> str:
+        """Return a load whose two dimensions stand in the order of the array."""
+        return self._load(load, dims_of(load)[::-1]).text
+
+    def _load(self, load: Load, own: tuple[Dim, ...]) -> Text:
+        arguments = [self.address(load.array, load.subscripts, own)]
+        if load.mask is not None:
+            arguments.append(f"mask={self._mask(load.mask, own, load.array)}")
+            if load.other is not None:
+                arguments.append(f"other={number(load.other).text}")
+        return _called("tl.load", *arguments)
+
+    def _mask(self, mask: Expr, own: tuple[Dim, ...], array: str) -> str:
+        if not set(dims_of(mask)) <= set(own):
+            names = ", ".join(dim.name for dim in dims_of(mask) if dim not in own)
+            raise ValueError(f"the mask of {array} has {names}, which its subscripts have not")
+        return self.show(mask, own)
+
+    def store(
+        self, array: str, subscripts: tuple[Expr, ...], value: Expr, mask: Expr | None
+    ) -> str:
+        """Return the text of a store."""
+        own = dims_of(Load(array, subscripts))
+        if not set(dims_of(value)) <= set(own):
+            names = ", ".join(dim.name for dim in dims_of(value) if dim not in own)
+            raise ValueError(
+                f"what is stored in {array} has {names}, which its subscripts have not"
+            )
+        arguments = [self.address(array, subscripts, own), self.show(value, own)]
+        if mask is not None:
+            arguments.append(f"mask={self._mask(mask, own, array)}")
+        return f"tl.store({', '.join(arguments)})"
+
+    def address(self, array: str, subscripts: tuple[Expr, ...], dims: tuple[Dim, ...]) -> str:
+        """Return the text of the pointers to the elements of an access."""
+        terms = [self.pointer(array)]
+        for axis, subscript in enumerate(subscripts):
+            if axis not in self.hoisted.get(array, ()) and subscript != Number(0):
+                terms.append(self.offset(array, axis, subscript, dims))
+        return " + ".join(terms)
+
+    def offset(self, array: str, axis: int, subscript: Expr, dims: tuple[Dim, ...]) -> str:
+        """Return the part of an offset that one subscript is responsible for."""
+        stride = self.stride(array, axis)
+        if subscript == Number(1):
+            return stride
+        shown = self._shaped(subscript, dims)
+        if self.is_wide(subscript):
+            return f"{shown.within(PRODUCT)} * {stride}"
+        kind = self.index_type()
+        if isinstance(subscript, Load) or (isinstance(subscript, Name) and subscript.dims):
+            return f"{shown.text}.to({kind}) * {stride}"
+        return f"tl.cast({shown.text}, {kind}) * {stride}"
+
+    def is_tensor(self, expr: Expr) -> bool:
+        """Tell whether a number is a tensor in the interpreter too."""
+        return any(
+            isinstance(node, Load | Reduce)
+            or (isinstance(node, Name) and node.name in self.tensors)
+            or (isinstance(node, Position) and node.dim.role == "program")
+            for node in walk(expr)
+        )
+
+    def is_wide(self, expr: Expr) -> bool:
+        """Tell whether an integer has the type `INDEX`, so that its product with a stride has."""
+        match expr:
+            case Position():
+                return True
+            case Edge(dim):
+                return dim.role == "rows"
+            case Name(name):
+                return name in self.wide
+            case Unary("-", operand) | Reduce(_, _, operand):
+                return self.is_wide(operand)
+            case Binary("+" | "-" | "*" | "//" | "%", left, right):
+                return self.is_wide(left) or self.is_wide(right)
+            case Call("max" | "min" | "abs", arguments):
+                return any(self.is_wide(argument) for argument in arguments)
+            case Where(_, chosen, otherwise):
+                return self.is_wide(chosen) or self.is_wide(otherwise)
+            case _:
+                return False
+
+
+def number(value: float | int | bool) -> Text:
+    """Return a literal as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return Text(f'float("{value}")', ATOM)
+    text = repr(value)
+    return Text(text, SIGN if text.startswith("-") else ATOM)
+
+
+def _called(function: str, *arguments: str) -> Text:
+    return Text(f"{function}({', '.join(arguments)})", ATOM)
+
+
+def _is_negatable(op: str, left: Expr, right: Expr) -> bool:
+    """Tell whether a comparison has an opposite: an order of numbers that may be nan has none."""
+    if op in ("==", "!="):
+        return True
+    return op in NEGATED and "float" not in (kind_of(left), kind_of(right))
+
+
+def _is_logic(expr: Expr, op: str) -> bool:
+    return isinstance(expr, Binary) and expr.op == op
+
+
+def _broadcast(own: tuple[Dim, ...], dims: tuple[Dim, ...]) -> str:
+    """Return the subscript that gives a block of `own` dimensions the rank of `dims`."""
+    missing = [dim.name for dim in own if dim not in dims]
+    if missing:
+        raise ValueError(f"a block over {', '.join(missing)} stands where it has no room")
+    return f"[{', '.join(':' if dim in own else 'None' for dim in dims)}]"

@@ -1,0 +1,89 @@
+"""Functions of the language in Triton: what is called, and helpers for what Triton has not.
+
+Triton's `exp`, `log`, `sin` and `cos` are float32 approximations by the GPU's units, with errors of
+a few units in the last place at moderate arguments; `sqrt_rn` is correctly rounded.
+`tl.maximum` and `tl.minimum` leave out a nan where the other operand is a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Functions of one argument that Triton has under the name given here.
+DIRECT: Mapping[str, str] = {
+    "exp": "tl.exp",
+    "exp2": "tl.exp2",
+    "log": "tl.log",
+    "log2": "tl.log2",
+    "sqrt": "tl.sqrt_rn",
+    "rsqrt": "tl.rsqrt",
+    "abs": "tl.abs",
+    "sin": "tl.sin",
+    "cos": "tl.cos",
+    "floor": "tl.floor",
+    "ceil": "tl.ceil",
+}
+
+# Functions that are joined two by two.
+JOINED: Mapping[str, str] = {"max": "tl.maximum", "min": "tl.minimum"}
+
+# Functions that change nothing in a kernel.
+IDENTITY = ("stop_gradient", "copy")
+
+# Reductions that Triton has; a product needs a helper.
+REDUCTIONS: Mapping[str, str] = {"+": "tl.sum", "max": "tl.max", "min": "tl.min"}
+
+# Their variables have long names, which those of a listing seldom are.
+HELPERS: Mapping[str, str] = {
+    "_multiply": """\
+@triton.jit
+def _multiply(left, right):
+    return left * right
+""",
+    "_square": """\
+@triton.jit
+def _square(value):
+    return value * value
+""",
+    "_power": '''\
+@triton.jit
+def _power(value, times: tl.constexpr):
+    """A value to the power of a positive integer."""
+    result = value
+    for _ in tl.static_range(times - 1):
+        result = result * value
+    return result
+''',
+    "_real_power": '''\
+@triton.jit
+def _real_power(value, exponent):
+    """A value to any power; nan for a negative value unless the exponent is whole."""
+    power = tl.exp2(exponent * tl.log2(tl.abs(value)))
+    is_whole = tl.floor(exponent) == exponent
+    is_odd = is_whole & (tl.floor(exponent * 0.5) * 2.0 != exponent)
+    below = tl.where(is_whole, tl.where(is_odd, -power, power), float("nan"))
+    return tl.where(exponent == 0, 1.0, tl.where(value < 0, below, power))
+''',
+    "_tanh": '''\
+@triton.jit
+def _tanh(value):
+    """tanh in float32; near 0, where 1 - exp(-2 |value|) would cancel, by an odd polynomial."""
+    square = value * value
+    near = -0.05383647605776787 + square * (0.0209518950432539 - square * 0.006049059331417084)
+    near = -0.33333322405815125 + square * (0.13332599401474 + square * near)
+    decay = tl.exp(-2.0 * tl.abs(value))
+    far = (1.0 - decay) / (1.0 + decay)
+    far = tl.where(value < 0, -far, far)
+    return tl.where(square < 0.36, value + value * square * near, far)
+''',
+    "_uniform": '''\
+@triton.jit
+def _uniform(key, first, second, third):
+    """A number in [0, 1): the first word of Philox4x32-10 at (first, second, third, 0)."""
+    first = tl.cast(first, tl.uint32)
+    second = tl.cast(second, tl.uint32)
+    third = tl.cast(third, tl.uint32)
+    word, _, _, _ = tl.philox(key, first, second, third, tl.cast(0, tl.uint32))
+    return tl.random.uint_to_uniform_float(word)
+''',
+}

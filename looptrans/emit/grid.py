@@ -1,0 +1,120 @@
+"""Which program does what: the grid of a kernel as one number, and back.
+
+The last dimension of the grid runs fastest. Where it is a block of rows, the programs of one batch
+and head run next to each other, and what they all read stays in the cache. Two dimensions of rows
+may instead be visited in groups, so that neighbours share rows of both operands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrans.blocks.program import Dim, Position
+from looptrans.emit.expressions import SIGN, SUM, Expressions
+from looptrans.ir.affine import difference
+from looptrans.ir.index import Index, Int
+
+# How many blocks of rows a group has before the next block of columns is begun.
+GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the body of a kernel needs of the dimensions of its grid.
+
+    Attributes:
+        positions: The dimensions whose iterations it mentions.
+        first: Those of whose block it needs the first iteration.
+        last: Those of whose block it needs the last one.
+    """
+
+    positions: frozenset[Dim]
+    first: frozenset[Dim]
+    last: frozenset[Dim]
+
+
+def extent(dim: Dim) -> Index:
+    """Return the number of iterations of a dimension."""
+    return difference(dim.stop, dim.start)
+
+
+def decoded(grid: tuple[Dim, ...], grouped: bool, need: Demand, expr: Expressions) -> list[str]:
+    """Return the statements that turn the program's number into places in each dimension."""
+    if not grid:
+        return []
+    number = f"tl.program_id(0).to({expr.index_type()})"
+    if len(grid) == 1 and grid[0].role == "program":
+        return _start(grid[0], number, need, expr)
+    lines = [f"pid = {number}"]
+    # The slowest dimension needs no count, unless it is visited in groups.
+    counted = grid if grouped and len(grid) == 2 else grid[1:]
+    counts = {dim: _count(dim, expr) for dim in counted}
+    for dim in counted:
+        if dim.role == "rows":
+            name = expr.scope.name("blocks", dim.name, wanted=f"blocks_{dim.name}")
+            lines.append(f"{name} = {counts[dim]}")
+            counts[dim] = name
+    places = _places(grid, counts)
+    if grouped:
+        slow, fast = grid[-2:]
+        names = [
+            expr.scope.name("at", dim.name, wanted=f"block_{dim.name}") for dim in (slow, fast)
+        ]
+        sizes = f"{counts[slow]}, {counts[fast]}, {GROUP}"
+        lines.append(f"{', '.join(names)} = tl.swizzle2d({places[slow]}, {places[fast]}, {sizes})")
+        places |= dict(zip((slow, fast), names, strict=True))
+    for dim in grid:
+        lines += _start(dim, places[dim], need, expr)
+    return lines
+
+
+def _count(dim: Dim, expr: Expressions) -> str:
+    """Return how many programs a dimension has."""
+    size = expr.from_index(extent(dim))
+    if dim.role == "rows":
+        return f"tl.cdiv({expr.show(size)}, {expr.block(dim.block or '')})"
+    return expr.show(size, needed=SIGN)
+
+
+def _places(grid: tuple[Dim, ...], counts: dict[Dim, str]) -> dict[Dim, str]:
+    """Return the number of each dimension's program or block, as text."""
+    places = {}
+    rest = "pid"
+    for dim in reversed(grid[1:]):
+        places[dim] = f"{rest} % {counts[dim]}"
+        rest = f"{rest} // {counts[dim]}"
+    return {grid[0]: rest} | places
+
+
+def _start(dim: Dim, place: str, need: Demand, expr: Expressions) -> list[str]:
+    start = "" if dim.start == Int(0) else f"{expr.show(expr.from_index(dim.start), needed=SUM)} + "
+    if dim.role == "program":
+        return [f"{expr.dim(dim)} = {start}{place}"] if dim in need.positions else []
+    block = expr.block(dim.block or "")
+    place = place if place.isidentifier() else f"({place})"
+    first = f"{start}{place} * {block}"
+    lines = []
+    if dim in need.first or dim in need.last:
+        lines.append(f"{expr.first(dim)} = {first}")
+        first = expr.first(dim)
+    if dim in need.last:
+        stop = expr.show(expr.from_index(dim.stop))
+        lines.append(f"{expr.last(dim)} = tl.minimum({first} + {block}, {stop}) - 1")
+    if dim in need.positions:
+        lines.append(f"{expr.dim(dim)} = {first} + tl.arange(0, {block})")
+    return lines
+
+
+def lanes(dim: Dim, is_masked: bool, expr: Expressions) -> list[str]:
+    """Return the statements that give lanes their iterations, and the mask of those that exist.
+
+    The mask is a constant where the lanes are exactly the iterations; Triton then drops it.
+    """
+    name, block = expr.dim(dim), expr.block(dim.block or "")
+    start = "" if dim.start == Int(0) else f"{expr.show(expr.from_index(dim.start), needed=SUM)} + "
+    lines = [f"{name} = {start}tl.arange(0, {block}).to({expr.index_type()})"]
+    if is_masked:
+        below = f"{expr.show(Position(dim))} < {expr.show(expr.from_index(dim.stop), needed=SUM)}"
+        size = expr.show(expr.from_index(extent(dim)), needed=SUM)
+        lines.append(f"{expr.inside(dim)} = ({below}) | ({block} == {size})")
+    return lines

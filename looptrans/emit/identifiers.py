@@ -1,0 +1,56 @@
+"""Identifiers of an emitted module: those of the listing, made safe.
+
+A listing may call an array `tl` or a size `pid`. Each scope of the emitted text (the module, a
+kernel, a launcher) knows which identifiers are taken, and gives each thing that needs a name the
+one asked for, with `_` appended until it is free. What is asked for first is served first, so a
+name depends on the order of appearance alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+
+# What an emitted module calls its own: imports and helpers.
+MODULE_WORDS = ("torch", "triton", "tl", "math")
+# What a kernel calls its own.
+KERNEL_WORDS = ("tl", "pid", "INDEX")
+# What a launcher calls its own.
+LAUNCHER_WORDS = (*MODULE_WORDS, "out", "tune", "check", "grid", "meta", "run", "blocks", "index")
+
+_PYTHON_WORDS = frozenset((*keyword.kwlist, *keyword.softkwlist, *dir(builtins)))
+_NOT_IN_A_WORD = re.compile(r"\W")
+
+
+class Scope:
+    """The identifiers of one scope.
+
+    Attributes:
+        taken: Every identifier that is in use.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.taken: set[str] = {*_PYTHON_WORDS, *words}
+        self._given: dict[tuple[str, ...], str] = {}
+
+    def name(self, *key: str, wanted: str) -> str:
+        """Return the identifier of the thing `key` stands for, chosen when it is first asked for.
+
+        Args:
+            key: What it is, e.g. `"array", "Q"`.
+            wanted: What it would be called if nothing else were.
+        """
+        if key not in self._given:
+            found = identifier(wanted)
+            while found in self.taken:
+                found += "_"
+            self.taken.add(found)
+            self._given[key] = found
+        return self._given[key]
+
+
+def identifier(name: str) -> str:
+    """Return a name of a listing as an identifier: `self.N` is `self_N`."""
+    return _NOT_IN_A_WORD.sub("_", name)

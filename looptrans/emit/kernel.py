@@ -1,0 +1,466 @@
+"""A kernel of the block IR as the text of a Triton kernel."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from looptrans.blocks.program import (
+    Binary,
+    Branch,
+    Call,
+    Cast,
+    Dim,
+    Dot,
+    Edge,
+    ElementLoop,
+    Expr,
+    Kernel,
+    Let,
+    Load,
+    Name,
+    Number,
+    Op,
+    Position,
+    Scalar,
+    Store,
+    TileLoop,
+    Unary,
+    dims_of,
+    exprs_of,
+    kind_of,
+    ops_in,
+    walk,
+)
+from looptrans.emit.arguments import (
+    Argument,
+    BlockSize,
+    IndexType,
+    LaneCount,
+    Pointer,
+    RealNumber,
+    Size,
+    Stride,
+)
+from looptrans.emit.expressions import Expressions
+from looptrans.emit.grid import Demand, decoded, extent, lanes
+from looptrans.emit.layout import INDENT, filled, fits, heading, statement
+from looptrans.ir.listing import index_text
+
+# The least extent of a side of a matrix product.
+LEAST_SIDE = 16
+
+_TYPES = {"float": "tl.float32", "bool": "tl.int1"}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """A kernel as text.
+
+    Attributes:
+        name: Its name.
+        arguments: Its arguments, in order.
+        lines: Its definition, `@triton.jit` included.
+        helpers: The functions it calls that the module has to define.
+        identifiers: Every identifier that is taken in it.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    lines: tuple[str, ...]
+    helpers: frozenset[str]
+    identifiers: frozenset[str]
+
+
+def kernel_text(kernel: Kernel, name: str) -> KernelText:
+    """Return a kernel as text.
+
+    Args:
+        kernel: The kernel.
+        name: What it is called in the module.
+
+    Raises:
+        ValueError: The kernel is not one that the block IR allows.
+    """
+    writer = _Writer(kernel)
+    body = writer.body()
+    arguments = writer.arguments()
+    lines = [
+        "@triton.jit",
+        f"def {name}(",
+        *(line for group in grouped(arguments) for line in filled(_declared(group), 1)),
+        "):",
+        *writer.docstring(),
+        *body,
+    ]
+    used = writer.expr.used
+    taken = frozenset(writer.expr.scope.taken)
+    return KernelText(name, arguments, tuple(lines), frozenset(used.helpers), taken)
+
+
+def grouped(arguments: Sequence[Argument]) -> list[list[Argument]]:
+    """Return the arguments as they stand on lines: those of a kind, and of an array, together."""
+    groups: dict[tuple[object, ...], list[Argument]] = {}
+    for argument in arguments:
+        match argument:
+            case Stride(_, array):
+                key: tuple[object, ...] = (Stride, array)
+            case Size(_, _, is_constant):
+                key = (Size, is_constant)
+            case BlockSize() | LaneCount():
+                key = (BlockSize,)
+            case _:
+                key = (type(argument),)
+        groups.setdefault(key, []).append(argument)
+    return list(groups.values())
+
+
+def _declared(arguments: Iterable[Argument]) -> list[str]:
+    return [
+        argument.name
+        + ("" if isinstance(argument, Pointer | Stride | RealNumber) else _annotation(argument))
+        for argument in arguments
+    ]
+
+
+def _annotation(argument: Argument) -> str:
+    return "" if isinstance(argument, Size) and not argument.is_constant else ": tl.constexpr"
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes one kernel."""
+
+    kernel: Kernel
+    expr: Expressions = field(init=False)
+    ops: tuple[Op, ...] = field(init=False)
+    counts: Counter[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.expr = Expressions(self.kernel)
+        self.ops = tuple(ops_in(self.kernel.body))
+        self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
+        self.expr.flipped = _flipped(self.ops)
+        self._choose_names()
+
+    # What is decided before anything is written.
+
+    def _choose_names(self) -> None:
+        """Give names in the order of appearance, those of the listing before those made of them."""
+        scope = self.expr.scope
+        for scalar in self.kernel.scalars:
+            scope.name("scalar", scalar.name, wanted=scalar.name)
+        for dim in self.kernel.dims:
+            self.expr.dim(dim)
+        for op in self.ops:
+            if isinstance(op, Let):
+                scope.name("name", op.name, wanted=op.name)
+            for array, subscripts in _accesses(op):
+                for axis, subscript in enumerate(subscripts):
+                    self.expr.name_axis(array, axis, subscript)
+        for dim in self.kernel.dims:
+            if dim.block is not None:
+                scope.name("block", dim.block, wanted=dim.block)
+        for argument in self.kernel.arrays:
+            scope.name("array", argument.name, wanted=f"{argument.name}_ptr")
+
+    def _hoisted(self) -> dict[str, dict[int, Expr]]:
+        """Return the subscripts that are the same at every access, and fixed for a program.
+
+        Their part of the offset is added to the pointer once. An array that has no other
+        subscripts is a number to the program, and is left as it is.
+        """
+        found: dict[str, dict[int, Expr]] = {}
+        varying: set[str] = set()
+        for op in self.ops:
+            for array, subscripts in _accesses(op):
+                fixed = {axis: s for axis, s in enumerate(subscripts) if _is_fixed(s)}
+                known = found.setdefault(array, fixed)
+                found[array] = {axis: s for axis, s in known.items() if fixed.get(axis) == s}
+                if any(dims_of(subscript) for subscript in subscripts):
+                    varying.add(array)
+        return {
+            array.name: {axis: s for axis, s in found[array.name].items() if s != Number(0)}
+            for array in self.kernel.arrays
+            if array.name in varying
+        }
+
+    # The text.
+
+    def body(self) -> list[str]:
+        """Return what stands below the docstring."""
+        hoisted = self._hoisted()
+        self.expr.hoisted = {array: frozenset(axes) for array, axes in hoisted.items()}
+        body = self._ops(self.kernel.body, 1)
+        exprs = tuple(expr for op in self.ops for expr in exprs_of(op))
+        nodes = [node for expr in exprs for node in walk(expr)]
+        edges = {(node.dim, node.which) for node in nodes if isinstance(node, Edge)}
+        need = Demand(
+            frozenset(node.dim for node in nodes if isinstance(node, Position)),
+            frozenset(dim for dim, which in edges if which == "first"),
+            frozenset(dim for dim, which in edges if which == "last"),
+        )
+        masked = self.expr.lane_masks(exprs)
+        start = decoded(self.kernel.grid, self.kernel.grouped, need, self.expr)
+        if self.kernel.grouped:
+            note = "Blocks in groups, so that neighbouring programs read the same rows and columns."
+            start.insert(-3, f"# {note}")
+        for dim in self.kernel.dims:
+            if dim.role == "lanes" and dim in need.positions:
+                start += lanes(dim, dim in masked, self.expr)
+        moved = [
+            f"{self.expr.pointer(array)} += {self.expr.offset(array, axis, subscript, ())}"
+            for array, subscripts in hoisted.items()
+            for axis, subscript in subscripts.items()
+        ]
+        lines = [line for text in start for line in statement(text, 1)]
+        if moved:
+            lines += heading("What is the same throughout the program goes into the pointers.", 1)
+            lines += [line for text in moved for line in statement(text, 1)]
+        return [*lines, "", *body] if lines else body
+
+    def _ops(self, ops: tuple[Op, ...], depth: int) -> list[str]:
+        lines: list[str] = []
+        for op in ops:
+            match op:
+                case Let():
+                    lines += self._labelled(self._let(op), op.labels, op.note, depth)
+                case Store(array, subscripts, value, mask, labels, note):
+                    text = self.expr.store(array, subscripts, value, mask)
+                    lines += self._labelled(text, labels, note, depth)
+                case TileLoop() | ElementLoop() | Branch() if op.body:
+                    lines += self._block(op, depth)
+                case _:
+                    pass
+        return lines
+
+    def _block(self, op: TileLoop | ElementLoop | Branch, depth: int) -> list[str]:
+        match op:
+            case TileLoop(dim, start, stop, _, body, note):
+                block = self.expr.block(dim.block or "")
+                first = self.expr.first(dim)
+                bounds = f"{self.expr.show(start)}, {self.expr.show(stop)}, {block}"
+                lines = heading(self._sentence(note), depth) if note else []
+                lines += statement(f"for {first} in range({bounds}):", depth)
+                lines += self._tile(op, depth + 1)
+                return lines + self._ops(body, depth + 1)
+            case ElementLoop(dim, start, stop, body, reason):
+                low = self.expr.show(start)
+                if _is_index(dim, body):
+                    low = f"tl.cast({low}, {self.expr.index_type()})"
+                bounds = f"{low}, {self.expr.show(stop)}" + (f", {dim.step}" * (dim.step != 1))
+                lines = heading(self._sentence(reason), depth) if reason else []
+                lines += statement(f"for {self.expr.dim(dim)} in range({bounds}):", depth)
+                return lines + self._ops(body, depth + 1)
+            case Branch(condition, body):
+                lines = statement(f"if {self.expr.show(condition)}:", depth)
+                return lines + self._ops(body, depth + 1)
+
+    def _tile(self, loop: TileLoop, depth: int) -> list[str]:
+        """Return what is worked out of the first iteration of a block, where it is mentioned."""
+        dim = loop.dim
+        nodes = [n for op in ops_in(loop.body) for e in exprs_of(op) for n in walk(e)]
+        first, block = self.expr.first(dim), self.expr.block(dim.block or "")
+        lines = []
+        if Edge(dim, "last") in nodes:
+            stop = self.expr.show(self.expr.from_index(dim.stop))
+            last = self.expr.last(dim)
+            lines += statement(f"{last} = tl.minimum({first} + {block}, {stop}) - 1", depth)
+        if Position(dim) in nodes:
+            value = f"({first} + tl.arange(0, {block})).to({self.expr.index_type()})"
+            lines += statement(f"{self.expr.dim(dim)} = {value}", depth)
+        return lines
+
+    def _let(self, let: Let) -> str:
+        name = self.expr.scope.name("name", let.name, wanted=let.name)
+        value, own = let.value, dims_of(let.value)
+        dims = let.dims or own
+        kind = kind_of(value)
+        if isinstance(value, Number) or (dims and not own):
+            if kind == "int":
+                self.expr.wide.add(let.name)
+            element = self.expr.index_type() if kind == "int" else _TYPES[kind]
+            shape = self.expr.shape(dims)
+            self.expr.tensors.add(let.name)
+            if isinstance(value, Cast) and value.like is None and kind == "float":
+                value = value.operand  # `tl.full` converts to its own type
+            if isinstance(value, Number) and dims and _is_zero(value):
+                return f"{name} = tl.zeros({shape}, {element})"
+            return f"{name} = tl.full({shape}, {self.expr.show(value)}, {element})"
+        if isinstance(value, Load) and let.name in self.expr.flipped:
+            return f"{name} = {self.expr.flipped_load(value)}"
+        if self.expr.is_tensor(value):
+            self.expr.tensors.add(let.name)
+        text = self.expr.show(value, dims)
+        if own != dims:
+            text = f"tl.broadcast_to({text}, {self.expr.shape(dims)})"
+        if kind == "int" and self.expr.is_wide(value):
+            self.expr.wide.add(let.name)
+        elif kind == "int" and self.counts[let.name] > 1:
+            # A value that a loop carries keeps the type it has at first.
+            self.expr.wide.add(let.name)
+            text = f"tl.cast({text}, {self.expr.index_type()})"
+        return f"{name} = {text}"
+
+    def _labelled(self, text: str, labels: Sequence[str], note: str, depth: int) -> list[str]:
+        """Return a statement with the labels of the listing's statements it comes from."""
+        label = ", ".join(labels)
+        comment = ": ".join(part for part in (label, note) if part)
+        if not comment:
+            return statement(text, depth)
+        if fits(text, depth, len(comment) + 4):
+            return statement(text, depth, comment)
+        if note:
+            return heading(comment, depth) + statement(text, depth)
+        return statement(text, depth, comment)
+
+    def _sentence(self, text: str) -> str:
+        """Return a note as a sentence; a name at its beginning stays as it is."""
+        first = text.split(" ", 1)[0]
+        if first.isalpha() and len(first) > 1 and first not in self.expr.scope.taken:
+            text = text[0].upper() + text[1:]
+        return text if text.endswith((".", ":")) else f"{text}."
+
+    def docstring(self) -> list[str]:
+        """Return the kernel's docstring: what a program does, and the shapes of the arrays."""
+        rows = [
+            f"{self.expr.block(dim.block or '')} iterations of {dim.name}"
+            for dim in self.kernel.grid
+            if dim.role == "rows"
+        ]
+        programs = [f"one {dim.name}" for dim in self.kernel.grid if dim.role == "program"]
+        parts = [" by ".join(rows)] if rows else []
+        parts += [("for " * bool(rows)) + joined(programs)] if programs else []
+        what = ", ".join(parts) or "everything"
+        lines = [f'{INDENT}"""A program does {what}.', ""]
+        for verb, accesses in (("Reads", ("in", "inout")), ("Writes", ("out", "inout"))):
+            arrays = [
+                array_text(array.name, array.shape)
+                for array in self.kernel.arrays
+                if array.access in accesses
+            ]
+            if arrays:
+                text = heading(f"{verb} {', '.join(arrays)}.", 1)
+                lines += [line.replace("# ", "", 1) for line in text]
+        return [*lines, f'{INDENT}"""']
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """Return the arguments: what the text written so far mentions."""
+        scope, used, kernel = self.expr.scope, self.expr.used, self.kernel
+        handed = {scalar.name for scalar in kernel.scalars} | {a.name for a in kernel.arrays}
+        unknown = sorted((used.scalars | used.arrays) - handed)
+        if unknown:
+            raise ValueError(f"{kernel.name} is not handed {', '.join(unknown)}")
+        found: list[Argument] = []
+        for array in kernel.arrays:
+            if array.name in used.arrays:
+                name = self.expr.pointer(array.name)
+                found.append(Pointer(name, array.name, array.element, array.dtype))
+        for array in kernel.arrays:
+            for axis in range(array.rank):
+                if (array.name, axis) in used.strides:
+                    found.append(Stride(self.expr.stride(array.name, axis), array.name, axis))
+        sizes: list[Argument] = []
+        constants: list[Argument] = []
+        for scalar in kernel.scalars:
+            if scalar.name not in used.scalars:
+                continue
+            name = scope.name("scalar", scalar.name, wanted=scalar.name)
+            if scalar.kind == "float":
+                found.append(RealNumber(name, scalar.name))
+            elif scalar.name in kernel.constants:
+                constants.append(Size(name, scalar.name, True))
+            else:
+                sizes.append(Size(name, scalar.name, False))
+        found += sizes + constants
+        if used.index:
+            found.append(IndexType("INDEX"))
+        for dim in kernel.dims:
+            if dim.block is None or dim.block not in used.blocks:
+                continue
+            name = self.expr.block(dim.block)
+            if dim.role == "lanes":
+                found.append(LaneCount(name, extent(dim), LEAST_SIDE if dim.contracted else 1))
+            elif BlockSize(name, dim.block) not in found:
+                found.append(BlockSize(name, dim.block))
+        return tuple(found)
+
+
+def _accesses(op: Op) -> list[tuple[str, tuple[Expr, ...]]]:
+    """Return the array accesses of an operation itself, in the order of the text."""
+    found = [
+        (node.array, node.subscripts)
+        for expr in exprs_of(op)
+        for node in walk(expr)
+        if isinstance(node, Load)
+    ]
+    if isinstance(op, Store):
+        found.append((op.array, op.subscripts))
+    return found
+
+
+def _is_fixed(subscript: Expr) -> bool:
+    """Tell whether a subscript is a number that does not change during a program."""
+    return all(
+        isinstance(node, Number | Scalar | Unary | Binary | Call)
+        or (isinstance(node, Position) and node.dim.role == "program")
+        for node in walk(subscript)
+    )
+
+
+def _is_index(dim: Dim, body: tuple[Op, ...]) -> bool:
+    """Tell whether iterations of a loop become part of an offset."""
+    exprs = [s for op in ops_in(body) for _, subscripts in _accesses(op) for s in subscripts]
+    exprs += [op.value for op in ops_in(body) if isinstance(op, Let) and kind_of(op.value) == "int"]
+    return any(Position(dim) in list(walk(expr)) for expr in exprs)
+
+
+def _is_zero(value: Number) -> bool:
+    return value.value == 0 and math.copysign(1, value.value) > 0
+
+
+def array_text(name: str, shape: Sequence[object]) -> str:
+    """Return an array with its shape, `Q (M, E)`; an extent nobody knows is `?`."""
+    extents = ["?" if extent is None else index_text(extent) for extent in shape]  # type: ignore[arg-type]
+    if not extents:
+        return f"{name} (a number)"
+    return f"{name} ({', '.join(extents)}{',' * (len(extents) == 1)})"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return parts of a sentence as `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _flipped(ops: Sequence[Op]) -> set[str]:
+    """Return the names of loads that are read best in the order of the array's dimensions.
+
+    Those are operands of matrix products and nothing else, over two dimensions that the array has
+    the other way round: `B[k, j]`, where j comes before k in a block.
+    """
+    loads = [(op.name, op.value) for op in ops if isinstance(op, Let)]
+    names = {name for name, value in loads if isinstance(value, Load) and _is_reversed(value)}
+    names -= {name for name, value in loads if not isinstance(value, Load)}
+    names -= {name for name, value in loads if isinstance(value, Load) and not _is_reversed(value)}
+    nodes = [node for op in ops for expr in exprs_of(op) for node in walk(expr)]
+    operands = Counter(
+        side.name
+        for node in nodes
+        if isinstance(node, Dot)
+        for side in (node.left, node.right)
+        if isinstance(side, Name)
+    )
+    uses = Counter(node.name for node in nodes if isinstance(node, Name))
+    return {name for name in names if uses[name] == operands[name]}
+
+
+def _is_reversed(load: Load) -> bool:
+    """Tell whether a load has two dimensions, each in one subscript, in falling order."""
+    parts = [*load.subscripts, *([load.mask] if load.mask is not None else [])]
+    leaves = [node for part in parts for node in walk(part) if isinstance(node, Name | Load)]
+    order = [dim.order for subscript in load.subscripts for dim in dims_of(subscript)]
+    return (
+        len(order) == 2 and order[0] > order[1] and all(len(dims_of(leaf)) < 2 for leaf in leaves)
+    )

@@ -1,0 +1,132 @@
+"""The launcher of a block program as text: its signature and docstring, and its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrans.emit.checks import Checks
+from looptrans.emit.facts import Facts
+from looptrans.emit.kernel import array_text
+from looptrans.emit.launches import Launches, literal
+from looptrans.emit.layout import COLUMNS, INDENT, filled, fits, words
+from looptrans.emit.parameters import launcher_parameters
+from looptrans.ir.listing import contract_text, index_text
+from looptrans.ir.program import Array, Parameter
+
+__all__ = ["Launcher", "launcher_parameters"]
+
+_WORDS = {
+    "float": "float16, bfloat16 or float32",
+    "int": "int32 or int64",
+    "bool": "bool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Writes the launcher of a program.
+
+    Attributes:
+        facts: The program.
+    """
+
+    facts: Facts
+
+    def lines(self) -> list[str]:
+        """Return the definition of the launcher."""
+        body = [*Checks(self.facts).lines(), *Launches(self.facts).lines()]
+        head = f"def {self.facts.name}({', '.join(self._signature())}):"
+        lines = [head] if fits(head, 0) else [f"def {self.facts.name}(", *self._wrapped(), "):"]
+        return [*lines, *self._docstring(), *body]
+
+    def _wrapped(self) -> list[str]:
+        return filled(self._signature(), 1, ended=False)
+
+    def _signature(self) -> list[str]:
+        numbers = {
+            p.name: p for p in (*self.facts.parameters.reals, *self.facts.parameters.integers)
+        }
+        parts: list[str] = []
+        has_default = False
+        for name in self.facts.parameters.names:
+            default = numbers[name].default if name in numbers else None
+            if default is None and has_default and "*" not in parts:
+                parts.append("*")
+            has_default |= default is not None
+            parts.append(
+                self.facts.names[name] + (f"={literal(default)}" if default is not None else "")
+            )
+        if "*" not in parts:
+            parts.append("*")
+        parts += ["out=None"] * bool(self.facts.given)
+        parts += ["tune=True"] * any(c.tuned for c in self.facts.configurations)
+        parts += ["check=False"] * self.facts.has_check
+        return parts if parts[-1] != "*" else parts[:-1]
+
+    def _docstring(self) -> list[str]:
+        listing = self.facts.program.listing
+        first = (listing.docstring or "").strip().split("\n\n")[0]
+        title = " ".join(first.split()) or f"Run the listing {listing.name} on torch tensors."
+        title = title.replace("\\", "\\\\").replace('"""', "'''")
+        title = title if title.endswith((".", "!", "?", ":")) else title + "."
+        lines = _paragraph(f'"""{title}', INDENT)
+        lines += ["", f"{INDENT}Args:"]
+        numbers = {
+            p.name: p for p in (*self.facts.parameters.reals, *self.facts.parameters.integers)
+        }
+        arrays = {array.name: array for array in self.facts.parameters.arrays}
+        for name in self.facts.parameters.names:
+            lines += _entry(
+                self.facts.names[name], _described(arrays.get(name), numbers.get(name), self.facts)
+            )
+        if len(self.facts.given) == 1:
+            lines += _entry(
+                "out", f"What {self.facts.given[0]} is written to; a new tensor by default."
+            )
+        elif self.facts.given:
+            names = ", ".join(self.facts.given)
+            lines += _entry("out", f"A tuple of what {names} are written to; new by default.")
+        if any(c.tuned for c in self.facts.configurations):
+            lines += _entry("tune", "Whether a GPU tries several block sizes; else the default.")
+        if self.facts.has_check:
+            about = [contract_text(c).removeprefix("assert ") for c in self.facts.about_contents()]
+            about += [f"the declared range of {array.name}" for array in self.facts.ranged]
+            text = f"Whether to check what is assumed of contents: {'; '.join(about)}."
+            lines += _entry("check", f"{text} It waits for the GPU; without it, they are trusted.")
+        if self.facts.program.outputs:
+            shown = [self._output_text(name) for name in self.facts.program.outputs]
+            lines += ["", f"{INDENT}Returns:", *_paragraph(f"{', '.join(shown)}.", INDENT * 2)]
+        lines += ["", f"{INDENT}Raises:"]
+        lines += _entry("ValueError", "An argument does not fit; the message says which and how.")
+        return [*lines, f'{INDENT}"""']
+
+    def _output_text(self, name: str) -> str:
+        if name in self.facts.made:
+            made = self.facts.made[name]
+            kept = f" in {made.dtype}" if made.dtype else ""
+            return array_text(name, made.shape) + kept
+        return f"{name}, the argument"
+
+
+def _described(array: Array | None, number: Parameter | None, facts: Facts) -> str:
+    if array is not None:
+        fixed = facts.fixed(array)
+        where = array_text("", array.shape).strip() if array.rank else "a number"
+        text = f"{where}, {fixed or _WORDS[array.element]}, any strides"
+        if array.name in facts.written:
+            text += "; it is changed in place"
+        if array.value_range is not None:
+            low, high = (index_text(end) for end in array.value_range)
+            text += f"; values from {low} up to, not including, {high}"
+        return text + "."
+    assert number is not None
+    return "An integer." if number.is_integer else "A real number."
+
+
+def _entry(name: str, text: str) -> list[str]:
+    lines = words(f"{name}: {text}", COLUMNS - 3 * len(INDENT))
+    return [INDENT * 2 + lines[0], *(INDENT * 3 + line for line in lines[1:])]
+
+
+def _paragraph(text: str, indent: str) -> list[str]:
+    return [indent + line for line in words(text, COLUMNS - len(indent))]

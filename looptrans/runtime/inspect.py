@@ -1,0 +1,158 @@
+"""Compiles the kernels of a listing for GPUs that need not be there, and says what to expect."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from looptrans.blocks.program import Config
+from looptrans.emit import names, signature
+from looptrans.runtime.inspect_arguments import configured, job, known_sizes
+from looptrans.runtime.inspect_device import DEVICES, Device, Occupancy, occupancy
+from looptrans.runtime.inspect_job import Job, Measurement, Refusal, Result
+from looptrans.runtime.inspect_process import compiled
+
+if TYPE_CHECKING:
+    from looptrans.emit.listing import Emitted
+
+
+class ToolsMissing(RuntimeError):
+    """Torch or triton is not installed; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """A kernel compiled for a GPU, in one configuration and for one choice of sizes.
+
+    Attributes:
+        kernel: Its name.
+        device: The GPU.
+        sizes: The sizes it was compiled for, by name; others are only known to be multiples of 16.
+        config: The blocks, warps and stages.
+        result: What was measured, or why it could not be compiled.
+        occupancy: How many programs run side by side; None where that is not known.
+        gates: What speaks against running it, sentences.
+    """
+
+    kernel: str
+    device: Device
+    sizes: Mapping[str, int]
+    config: Config
+    result: Result
+    occupancy: Occupancy | None
+    gates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The kernels of a listing, compiled.
+
+    Attributes:
+        program: The name of the listing.
+        dtype: The element type of its arrays.
+        kernels: The kernels, each for every choice of sizes and every GPU, in this order.
+    """
+
+    program: str
+    dtype: str
+    kernels: tuple[Inspected, ...]
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """What could not be compiled."""
+        return tuple(each.result for each in self.kernels if isinstance(each.result, Refusal))
+
+
+def inspect(
+    emitted: Emitted,
+    targets: Sequence[str],
+    dtype: str,
+    sizes: Mapping[str, int],
+    overrides: Mapping[str, int],
+) -> Inspection:
+    """Compile every kernel of a listing for every GPU.
+
+    Args:
+        emitted: The module of the listing.
+        targets: Keys of `DEVICES`.
+        dtype: The element type of the arrays: bfloat16, float16 or float32.
+        sizes: Values of sizes. Those that a kernel must know when it is compiled are taken to be 64
+            and then 128 where they are not given.
+        overrides: What to change in the configurations that are used where nothing is timed.
+
+    Raises:
+        ToolsMissing: Torch or triton is not installed.
+        BadRequest: A size or a part of a configuration that no kernel has; the message names those
+            there are.
+    """
+    for tool in ("torch", "triton"):
+        if importlib.util.find_spec(tool) is None:
+            raise ToolsMissing(
+                f"compiling kernels needs torch and triton, and {tool} is not installed: "
+                "pip install 'looptrans[gpu]'"
+            )
+    asked: list[tuple[Job, Mapping[str, int], Config]] = []
+    kernels = emitted.blocks.kernels
+    configs = configured(kernels, dtype, overrides)
+    choices = known_sizes(kernels, sizes)
+    called = names(emitted.blocks).kernels
+    for kernel, name, config, several in zip(kernels, called, configs, choices, strict=True):
+        arguments = signature(kernel)
+        for chosen in several:
+            for target in targets:
+                found = job(kernel, name, arguments, DEVICES[target], dtype, chosen, config)
+                asked.append((found, chosen, config))
+    results = compiled(emitted.text, emitted.name, [found for found, _, _ in asked])
+    return Inspection(
+        emitted.blocks.listing.name,
+        dtype,
+        tuple(
+            inspected(found, chosen, config, result)
+            for (found, chosen, config), result in zip(asked, results, strict=True)
+        ),
+    )
+
+
+def inspected(job: Job, sizes: Mapping[str, int], config: Config, result: Result) -> Inspected:
+    """Return what a result means on its GPU."""
+    device = DEVICES[job.target]
+    fits = None
+    gates: tuple[str, ...] = ()
+    if isinstance(result, Measurement):
+        gates = tuple(_gates(result, device))
+        if result.registers is not None:
+            fits = occupancy(
+                device, job.warps, result.registers, result.shared, result.tensor_memory
+            )
+    return Inspected(job.kernel, device, sizes, config, result, fits, gates)
+
+
+def _gates(result: Measurement, device: Device) -> list[str]:
+    """Return what speaks against a kernel before it is ever run."""
+    gates: list[str] = []
+    if result.shared > device.shared_limit:
+        gates.append(
+            f"it needs {result.shared} bytes of shared memory, and a program may have "
+            f"{device.shared_limit}: it cannot be launched"
+        )
+    if result.tensor_memory > device.tensor_memory:
+        gates.append(
+            f"it needs {result.tensor_memory} columns of tensor memory, and there are "
+            f"{device.tensor_memory}: it cannot be launched"
+        )
+    if result.spills:
+        gates.append(f"each thread spills {result.spills} bytes of registers to memory")
+    for number, loop in enumerate(result.code.loops if result.code else (), 1):
+        if loop.spill_stores or loop.spill_loads:
+            gates.append(
+                f"loop {number} stores {loop.spill_stores} times to a thread's own memory and "
+                f"loads {loop.spill_loads} times from it"
+            )
+        if loop.serialized:
+            gates.append(
+                f"loop {number} waits for each matrix instruction ({loop.waits} waits): nothing "
+                "runs beside them"
+            )
+    return gates
