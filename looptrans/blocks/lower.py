@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from looptrans.algebra.append import Append, appends
@@ -245,20 +244,21 @@ class _Lowering:
     def _is_covered(self, name: str, shape: tuple[Index, ...], kernels: list[Kernel]) -> bool:
         """Tell whether some kernel surely stores every element."""
         for kernel in kernels:
-            for op, guarded in _stores(kernel.body):
-                if op.array != name or guarded:
-                    continue
-                dims = [p.dim for p in op.subscripts if isinstance(p, Position)]
-                whole = len(dims) == len(shape) == len(set(dims)) and all(
-                    dim.start == Int(0)
-                    and dim.step == 1
-                    and simplified(dim.stop) == simplified(extent)
-                    for dim, extent in zip(dims, shape, strict=True)
-                )
-                others = [d for d in kernel.grid if d not in dims and d.stop != Int(1)]
-                if whole and not others and _is_plain(op, dims):
-                    return True
+            own = [op for op in ops_in(kernel.body) if isinstance(op, Store) and op.array == name]
+            whole = [op for op in own if self._is_whole(op, shape, kernel)]
+            if own and own == whole:
+                return True
         return False
+
+    def _is_whole(self, op: Store, shape: tuple[Index, ...], kernel: Kernel) -> bool:
+        """Tell whether a store, with its like in other blocks, is to every element of an array."""
+        dims = [p.dim for p in op.subscripts if isinstance(p, Position)]
+        whole = len(dims) == len(shape) == len(set(dims)) and all(
+            dim.start == Int(0) and dim.step == 1 and simplified(dim.stop) == simplified(extent)
+            for dim, extent in zip(dims, shape, strict=True)
+        )
+        others = [d for d in kernel.grid if d not in dims and d.stop != Int(1)]
+        return whole and not others and _is_plain(op, dims)
 
 
 def _access(is_read: bool, is_written: bool) -> Literal["in", "out", "inout"]:
@@ -282,12 +282,6 @@ def _is_plain(op: Store, dims: list[Dim]) -> bool:
             case _:
                 return False
     return True
-
-
-def _stores(ops: tuple[Op, ...]) -> Iterator[tuple[Store, bool]]:
-    for op in ops_in(ops):
-        if isinstance(op, Store):
-            yield op, False
 
 
 class _all_scopes:

@@ -34,6 +34,7 @@ from looptrans.blocks.ranges import bounds_of, lifted, parts
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage, sets_first
 from looptrans.blocks.values import Values
+from looptrans.ir.affine import extremum
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, walk
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node
@@ -252,7 +253,8 @@ class Nest:
         bounds, guard = lifted(node.variable, bounds_of(node.range), node.body, pure)
         if guard is not None:
             self.lifted[(*path, guard.number)] = guard.rest
-        dim = self.b.dim(node.variable, "tile", node.range.start, node.range.stop)
+        start, stop = extremum("max", bounds.lower), extremum("min", bounds.upper)
+        dim = self.b.dim(node.variable, "tile", start, stop)
         before = (dict(self.b.values), {k: dict(v) for k, v in self.b.known.items()})
         context: Appending | None = None
         if fact is not None:
