@@ -1,0 +1,102 @@
+"""The listing itself, executed with NumPy: what kernels are compared with.
+
+Its loops are run in parallel where the analysis says they may, with the checks of
+`looptrans.transforms`; nothing of the algebra, the blocks or the emitted code is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from looptrans.analysis import api
+from looptrans.derivation.ordinary import in_parallel
+from looptrans.derivation.step import NotDone
+from looptrans.executor.errors import ExecutionError
+from looptrans.executor.inputs import Inputs
+from looptrans.executor.run import execute_on
+from looptrans.executor.vector_store import NotVectorized
+from looptrans.executor.vectors import execute_vectors
+from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, Loop, Node, Program
+from looptrans.ir.walk import nodes
+from looptrans.transforms.tree import loop_paths, rewritten, statements_in
+
+Outputs = dict[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A listing made ready to be executed at many sizes.
+
+    Attributes:
+        program: The listing.
+        parallel: The same with the loops in parallel that may be.
+    """
+
+    program: Program
+    parallel: Program
+
+    def run(self, inputs: Inputs, dtype: str = "float64", *, backwards: bool = False) -> Outputs:
+        """Execute the listing.
+
+        Each operation and each sum is made in the order of the listing, in the type asked for.
+
+        Args:
+            inputs: What it starts from.
+            dtype: The type of every floating-point number: float64, float32 or float16.
+            backwards: Whether `sum(…)` and `@` add from right to left, where that can be had.
+
+        Returns:
+            The returned names in their order, then the inputs that were written.
+
+        Raises:
+            ExecutionError: A statement fails.
+        """
+        try:
+            return execute_vectors(self.parallel, inputs, dtype, backwards=backwards)
+        except (NotVectorized, ExecutionError):
+            # One iteration at a time everything can be run, and a message names the iteration.
+            return execute_on(self.program, inputs, dtype=dtype)
+
+
+def reference_of(program: Program) -> Reference:
+    """Find out which loops of a listing may run in parallel, and make it ready.
+
+    What the listing itself calls parallel is looked at like everything else: with a race in it, it
+    still means what its sequential reading means.
+    """
+    if any(isinstance(node, Atomic | BlockReduce | Barrier) for node in nodes(program.body)):
+        return Reference(program, program)
+    parallel = replace(program, body=rewritten(program.body, _in_order))
+    free = []
+    facts = api.loop_facts(parallel)
+    for path, fact in zip(loop_paths(parallel), facts, strict=True):
+        if fact.memory.decision in ("parallel", "privatize"):
+            own = f": {', '.join(fact.memory.names)}" if fact.memory.names else ""
+            free.append(f"{_name(path.loop)}{own}")
+    if not free:
+        return Reference(program, parallel)
+    try:
+        return Reference(program, in_parallel(parallel, *free).after)
+    except NotDone:
+        pass
+    for each in free:
+        try:
+            parallel = in_parallel(parallel, each).after
+        except NotDone:
+            continue
+    return Reference(program, parallel)
+
+
+def _in_order(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Loop):
+        return (replace(node, execution="sequential", private=()),)
+    return (node,)
+
+
+def _name(loop: Loop) -> str:
+    """Return a name by which the loop is found: by the first statement directly in it if it can."""
+    labels = [node.label for node in loop.body if isinstance(node, Assign)]
+    return f"{loop.variable}@{(labels or statements_in((loop,)))[0]}"

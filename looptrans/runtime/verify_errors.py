@@ -1,0 +1,109 @@
+"""The error of an output, and what it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from looptrans.runtime.verification import OutputError
+
+Values: TypeAlias = np.ndarray[Any, Any]
+
+# The relative Frobenius error that is always allowed: for float32 what issue 6 asks for, for the
+# others that of rounding each element of the result once.
+LEAST_TOLERANCE = {"float32": 2e-6, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+LARGEST = {"float32": 2.0**128, "float16": 65520.0, "bfloat16": (2 - 2.0**-8) * 2.0**127}
+
+
+def compared(
+    name: str,
+    found: Values,
+    exact: Values,
+    plain: Callable[[bool], Values],
+    dtype: str,
+    *,
+    always_plain: bool,
+    empty: Values | None = None,
+) -> OutputError:
+    """Compare an output with the listing's.
+
+    A result that is 0 throughout is met exactly, infinities where they are. The error of the others
+    may be `LEAST_TOLERANCE` of the output's type, or twice that of the plain computation.
+
+    Where few elements decide, as in a softmax of large scores, one plain error is a matter of luck:
+    adding the same products from the other end may change it tenfold. So the plain computation is
+    made in either order before an error counts as too large.
+
+    Args:
+        name: The output.
+        found: What the kernel made of it; floating-point numbers in float64.
+        exact: The listing executed in float64.
+        plain: The listing executed in float32 and rounded to the output's type once; with True,
+            sums added from right to left. It is asked only where it may matter.
+        dtype: The output's type where it is a floating-point number.
+        always_plain: Whether the plain error counts even where the least tolerance suffices, so
+            that it shows in the report.
+        empty: Elements that no iteration has a part in: they are met exactly.
+    """
+    if found.shape != exact.shape:
+        return OutputError(name, np.inf, 0.0, problem=f"the shape is {found.shape}")
+    if exact.dtype.kind != "f":
+        wrong = int(np.count_nonzero(found != exact))
+        return OutputError(name, wrong / max(wrong, exact.size, 1), 0.0)
+    if empty is not None and not np.array_equal(found[empty], exact[empty]):
+        wrong = int(np.count_nonzero(found[empty] != exact[empty]))
+        problem = f"{wrong} elements of rows masked throughout are not what no iterations give"
+        return OutputError(name, np.inf, 0.0, problem=problem)
+    asked = ~np.isnan(exact) & ~_too_large(exact, dtype)
+    error, problem = _error(found, exact, asked)
+    least = LEAST_TOLERANCE[dtype]
+    if not problem and error <= least and not always_plain:
+        tolerance = least if np.any(exact[asked] != 0) else 0.0
+        return OutputError(name, error, tolerance, int(np.count_nonzero(~asked)))
+    usual = _filled(plain(False), exact, empty)
+    # Where the plain computation overflows, the numbers do not fit into float32.
+    asked &= np.isfinite(usual) | np.isinf(exact)
+    error, problem = _error(found, exact, asked)
+    own, _ = _error(usual, exact, asked & np.isfinite(exact))
+    if not problem and error > max(least, 2 * own):
+        other = _filled(plain(True), exact, empty)
+        own = max(own, _error(other, exact, asked & np.isfinite(exact) & np.isfinite(other))[0])
+    tolerance = max(least, 2 * own) if np.any(exact[asked] != 0) else 0.0
+    return OutputError(name, error, tolerance, int(np.count_nonzero(~asked)), problem)
+
+
+def _filled(plain: Values, exact: Values, empty: Values | None) -> Values:
+    """Return a plain result with what no iterations give where rows are masked throughout."""
+    return plain if empty is None else np.where(empty, exact, plain)
+
+
+def _too_large(exact: Values, dtype: str) -> Values:
+    """Return which finite numbers may be rounded to an infinity."""
+    large: Values = np.isfinite(exact) & (np.abs(exact) >= LARGEST[dtype] * (1 - 2.0**-7))
+    return large
+
+
+def _error(found: Values, exact: Values, asked: Values) -> tuple[float, str]:
+    """Return the relative error of the elements that are asked for, and what is wrong besides."""
+    infinite = asked & np.isinf(exact)
+    misplaced = int(np.count_nonzero(found[infinite] != exact[infinite]))
+    if misplaced:
+        return np.inf, f"{misplaced} of {int(infinite.sum())} infinities are not there"
+    finite = asked & np.isfinite(exact)
+    outside = int(np.count_nonzero(~np.isfinite(found[finite])))
+    if outside:
+        return np.inf, f"{outside} of {int(finite.sum())} finite elements are nan or infinite"
+    if not finite.any():
+        return 0.0, ""
+    difference, whole = _norm(found[finite] - exact[finite]), _norm(exact[finite])
+    if whole == 0:
+        return (0.0, "") if difference == 0 else (np.inf, "0 is met exactly, or not at all")
+    return float(difference / whole), ""
+
+
+def _norm(values: Values) -> float:
+    """Return the Frobenius norm, without overflow."""
+    scale = float(np.max(np.abs(values), initial=0.0))
+    return 0.0 if scale == 0 else scale * float(np.linalg.norm(values / scale))

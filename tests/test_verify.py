@@ -1,0 +1,468 @@
+"""`verify`: right launchers pass, and every kind of wrong one is caught.
+
+The launchers are functions on torch tensors, as an emitted module has them, without any kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.executor.errors import InputMismatch
+from looptrans.executor.inputs import prepare
+from looptrans.frontend import parse
+from looptrans.ir.program import Program
+from looptrans.ir.source import Source
+from looptrans.reports.verify import verification_json, verification_text
+from looptrans.runtime.empty_rows import with_empty_rows
+from looptrans.runtime.reference import Reference, reference_of
+from looptrans.runtime.verification import OutputError, Report, Run
+from looptrans.runtime.verify_errors import compared
+from looptrans.runtime.verify_sizes import SizeSet, size_sets
+
+torch = pytest.importorskip("torch")
+
+from looptrans.runtime import verify as verifying  # noqa: E402  # it needs torch
+from looptrans.runtime.verify import CannotVerify, Launcher, verify, verify_launcher  # noqa: E402
+from looptrans.runtime.verify_memory import guarded  # noqa: E402
+
+MATMUL = """
+def product(A: Float[Array, "M K"], B: Float[Array, "K N"]):
+    C = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            for k in range(K):
+                C[i, j] = C[i, j] + A[i, k] * B[k, j]
+    return C
+"""
+SOFTMAX = """
+def rows(X: Float[Array, "M N"], y: Int[Array, "M", "0:N"], count: Int[Array, "M"]):
+    Y = zeros((M, N)); lse = zeros(M, float32); big = zeros(M, bool)
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            m = max(m, X[i, j])
+        for j in range(N):
+            l = l + exp(X[i, j] - m)
+        for j in range(N):
+            Y[i, j] = exp(X[i, j] - m) / l
+        lse[i] = m + log(l)
+        big[i] = X[i, y[i]] > 0.0
+        count[i] = count[i] + y[i]
+    return Y, lse, big
+"""
+SETS = (
+    SizeSet("small", {"M": 3, "K": 5, "N": 7}),
+    SizeSet("zero", {"M": 3, "K": 0, "N": 7}),
+    SizeSet("zero", {"M": 0, "K": 5, "N": 7}),
+)
+
+
+def program_of(text: str) -> Program:
+    return parse(Source("listing.py", text))
+
+
+@functools.cache
+def reference_to(text: str) -> Reference:
+    return reference_of(program_of(text))
+
+
+def product(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    assert not tune
+    out.copy_((A.to(torch.float32) @ B.to(torch.float32)).to(out.dtype))
+    return out
+
+
+def report_of(run: Callable[..., Any], dtypes: tuple[str, ...] = ("float32", "float16")) -> Report:
+    launcher = Launcher(run, ("A", "B"), ("C",))
+    return verify_launcher(reference_to(MATMUL), launcher, SETS, dtypes, "cpu")
+
+
+def test_a_right_launcher_passes() -> None:
+    report = report_of(product)
+    assert report.passed
+    assert len(report.runs) == 2 * 3 + 2 + 2
+    assert {(run.dtype, run.inputs) for run in report.runs} == {
+        (dtype, kind) for dtype in ("float32", "float16") for kind in ("normal", "x10", "rising")
+    }
+    assert any(run.layout == "odd" for run in report.runs)
+    (output,) = report.outputs
+    assert output.name == "C"
+    assert 0 < output.error <= output.tolerance
+
+
+def test_bfloat16_is_compared_with_one_rounding() -> None:
+    report = report_of(product, ("bfloat16",))
+    assert report.passed
+    assert 2.0**-10 < report.outputs[0].error < 2.0**-8
+
+
+def unwritten_tail(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    if len(out):
+        product(A[:-1], B, out=out[:-1], tune=tune)
+    return out
+
+
+def outside(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    product(A, B, out=out, tune=tune)
+    torch.as_strided(out, (1,), (1,), out.storage_offset() - 1).fill_(1.0)
+    return out
+
+
+def between(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    """Treats the output as if its rows were next to each other."""
+    if out.numel():
+        torch.as_strided(out, (out.numel(),), (1,)).fill_(0.0)
+    return product(A, B, out=out, tune=tune)
+
+
+def changing(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    product(A, B, out=out, tune=tune)
+    A.mul_(2.0)
+    return out
+
+
+def wrong(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    product(A, B, out=out, tune=tune)
+    return out.mul_(1 + 1e-5 if out.dtype == torch.float32 else 1.01)
+
+
+def infinite(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    product(A, B, out=out, tune=tune)
+    if out.numel():
+        out[0, 0] = float("inf")
+    return out
+
+
+def not_zero(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    product(A, B, out=out, tune=tune)
+    return out.add_(1e-30) if A.shape[1] == 0 else out
+
+
+def another(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    return product(A, B, out=out, tune=tune).clone()
+
+
+def failing(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
+    raise ValueError("A should have\n  2 dimensions")
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (unwritten_tail, "finite elements are nan"),
+        (outside, "1 elements outside the output C are written"),
+        (between, "elements outside the output C are written"),
+        (changing, "the input A is changed"),
+        (infinite, "finite elements are nan or infinite"),
+        (not_zero, "0 is met exactly"),
+        (another, "what is returned as C is not the tensor"),
+        (failing, "ValueError: A should have 2 dimensions"),
+    ],
+)
+def test_a_wrong_launcher_is_caught(run: Callable[..., Any], message: str) -> None:
+    report = report_of(run)
+    assert not report.passed
+    text = verification_text(report)
+    assert message in text
+    assert "failed" in text
+
+
+def test_a_wrong_factor_is_caught_in_every_type() -> None:
+    report = report_of(wrong)
+    failed = [run for run in report.runs if not run.passed]
+    assert {run.dtype for run in failed} == {"float32", "float16"}
+    # Nothing is wrong where there is nothing but zeros.
+    assert all(run.sizes["K"] and run.sizes["M"] for run in failed)
+    assert not report.outputs[0].passed
+
+
+def rows(X: Any, y: Any, count: Any, *, out: Any = None) -> Any:
+    values, sums, large = out
+    wide = X.to(torch.float32)
+    values.copy_(torch.softmax(wide, 1))
+    sums.copy_(torch.logsumexp(wide, 1))
+    large.copy_(torch.gather(X, 1, y.to(torch.int64)[:, None])[:, 0] > 0)
+    count.add_(y)
+    return out
+
+
+def truncated(X: Any, y: Any, count: Any, *, out: Any = None) -> Any:
+    rows(X, y, count, out=out)
+    count[-1:] -= 1
+    return out
+
+
+def rows_report(run: Callable[..., Any]) -> Report:
+    launcher = Launcher(run, ("X", "y", "count"), ("Y", "lse", "big"))
+    sets = [SizeSet("given", {"M": 4, "N": 9})]
+    return verify_launcher(reference_to(SOFTMAX), launcher, sets, ("float32", "float16"), "cpu")
+
+
+def test_several_outputs_and_arguments_written_in_place() -> None:
+    report = rows_report(rows)
+    assert report.passed
+    assert [output.name for output in report.outputs] == ["Y", "lse", "big", "count"]
+    # The log-sum-exp is float32 whatever the inputs are.
+    tolerances = {o.tolerance for r in report.runs for o in r.outputs if o.name == "lse"}
+    assert tolerances == {2e-6}
+
+
+def test_integers_are_met_exactly() -> None:
+    report = rows_report(truncated)
+    assert not report.passed
+    assert [o.name for o in report.outputs if not o.passed] == ["count"]
+
+
+def test_sizes_that_do_not_fit_are_the_users_mistake() -> None:
+    launcher = Launcher(product, ("A", "B"), ("C",))
+    with pytest.raises(InputMismatch):
+        verify_launcher(
+            reference_to(MATMUL), launcher, [SizeSet("given", {"Z": 3})], ("float32",), "cpu"
+        )
+
+
+# Errors and tolerances
+
+
+def error_of(
+    found: Any, exact: Any, plain: Any = None, dtype: str = "float32", empty: Any = None
+) -> OutputError:
+    def plainly(backwards: bool) -> Any:
+        return np.asarray(exact if plain is None else plain, dtype=np.float64)
+
+    return compared(
+        "O",
+        np.asarray(found, dtype=np.float64),
+        np.asarray(exact, dtype=np.float64),
+        plainly,
+        dtype,
+        always_plain=dtype != "float32",
+        empty=empty,
+    )
+
+
+def test_the_error_is_relative_to_the_whole_output() -> None:
+    output = error_of([3.0, 4.0, 1e-6], [3.0, 4.0, 0.0])
+    assert output.error == pytest.approx(2e-7)
+    assert output.passed
+
+
+def test_twice_the_plain_error_is_allowed_and_not_more() -> None:
+    assert error_of([1.0, 1e-5], [1.0, 0.0], [1.0, 6e-6]).passed
+    assert not error_of([1.0, 1.3e-5], [1.0, 0.0], [1.0, 6e-6]).passed
+    assert error_of([1.0, 1e-3], [1.0, 0.0], [1.0, 6e-4], "float16").passed
+    assert not error_of([1.0, 1.3e-3], [1.0, 0.0], [1.0, 6e-4], "float16").passed
+
+
+def test_a_zero_result_is_met_exactly() -> None:
+    assert error_of([0.0, -0.0], [0.0, 0.0]).passed
+    assert not error_of([0.0, 1e-40], [0.0, 0.0], [1.0, 1.0]).passed
+
+
+def test_infinities_stand_where_they_should() -> None:
+    inf, nan = np.inf, np.nan
+    assert error_of([inf, 1.0], [inf, 1.0]).passed
+    assert not error_of([-inf, 1.0], [inf, 1.0]).passed
+    assert not error_of([inf, inf], [inf, 1.0]).passed
+    assert not error_of([1e30, 1.0], [inf, 1.0], [1e30, 1.0]).passed
+    # A plain computation that is worse still is no excuse.
+    assert not error_of([1.0, nan], [1.0, 2.0], [1.0, 9.0]).passed
+
+
+def test_nothing_is_asked_where_the_listing_is_nan_or_does_not_fit() -> None:
+    output = error_of([5.0, 1.0], [np.nan, 1.0])
+    assert (output.passed, output.skipped) == (True, 1)
+    output = error_of([np.inf, 1.0], [7e4, 1.0], [np.inf, 1.0], "float16")
+    assert (output.passed, output.skipped) == (True, 1)
+    # exp(100) fits into float64 only, and the plain computation shows it.
+    output = error_of([np.nan, 1.0], [1.0, 1.0], [np.nan, 1.0])
+    assert (output.passed, output.skipped) == (True, 1)
+
+
+def test_rows_without_iterations_are_met_exactly() -> None:
+    empty = np.array([True, False])
+    assert error_of([0.0, 1.0], [0.0, 1.0], [np.nan, 1.0], empty=empty).passed
+    assert not error_of([1e-9, 1.0], [0.0, 1.0], [np.nan, 1.0], empty=empty).passed
+
+
+# Rows that are masked throughout
+
+MASKED = """
+def masked(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D)); lse = zeros(M)
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(E)) if j < i - 1 else -inf)
+        for j in range(N):
+            s = sum(Q[i, e] * K[j, e] for e in range(E)) if j < i - 1 else -inf
+            l = l + exp(s - m)
+        for j in range(N):
+            t = sum(Q[i, e] * K[j, e] for e in range(E)) if j < i - 1 else -inf
+            for d in range(D):
+                O[i, d] = O[i, d] + exp(t - m) / l * V[j, d]
+        lse[i] = m + log(l)
+    return O, lse
+"""
+
+
+def test_a_row_masked_throughout_is_what_no_iterations_give() -> None:
+    reference = reference_of(program_of(MASKED))
+    inputs = prepare(reference.program, {"M": 4, "N": 3, "E": 2, "D": 2})
+    own = reference.run(inputs)
+    assert np.isnan(own["O"][:2]).all()
+    found, places = with_empty_rows(reference, inputs, own)
+    assert (found["O"][:2] == 0).all()
+    assert (found["lse"][:2] == -np.inf).all()
+    assert places["lse"].tolist() == [True, True, False, False]
+    assert np.array_equal(found["O"][2:], own["O"][2:])
+
+
+def test_a_nan_that_no_mask_causes_stays() -> None:
+    reference = reference_of(
+        program_of("""
+def f(x: Float[Array, "M"], A: Float[Array, "M N"]):
+    y = zeros(M)
+    for i in range(M):
+        s = 0.0
+        for j in range(N):
+            s = s + exp(A[i, j] if j > 0 else -inf)
+        y[i] = s + (x[i] - x[i]) / (x[i] - x[i])
+    return y
+""")
+    )
+    inputs = prepare(reference.program)
+    own = reference.run(inputs)
+    found, places = with_empty_rows(reference, inputs, own)
+    assert np.isnan(found["y"]).all()
+    assert not any(each.any() for each in places.values())
+
+
+# Sizes
+
+
+def sizes_of(text: str) -> dict[str, list[Mapping[str, float]]]:
+    found: dict[str, list[Mapping[str, float]]] = {}
+    for each in size_sets(program_of(text)):
+        found.setdefault(each.kind, []).append(each.sizes)
+    return found
+
+
+def test_sizes_are_small_one_and_zero_in_turn() -> None:
+    found = sizes_of(MATMUL)
+    (small,) = found["small"]
+    assert len(set(small.values())) == 3
+    assert all(value % 2 for value in small.values())
+    assert found["one"] == [{"M": 1, "K": 1, "N": 1}]
+    assert [[n for n, v in each.items() if v == 0] for each in found["zero"]] == [
+        ["M"],
+        ["K"],
+        ["N"],
+    ]
+
+
+def test_sizes_satisfy_contracts_and_divide() -> None:
+    found = sizes_of("""
+def f(Q: Float[Array, "H M"], K: Float[Array, "G M"], R):
+    assert H == G * R
+    assert M >= 2
+    O = zeros((H, M))
+    for h in range(H):
+        for i in range(M):
+            O[h, i] = Q[h, i] + K[h // R, i]
+    return O
+""")
+    every = [each for sets in found.values() for each in sets]
+    assert every
+    assert all(each["H"] == each["G"] * each["R"] and each["M"] >= 2 for each in every)
+    assert found["small"][0]["R"] > 1
+    assert found["small"][0]["G"] > 1
+
+
+# Memory, types, reports
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "padded", "transposed", "strided"])
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 4), (0, 3)])
+def test_a_guarded_tensor_notices_what_is_not_its_own(layout: Any, shape: tuple[int, ...]) -> None:
+    values = torch.arange(int(np.prod(shape)), dtype=torch.float16).reshape(shape)
+    made = guarded(shape, torch.float16, "cpu", layout, values)
+    assert torch.equal(made.tensor, values)
+    assert made.changed() == made.changed_outside() == 0
+    made.tensor.add_(1.0)
+    assert (made.changed(), made.changed_outside()) == (values.numel(), 0)
+    made.buffer[0] = 0.0
+    made.buffer[-1] = float("nan")
+    assert made.changed_outside() == 2
+
+
+def test_bfloat16_is_refused_in_the_interpreter() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("kernels run on the GPU")
+    with pytest.raises(CannotVerify, match="needs a GPU"):
+        verify(program_of(MATMUL), dtypes=["bfloat16"])
+
+
+def test_the_report_is_the_same_twice() -> None:
+    one, other = report_of(product), report_of(product)
+    assert verification_text(one) == verification_text(other)
+    assert verification_json(one) == verification_json(other)
+
+
+def test_the_document() -> None:
+    sizes = {"M": 2}
+    bad = OutputError("O", np.inf, 2e-6, problem="1 of 1 infinities are not there")
+    runs = (
+        Run(sizes, "float32", "normal", "contiguous", (OutputError("O", 1e-7, 2e-6),)),
+        Run(sizes, "float32", "x10", "odd", (bad,), ("the input A is changed",)),
+    )
+    document = json.loads(verification_json(Report("f", "interpreter", 3, runs, ("A note.",))))
+    assert document["schema"] == "looptrans.verify/1"
+    assert (document["passed"], document["pass"], document["seed"]) == (False, "forward", 3)
+    assert document["outputs"] == [
+        {
+            "name": "O",
+            "error": "inf",
+            "tolerance": 2e-6,
+            "norm": "relative Frobenius",
+            "passed": False,
+            "not_compared": 0,
+            "problem": "1 of 1 infinities are not there",
+        }
+    ]
+    assert [run["passed"] for run in document["runs"]] == [True, False]
+    assert document["runs"][1]["problems"] == ["the input A is changed"]
+
+
+def test_the_table() -> None:
+    runs = (
+        Run({"M": 2, "N": 11}, "float32", "normal", "contiguous", (OutputError("O", 1e-7, 2e-6),)),
+        Run({"M": 2, "N": 11}, "float32", "x10", "odd", (OutputError("O", 1e-3, 2e-6),)),
+    )
+    assert (
+        verification_text(Report("f", "interpreter", 0, runs, ("A note.",)))
+        == """\
+f: forward, interpreter, seed 0
+
+sizes     dtype    inputs            output  error    tolerance  ok
+M=2 N=11  float32  normal            O       1.0e-07  2.0e-06    yes
+          float32  x10, odd strides  O       1.0e-03  2.0e-06    NO
+
+A note.
+
+1 of 2 runs failed
+"""
+    )
+
+
+def test_a_report_without_runs_has_not_passed() -> None:
+    assert not Report("f", "interpreter", 0, ()).passed
+    assert verifying.DTYPES == ("float32", "float16", "bfloat16")
