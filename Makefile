@@ -5,14 +5,16 @@ READY := .venv/.ready
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11 python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo test check fuzz clean
+.PHONY: help .venv demo test check generated verify-all fuzz clean
 
 help:
-	@echo 'make demo    what looptrans does, shown on the listings in specs/'
-	@echo 'make test    the tests'
-	@echo 'make check   lint, format, types, layers'
-	@echo 'make fuzz    random nests against the trace oracle, for as long as you like'
-	@echo 'make clean   remove .venv, caches and build products'
+	@echo 'make demo        what looptrans does, shown on the listings in specs/'
+	@echo 'make test        the tests'
+	@echo 'make check       lint, format, types, layers'
+	@echo 'make generated   write the kernels of specs/ into generated/'
+	@echo 'make verify-all  every listing with every shape, head size and type, in the interpreter'
+	@echo 'make fuzz        random nests against the trace oracle, for as long as you like'
+	@echo 'make clean       remove .venv, caches and build products'
 
 .venv: $(READY)
 
@@ -25,7 +27,7 @@ $(READY): pyproject.toml
 	    echo 'looptrans needs Python 3.11 or newer with venv; say which: make PYTHON=/path/to/python' >&2; \
 	    exit 1; \
 	fi; \
-	echo 'setting up .venv (once, about a minute)' >&2; \
+	echo 'setting up .venv (once, a few minutes)' >&2; \
 	$$python -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
 	@touch $@
@@ -49,6 +51,16 @@ demo: $(READY)
 	run apply specs/stencil.py 'skew(j, i, 1); interchange(i, j)'; \
 	part 'FlashAttention derived from three naive loops, every step with its certificate'; \
 	run derive specs/attention_naive.py; \
+	part 'The Triton kernel that follows'; \
+	run emit specs/attention_naive.py; \
+	if $(BIN)/python -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("triton"))'; then \
+	    part 'Compared with the listing itself, executed in float64; without a GPU it is interpreted'; \
+	    run verify specs/attention_naive.py; \
+	    part 'Compiled for a GPU that need not be there'; \
+	    run inspect specs/attention_naive.py --target cuda:90; \
+	else \
+	    part 'Triton cannot be installed here: verify and inspect are left out'; \
+	fi; \
 	printf '\n\nWhere to go next: README.md; %s --help; and your own loops: %s\n' \
 	    '$(BIN)/looptrans' '$(BIN)/looptrans report FILE.py'
 
@@ -60,6 +72,14 @@ check: $(READY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+
+# Listings that are refused say why and get no file; then the exit status is 1.
+generated: $(READY)
+	@$(BIN)/looptrans emit specs/*.py -o generated || [ $$? -eq 1 ]
+	@$(BIN)/looptrans emit --check 2>/dev/null
+
+verify-all: $(READY)
+	@$(BIN)/python -m tests.verify_all
 
 fuzz: $(READY)
 	@$(BIN)/python -m tests.fuzz

@@ -3,4 +3,43 @@
 Importing the package loads nothing else; the folders below it are imported by name.
 """
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from looptrans.version import __version__
+
+__all__ = ["__version__", "compile"]
+
+if TYPE_CHECKING:
+    from looptrans.runtime.compile import Compiled, Listing
+
+
+def compile(listing: Listing, *, function: str | None = None) -> Compiled:
+    """Return a function on torch tensors that computes what a listing does.
+
+        softmax = looptrans.compile("specs/softmax.py")
+        y = softmax(x)
+
+    It takes the listing's arguments in their order, and returns what the listing returns. The
+    listing is read, never executed; its kernels are kept in the user's cache directory
+    (LOOPTRANS_CACHE_DIR). Without a GPU they run in Triton's interpreter on CPU tensors.
+
+    Args:
+        listing: A path (`FILE` or `FILE::FUNCTION`), a text with at least one line break, or a
+            Python function, whose source is read.
+        function: Which function of the file or text, where there are several.
+
+    Returns:
+        The launcher, with the attributes `source` (the text of the emitted module), `path` (the
+        file it was imported from) and `listing` (the text of the listing).
+
+    Raises:
+        ListingError: The listing has mistakes.
+        NotLowered: It cannot be run in blocks; the message names the statement and the reason.
+        NoDevice: Torch or triton is missing, or triton was imported before it could be told to
+            interpret.
+    """
+    from looptrans.runtime.compile import compile_listing
+
+    return compile_listing(listing, function=function)

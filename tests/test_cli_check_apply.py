@@ -294,7 +294,7 @@ def kinds(of: type[Mistake]) -> set[type[Mistake]]:
 
 def test_every_code_is_explained(capsys: Capture) -> None:
     for module in pkgutil.walk_packages(looptrans.__path__, "looptrans."):
-        if module.name.split(".")[1] in {"frontend", "executor", "transforms", "cli"}:
+        if module.name.split(".")[1] in {"frontend", "executor", "transforms", "emit", "cli"}:
             importlib.import_module(module.name)
     codes = [kind.code for kind in kinds(Mistake) - {Mistake}]
     explained = [line.split()[0] for line in ran(capsys, "explain")[1].splitlines()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
@@ -100,6 +100,31 @@ def is_new_each_time(access: Access, variable: str) -> bool:
         others = [term for term in terms if term not in (None, Var(variable))]
         if Var(variable) in terms and not any(
             term is not None and variable in index_variables(term) for term in others
+        ):
+            return True
+    return False
+
+
+def is_own_cell(uses: Sequence[Access], variable: str, outer: Collection[str]) -> bool:
+    """Tell whether iterations of a loop that touch these cells never touch the same one.
+
+    One subscript is the same in all of them, moves with the loop's variable, and depends on
+    nothing else but variables of loops around it.
+
+    Args:
+        uses: Accesses to one array.
+        variable: The variable of the loop.
+        outer: The variables of the loops around it.
+    """
+    for number, subscript in enumerate(uses[0].subscripts):
+        if isinstance(subscript, Whole):
+            continue
+        cell = Access(uses[0].array, (subscript,))
+        others = index_variables(subscript)
+        if (
+            is_new_each_time(cell, variable)
+            and set(others) <= {variable, *outer}
+            and all(same_cell(cell, Access(use.array, (use.subscripts[number],))) for use in uses)
         ):
             return True
     return False

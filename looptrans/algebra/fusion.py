@@ -69,16 +69,23 @@ class Fusion:
     reason: str = ""
 
 
-def fuse(program: Program, loops: tuple[str, ...], *, budget: float = DEFAULT_SECONDS) -> Fusion:
+def fuse(
+    program: Program,
+    loops: tuple[str, ...],
+    *,
+    flow: DependenceReport | None = None,
+    budget: float = DEFAULT_SECONDS,
+) -> Fusion:
     """Make loops that follow each other into one pass.
 
     Args:
         program: The program.
         loops: The loops in the order of the text: `j@LINE` or `j@S7`, side by side in one body.
+        flow: The exact flow of the program, where it is known already.
         budget: Seconds the analysis of the flow may take.
     """
     try:
-        flow = flow_of(program, budget)
+        flow = flow_of(program, budget) if flow is None else flow
         first = iteration_of(program, loops[0], flow)
         work = _Work(program, flow, [first], assembled(program, first))
     except NoRecurrence as error:

@@ -34,7 +34,7 @@ from looptrans.algebra.iteration import (
     edges_of,
     loop_named,
 )
-from looptrans.algebra.values import names_of
+from looptrans.algebra.values import names_of, without_repeats
 from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.condition import Condition
@@ -165,7 +165,9 @@ def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceRepo
     Raises:
         NoRecurrence: It could not be found within the budget.
     """
-    report = api.dependences(program, bases=("value",), kinds=("flow",), budget=budget)
+    report = api.dependences(
+        program, bases=("value",), kinds=("flow",), witnesses=False, budget=budget
+    )
     if report.unknown is not None:
         raise NoRecurrence(f"the flow is not known: {report.unknown}")
     return report
@@ -465,7 +467,7 @@ def _common_guard(
     conditions: list[Condition] = []
     inner: list[Value] = []
     for name, update in zip(names, updates, strict=True):
-        match update:
+        match without_repeats(update):
             case Select(condition, chosen, Real(other)) if other == name:
                 conditions.append(condition)
                 inner.append(chosen)

@@ -14,6 +14,7 @@ from looptrans.ir.value import (
     Call,
     Const,
     Real,
+    Select,
     Unary,
     Value,
     walk_value,
@@ -135,3 +136,16 @@ def _names(values: tuple[Value, ...]) -> Iterator[str]:
         for part in walk_value(value):
             if isinstance(part, Real):
                 yield part.name
+
+
+def without_repeats(value: Value) -> Value:
+    """Leave out choices inside a choice by the same condition, where they are settled already."""
+    if not isinstance(value, Select):
+        return value
+
+    def change(part: Value) -> Value | None:
+        if isinstance(part, Select) and part.condition == value.condition:
+            return replaced(part.chosen, change)
+        return None
+
+    return Select(value.condition, replaced(value.chosen, change), value.otherwise)

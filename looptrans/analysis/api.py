@@ -49,6 +49,7 @@ def dependences(
     kinds: tuple[str, ...] = KINDS,
     at: Mapping[str, int] | None = None,
     contents: Contents | None = None,
+    witnesses: bool = True,
     budget: float = DEFAULT_SECONDS,
 ) -> DependenceReport:
     """List the dependences of a program.
@@ -59,6 +60,7 @@ def dependences(
         kinds: Which kinds to list.
         at: Sizes at which every dependence also lists its instance pairs.
         contents: Contents of integer arrays for those sizes, cell by cell.
+        witnesses: Whether each is to have its smallest example.
         budget: Seconds.
     """
 
@@ -66,7 +68,9 @@ def dependences(
         from looptrans.analysis.dependences import analyse, dependence_report
 
         analysis = analyse(program, bases=bases)
-        return dependence_report(analysis, kinds=kinds, at=at, contents=contents)
+        return dependence_report(
+            analysis, kinds=kinds, at=at, contents=contents, witnesses=witnesses
+        )
 
     try:
         return within_budget(work, budget)

@@ -202,12 +202,15 @@ def dependence_report(
     kinds: tuple[str, ...] = _KINDS,
     at: Mapping[str, int] | None = None,
     contents: Contents | None = None,
+    witnesses: bool = True,
 ) -> DependenceReport:
     """Turn dependences into plain data.
 
     Args:
         analysis: The dependences.
         kinds: Which kinds to list.
+        witnesses: Whether to find the smallest example of each, which may take long where sizes
+            divide or multiply.
         at: Sizes at which every dependence also lists its instance pairs.
         contents: Contents of integer arrays for those sizes.
     """
@@ -217,7 +220,7 @@ def dependence_report(
     listed = []
     for found in analysis.found:
         if found.relation.kind in kinds:
-            dependence = dependence_fact(analysis, found)
+            dependence = dependence_fact(analysis, found, witnesses=witnesses)
             if dependence is not None and at is not None:
                 dependence = replace(dependence, instances=_instances(analysis, found, at))
             if dependence is not None:
@@ -232,10 +235,12 @@ def dependence_report(
     )
 
 
-def dependence_fact(analysis: Analysis, found: Found) -> Dependence | None:
+def dependence_fact(
+    analysis: Analysis, found: Found, *, witnesses: bool = True
+) -> Dependence | None:
     """Turn a piece into plain data; None where no sizes allow it."""
     relation, piece = found.relation, found.piece
-    witness = analysis.witness(found)
+    witness = analysis.witness(found) if witnesses else None
     if witness is None and piece.pairs.intersect_params(analysis.context).is_empty():
         return None
     carrier = None if piece.carrier is None else piece.loops[piece.carrier]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import islpy as isl
 
 from looptrans.analysis.formula import FALSE
+from looptrans.analysis.killing import is_killed, killer
 from looptrans.analysis.model import AccessModel, Model, StatementModel
 from looptrans.analysis.polyhedra import access_map, before, order_map, schedule_map, union_of
 from looptrans.analysis.relation import Relation, Uncovered
@@ -68,6 +69,7 @@ class _Group:
         single_cell: Whether an instance touches one cell only.
         exact: What is accessed for certain.
         may: What only the running program decides on, or None.
+        last: For reads, the write that comes before all of them in their own iteration, if any.
     """
 
     statement: StatementModel
@@ -76,6 +78,7 @@ class _Group:
     single_cell: bool
     exact: isl.Map | None = None
     may: isl.Map | None = None
+    last: AccessModel | None = None
 
     @property
     def all(self) -> isl.Map:
@@ -88,6 +91,7 @@ class _Group:
 
 def _groups(model: Model, array: str) -> list[_Group]:
     accesses = [access for access in model.accesses if access.array == array]
+    writes = [access for access in accesses if access.is_write]
     number = next(n for n, a in enumerate(model.program.arrays) if a.name == array)
     kept = _varying_dimensions(accesses)
     groups: dict[tuple[int, bool], _Group] = {}
@@ -98,9 +102,12 @@ def _groups(model: Model, array: str) -> list[_Group]:
         )
         touched = access_map(model, access, number)
         if key not in groups:
-            groups[key] = _Group(access.statement, array, access.is_write, single)
+            last = None if access.is_write else killer(access, writes)
+            groups[key] = _Group(access.statement, array, access.is_write, single, last=last)
         else:
             groups[key].single_cell = False
+            if groups[key].last != killer(access, writes):
+                groups[key].last = None
         group = groups[key]
         if access.is_may:
             group.may = touched if group.may is None else group.may.union(touched)
@@ -179,8 +186,16 @@ def _last_writers(
     """
     found = []
     writes = [group for group in groups if group.is_write]
+    statements = {group.statement.number: group.statement for group in groups}
+    lasts = {group.statement.number: group.last for group in groups if not group.is_write}
     for (source, sink), relation in flow.items():
         pairs = relation.pairs
+        last = lasts[sink]
+        if last is not None:
+            if is_killed(statements[source], statements[sink], last):
+                continue
+            for level in range(last.statement.depth):
+                pairs = pairs.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
         doubtful: list[isl.Map] = []
         for write in writes:
             number = write.statement.number
@@ -216,7 +231,7 @@ def _uncovered(groups: list[_Group], orders: Orders) -> list[Uncovered]:
     """Return the reads that may see what was in a cell before the program ran."""
     found = []
     for read in groups:
-        if read.is_write:
+        if read.is_write or read.last is not None:
             continue
         cells = read.all
         for write in groups:

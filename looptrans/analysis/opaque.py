@@ -15,6 +15,7 @@ import islpy as isl
 
 from looptrans.analysis.axioms import Axioms, Term, axioms_of
 from looptrans.analysis.formula import FALSE, TRUE, conjunction
+from looptrans.analysis.killing import is_killed, killer
 from looptrans.analysis.model import AccessModel, Model, StatementModel
 from looptrans.analysis.polyhedra import before, cell_formula, dimensions, domain_formula
 from looptrans.analysis.relation import Relation, Supposed, Uncovered
@@ -94,7 +95,8 @@ def opaque_dependences(
             for sink in reads:
                 for source in writes:
                     _join(finder.relation("flow", "value", source, sink, writes), relations)
-                uncovered.append(finder.uncovered(sink, writes))
+                if killer(sink, writes) is None:
+                    uncovered.append(finder.uncovered(sink, writes))
     return list(relations.values()), uncovered
 
 
@@ -143,6 +145,10 @@ class _Finder:
         order = before(source.statement, sink.statement, ("s", "t"))
         if order == FALSE:
             return None
+        last = killer(sink, writes)
+        depth = 0 if last is None else last.statement.depth
+        if last is not None and is_killed(source.statement, sink.statement, last):
+            return None
         s, t = _instance(source, "s"), _instance(sink, "t")
         cell = [f"c{number}" for number in range(len(sink.subscripts))]
         known = s.terms(self.model) + t.terms(self.model)
@@ -151,6 +157,7 @@ class _Finder:
                 s.happens(self.model, cell),
                 t.happens(self.model, cell),
                 order,
+                *(f"{a} = {b}" for a, b in zip(s.dims[:depth], t.dims[:depth], strict=True)),
                 self.axioms.about(known),
             ]
         )
@@ -160,7 +167,7 @@ class _Finder:
             return None
         guesses = self._guesses(source, sink, *writes)
         for write in writes:
-            if write.is_may:
+            if write.is_may or (write is last and write is source):
                 continue
             gone = self._overwritten(write, s, t, space, known, cell)
             if guesses and points.n_basic_set() * gone.n_basic_set() > MOST_SUBTRACTED:

@@ -36,6 +36,8 @@ def _values(model: Model, supposed: Supposed, witness: Witness) -> list[int] | N
     for number, name in enumerate(model.parameters):
         if name in sizes:
             points = points.fix_val(isl.dim_type.param, number, isl.Val(sizes[name]))
+        elif name in model.sizes:
+            points = points.lower_bound_val(isl.dim_type.param, number, isl.Val(0))
     fixed = [value for _, value in (*witness.source, *witness.sink)]
     for number, value in enumerate(fixed):
         points = points.fix_val(isl.dim_type.set, number, isl.Val(value))
@@ -44,10 +46,10 @@ def _values(model: Model, supposed: Supposed, witness: Witness) -> list[int] | N
     names = ", ".join(f"x{number}" for number in range(count))
     hidden = " and ".join(f"x{number} >= 0" for number in range(len(fixed), count)) or "0 = 0"
     natural = points.intersect(isl.Set(f"{{ [{names}] : {hidden} }}"))
-    found = smallest_point(
-        points if natural.is_empty() else natural,
-        [False] * (points.dim(isl.dim_type.param) + count),
-    )
+    is_natural = not natural.is_empty()
+    signless = [name in model.sizes or sizes.get(name, -1) >= 0 for name in model.parameters]
+    signless += [value >= 0 for value in fixed] + [is_natural] * (count - len(fixed))
+    found = smallest_point(natural if is_natural else points, signless)
     if found is None:
         return None
     return found[points.dim(isl.dim_type.param) + len(fixed) :]

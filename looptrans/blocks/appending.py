@@ -107,7 +107,7 @@ class Appending:
         found = []
         for array, state in self.states.items():
             if state.operator in ("max", "min") and not state.is_moved:
-                units = in_units(self.body, array, set(self.pure))
+                units = in_units(self.body, array, set(self.pure - self.b.kept))
                 if units is not None:
                     found.append(array)
                     self.members |= units.members
@@ -198,7 +198,7 @@ class Appending:
         return raw if factor is None else times(raw, factor)
 
     def _outside_named(self, stem: str, factor: Expr) -> Expr:
-        """Give a factor that is worked out a name before all loops."""
+        """Give a positive factor that is worked out a name before all loops."""
         if isinstance(factor, Number | Scalar):
             return factor
         if any(isinstance(part, Name | Position) for part in walk(factor)):
@@ -208,6 +208,7 @@ class Appending:
             name = self.b.name(f"{stem}_scale", ("scale", factor))
             frame.ops.append(Let(name, factor, (), "in units of log2(e)"))
             frame.named[factor] = Name(name, ())
+            self.b.positive |= {name}
         return frame.named[factor]
 
     def after(self, array: str, value: Value) -> None:
@@ -340,6 +341,11 @@ class Appending:
                 found.append(context)
             context = context.outer
         return found
+
+    def outermost(self, array: str) -> int:
+        """Return how many guards stand around all the folds that carry what a name holds."""
+        state = self.aliases.get(array, array)
+        return min(context.base for context in (self, *self._around(state)))
 
     def _mask(self) -> Expr | None:
         return both(self.b.inside((self.dim,)), *self.b.guards[self.base :])

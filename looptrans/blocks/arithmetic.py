@@ -226,13 +226,15 @@ def is_positive(expr: Expr, positive: frozenset[str] = frozenset()) -> bool:
 
     Args:
         expr: The value.
-        positive: Real parameters that contracts say are positive.
+        positive: Real parameters and names that are known to be positive.
     """
     match expr:
         case Number(value):
             return value > 0
         case Scalar(name, kind):
             return kind == "int" or name in positive
+        case Name(name):
+            return name in positive
         case Binary("*" | "/" | "+", left, right):
             return is_positive(left, positive) and is_positive(right, positive)
         case Call("sqrt", (operand,)) | Cast(operand):
@@ -243,7 +245,12 @@ def is_positive(expr: Expr, positive: frozenset[str] = frozenset()) -> bool:
             return False
 
 
-def value_outside(expr: Expr, known: Mapping[str, float], conjunct: Expr) -> float | None:
+def value_outside(
+    expr: Expr,
+    known: Mapping[str, float],
+    conjunct: Expr,
+    positive: frozenset[str] = frozenset(),
+) -> float | None:
     """Return what a value surely is where a condition fails, or None.
 
     What is not known is taken to be some finite number, as in every product with 0.
@@ -252,10 +259,11 @@ def value_outside(expr: Expr, known: Mapping[str, float], conjunct: Expr) -> flo
         expr: The value.
         known: Names that are known there.
         conjunct: The condition that fails.
+        positive: Real parameters and names that are known to be positive.
     """
 
     def of(part: Expr) -> float | None:
-        return value_outside(part, known, conjunct)
+        return value_outside(part, known, conjunct, positive)
 
     match expr:
         case Number(value):
@@ -280,12 +288,12 @@ def value_outside(expr: Expr, known: Mapping[str, float], conjunct: Expr) -> flo
                 return _number(a * b)
             if 0.0 in (a, b):
                 return 0.0
-            return _signed(a, right) if a is not None else _signed(b, left)
+            return _signed(a, right, positive) if a is not None else _signed(b, left, positive)
         case Binary("/", left, right):
             a, b = of(left), of(right)
             if a == 0.0 and (b is None or b != 0.0):
                 return 0.0
-            return _signed(a, right) if b is None else None
+            return _signed(a, right, positive) if b is None else None
         case Binary("+" | "-" as op, left, right):
             return _sum(of(left), of(right), -1.0 if op == "-" else 1.0)
         case Call("exp" | "exp2", (operand,)):
@@ -309,11 +317,11 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _signed(value: float | None, factor: Expr) -> float | None:
+def _signed(value: float | None, factor: Expr, positive: frozenset[str]) -> float | None:
     """Return an infinity times something positive; other products are not known."""
     if value is None or not math.isinf(value):
         return None
-    return value if is_positive(factor) else None
+    return value if is_positive(factor, positive) else None
 
 
 def _sum(a: float | None, b: float | None, sign: float) -> float | None:

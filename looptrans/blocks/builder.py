@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from looptrans.blocks.arithmetic import both
+from looptrans.blocks.arithmetic import both, conjuncts
 from looptrans.blocks.program import (
     Binary,
     Call,
@@ -70,7 +70,7 @@ class Builder:
         storage: Where its arrays live.
         contracted: The dimensions that a matrix product was seen to have, by name, from an earlier
             attempt.
-        positive: Real parameters that are known to be positive.
+        positive: Real parameters and names that are known to be positive.
         kept: Arrays that must be in memory when the kernel ends.
     """
 
@@ -81,6 +81,7 @@ class Builder:
     kept: frozenset[str] = frozenset()
     places: dict[str, Expr] = field(default_factory=dict)
     dims: list[Dim] = field(default_factory=list)
+    variables: dict[Dim, str] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
     guards: list[Expr] = field(default_factory=list)
     stops: dict[Dim, Expr | None] = field(default_factory=dict)
@@ -117,8 +118,15 @@ class Builder:
         """Return the dimension of a loop; loops over the same range share one."""
         for known in self.dims:
             same = (known.role, known.start, known.stop, known.step) == (role, start, stop, step)
-            if same and known.name == variable:
+            if same and self.variables[known] == variable:
                 return known
+        # Loops may have one name, one after the other; what has a name throughout has its own.
+        loops = ("tile", "element")
+        taken = {d.name for d in self.dims if role not in loops or d.role not in loops}
+        name, number = variable, 1
+        while name in taken:
+            number += 1
+            name = f"{variable}_{number}"
         block = None
         if role in ("rows", "tile", "lanes"):
             # Loops over blocks of one variable share a size; anything else has its own.
@@ -126,15 +134,16 @@ class Builder:
             block = self.name(f"BLOCK_{variable.upper()}", key)
         count = sum(dim.role == role for dim in self.dims)
         made = Dim(
-            variable,
+            name,
             role,
             start,
             stop,
             100 * _RANK[role] + count,
             step,
             block,
-            (variable, role) in self.contracted,
+            (name, role) in self.contracted,
         )
+        self.variables[made] = variable
         self.dims.append(made)
         return made
 
@@ -151,6 +160,11 @@ class Builder:
     def emit(self, op: Op) -> None:
         """Append an operation to the innermost block."""
         self.frames[-1].ops.append(op)
+        if isinstance(op, Let):
+            # What was worked out from the value the name had is another value now.
+            for frame in self.frames:
+                for key in [k for k in frame.named if _mentions(k, op.name)]:
+                    del frame.named[key]
 
     @contextmanager
     def bound(self, variable: str, place: Expr) -> Iterator[None]:
@@ -297,8 +311,11 @@ class Builder:
         frame = self._home(load)
         key = replace(load, other=None)
         if key not in frame.named:
+            wider = self._wider(key)
+            if wider is not None:
+                return wider
             if copy is None:
-                name = self.name(f"{array}_{_letters(subscripts)}", (array, subscripts))
+                name = self._load_name(array, subscripts, mask)
                 labels = (self.label,) if self.label else ()
                 frame.ops.append(Let(name, load, labels, dims=dims))
             else:
@@ -310,6 +327,27 @@ class Builder:
         elif self.read[frame.named[key].name].mask != mask:
             self.read[frame.named[key].name] = load
         return frame.named[key]
+
+    def _wider(self, load: Load) -> Name | None:
+        """Return the name of the same elements, read wherever `load` reads them."""
+        needed = set(conjuncts(load.mask))
+        for frame in reversed(self.frames):
+            for key, name in frame.named.items():
+                if (
+                    isinstance(key, Load)
+                    and (key.array, key.subscripts) == (load.array, load.subscripts)
+                    and set(conjuncts(key.mask)) <= needed
+                ):
+                    return name
+        return None
+
+    def _load_name(self, array: str, subscripts: tuple[Expr, ...], mask: Expr | None) -> str:
+        """Return a name for a load: not one that still stands for another load."""
+        stem = f"{array}_{_letters(subscripts)}"
+        name = self.name(stem, (array, subscripts))
+        if any(name == other.name for frame in self.frames for other in frame.named.values()):
+            name = self.name(stem, (array, subscripts, mask))
+        return name
 
     def _limits(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return that subscripts are inside an array, where a guard may be what keeps them so."""
@@ -353,6 +391,10 @@ class Builder:
         dims = dims_of(value)
         self.emit(Let(name, value, labels, note, dims))
         return Name(name, dims, kind_of(value))
+
+
+def _mentions(expr: Expr, name: str) -> bool:
+    return any(isinstance(part, Name) and part.name == name for part in walk(expr))
 
 
 def _letters(subscripts: tuple[Expr, ...]) -> str:

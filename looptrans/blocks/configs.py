@@ -11,6 +11,7 @@ from looptrans.blocks.program import (
     Dot,
     Expr,
     Op,
+    TileLoop,
     dims_of,
     exprs_of,
     ops_in,
@@ -29,7 +30,9 @@ def choices(rows: tuple[Dim, ...], body: tuple[Op, ...]) -> tuple[Choice, Choice
     The starting points are those that FlashAttention kernels and plain matrix products use on
     sm_80 to sm_90; what has three dimensions in one block gets small blocks.
     """
-    tiles = tuple(dict.fromkeys(d for e in _all(body) for d in dims_of(e) if d.role == "tile"))
+    loops = [op.dim for op in ops_in(body) if isinstance(op, TileLoop)]
+    seen = [d for e in _all(body) for d in dims_of(e) if d.role == "tile"]
+    tiles = tuple(dict.fromkeys((*seen, *loops)))
     blocks = tuple(d.block or "" for d in (*rows, *tiles))
     blocks = tuple(dict.fromkeys(blocks))
     if not blocks:

@@ -58,7 +58,7 @@ def summed(b: Builder, value: Expr, over: Dim, mask: Expr | None, onto: Expr | N
     found = onto
     for sign, (part, rest) in parts:
         whole = isinstance(part, Dot) and rest == ((), ()) and sign > 0
-        if whole and found is not None:
+        if whole and found is not None and set(dims_of(found)) <= set(dims_of(part)):
             assert isinstance(part, Dot)
             found = Dot(part.left, part.right, part.rows, part.columns, part.over, found)
             continue
@@ -179,7 +179,8 @@ def _dot(
     # Where an iteration does not count one operand must be 0, and the other a finite number.
     for conjunct in conjuncts(mask):
         known = known_where(b, conjunct)
-        if 0.0 in (value_outside(left, known, conjunct), value_outside(right, known, conjunct)):
+        outside = [value_outside(o, known, conjunct, b.positive) for o in (left, right)]
+        if 0.0 in outside:
             continue
         own = set(dims_of(conjunct))
         if own <= {rows, over}:
@@ -216,7 +217,7 @@ def reduced(b: Builder, op: Monoid, value: Expr, over: Dim, mask: Expr | None) -
     needed: list[Expr] = []
     for conjunct in conjuncts(mask):
         known = known_where(b, conjunct)
-        if value_outside(value, known, conjunct) != IDENTITY[op]:
+        if value_outside(value, known, conjunct, b.positive) != IDENTITY[op]:
             needed.append(conjunct)
     condition = both(*needed)
     if condition is not None:

@@ -67,7 +67,7 @@ def lower(derivation: Derivation) -> BlockProgram:
 class _Lowering:
     def __init__(self, derivation: Derivation) -> None:
         self.derivation = derivation
-        self.facts = {_key(derivation.last, fact): fact for fact in appends(derivation.last)}
+        self.facts = {_key(derivation.last, fact): fact for fact in appends(derivation.last, derivation.flow)}
         self.program = with_guards(unit_steps(scalar_form(derivation.last)), self._fact)
         self.creations = {
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)

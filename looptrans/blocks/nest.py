@@ -30,6 +30,7 @@ from looptrans.blocks.program import (
     kind_of,
     union,
 )
+from looptrans.blocks.program import walk as parts_of
 from looptrans.blocks.ranges import bounds_of, lifted, parts
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage, sets_first
@@ -38,7 +39,8 @@ from looptrans.ir.affine import extremum
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, walk
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node
-from looptrans.ir.value import Create, Read, Reduce, Value, Whole
+from looptrans.ir.value import Create, Read, Reduce, Value, Whole, walk_value
+from looptrans.ir.walk import nodes as nodes_in
 from looptrans.transforms.tree import statements_in
 
 Facts = Callable[[Loop], Append | None]
@@ -236,7 +238,7 @@ class Nest:
         )
         self.around.append((path, dim))
         with (
-            self.b.frame({node.variable}) as frame,
+            self.b.frame({dim.name}) as frame,
             self.b.bound(node.variable, Position(dim)),
             self.scope(path),
         ):
@@ -269,7 +271,7 @@ class Nest:
                 self.b.values.pop(name, None)
             self.b.stops[dim] = part.hull
             with (
-                self.b.frame({node.variable}) as frame,
+                self.b.frame({dim.name}) as frame,
                 self.b.bound(node.variable, Position(dim)),
                 self.b.guarded(*part.masks),
                 self.scope(path),
@@ -296,12 +298,19 @@ class Nest:
         if tested == ALWAYS:
             self.body(node.body, (*path, 1))
             return
-        condition = self.b.condition(tested, self.v.truth_of)
+        condition = self._settled(self.b.condition(tested, self.v.truth_of), node, path)
         with self.b.guarded(condition):
             self.body(node.body, (*path, 1))
         if node.orelse:
             with self.b.guarded(Unary("not", condition)):
                 self.body(node.orelse, (*path, 2))
+
+    def _settled(self, condition: Expr, node: If, path: Path) -> Expr:
+        """Give a condition a name where the statements it guards change what it looks at."""
+        changed = {t.array for n in nodes_in((node,)) if isinstance(n, Assign) for t in n.targets}
+        if not any(isinstance(part, Name) and part.name in changed for part in parts_of(condition)):
+            return condition
+        return self.b.named(self.b.name("holds", ("guard", path)), condition)
 
     def _assign(self, node: Assign, path: Path) -> None:
         self.statement = node
@@ -330,6 +339,7 @@ class Nest:
     def _set(
         self, array: str, subscripts: tuple[Index, ...], value: Value, label: str, path: Path
     ) -> None:
+        self._forget(array)
         context = self.appending[-1] if self.appending else None
         if context is not None:
             unit = context.unit(array, value)
@@ -391,9 +401,12 @@ class Nest:
         known = self.b.values.get(array)
         guards = self.b.guards[self.bases.get(array, 0) :]
         tile = self.appending[-1] if self.appending else None
-        if tile is not None and (appended or not storage.is_local_to(tile.path)):
+        if appended and tile is not None:
+            # What stands around the fold itself; its own guards are in what is appended.
+            guards = self.b.guards[self.bases.get(array, 0) : tile.outermost(array)]
+        elif tile is not None and not storage.is_local_to(tile.path):
             guards = [g for g in guards if tile.dim not in dims_of(g)]
-        if known is not None and guards and not appended:
+        if known is not None and guards:
             condition = both(*guards)
             assert condition is not None
             value = Where(condition, as_float(value) if element == "float" else value, known)
@@ -412,6 +425,19 @@ class Nest:
         self.b.known.pop(array, None)
         self.b.emit(Let(array, value, (label,), dims=dims))
         self.b.values[array] = Name(array, dims, kind_of(value), held)
+
+    def _forget(self, array: str) -> None:
+        """Drop what was known of a name, and of values that mention it."""
+        self.b.known.pop(array, None)
+        self.b.nonpositive = {
+            (expr, other)
+            for expr, other in self.b.nonpositive
+            if other != array
+            and not any(isinstance(p, Name) and p.name == array for p in parts_of(expr))
+        }
+        for value in list(self.v.known):
+            if any(isinstance(p, Read) and p.access.array == array for p in walk_value(value)):
+                del self.v.known[value]
 
     def _temporary(self, storage: Storage, value: Expr) -> tuple[Dim, ...]:
         if not storage.subscripts:
@@ -502,7 +528,7 @@ class Nest:
         for part in parts(self.b, dim, bounds_of(generator.range)):
             self.b.stops[dim] = part.hull
             with (
-                self.b.frame({generator.variable}) as frame,
+                self.b.frame({dim.name}) as frame,
                 self.b.bound(generator.variable, Position(dim)),
                 self.b.guarded(*part.masks),
             ):

@@ -16,9 +16,11 @@ from looptrans.ir.value import (
     Const,
     Holds,
     Read,
+    Reduce,
     Select,
     Value,
     value_children,
+    walk_value,
 )
 from looptrans.ir.walk import nodes
 
@@ -64,7 +66,23 @@ def in_units(body: tuple[Node, ...], state: str, pure: set[str]) -> Units | None
     spoilt = {name for kind, name in uses if kind == "other"}
     written = [t.array for node in statements for t in node.targets]
     folded = {n for n in beside - spoilt if written.count(n) == 1}
+    if not _is_summed(statements, members, beside):
+        return None
     return Units(frozenset(members), frozenset(folded))
+
+
+def _is_summed(statements: list[Assign], members: set[str], beside: set[str]) -> bool:
+    """Tell whether what the maximum is taken of is itself a sum, so that the time goes there.
+
+    Where the elements are only read, memory sets the pace, and the maximum had better stay exact.
+    """
+    looked_at = [
+        value
+        for node in statements
+        for value in node.values
+        if {target.array for target in node.targets} & beside or _is_member(value, members)
+    ]
+    return any(isinstance(part, Reduce) for value in looked_at for part in walk_value(value))
 
 
 def _is_member(value: Value, members: set[str]) -> bool:

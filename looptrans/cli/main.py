@@ -19,12 +19,15 @@ from looptrans.cli.analysis import (
     add_scc,
 )
 from looptrans.cli.derive import add_derive
+from looptrans.cli.emit import add_emit
 from looptrans.cli.explain import add_explain
+from looptrans.cli.inspect import add_inspect
 from looptrans.cli.recheck import add_recheck
 from looptrans.cli.run import add_run
 from looptrans.cli.show import add_show
 from looptrans.cli.transform import add_apply, add_check
 from looptrans.cli.verb import Verbs
+from looptrans.cli.verify import add_verify
 from looptrans.ir.diagnostic import ListingError
 
 FINE, NEGATIVE, FAILED, UNKNOWN = 0, 1, 2, 3
@@ -46,6 +49,9 @@ VERBS: tuple[AddVerb, ...] = (
     add_apply,
     add_derive,
     add_recheck,
+    add_emit,
+    add_verify,
+    add_inspect,
     add_run,
     add_explain,
 )
@@ -65,6 +71,9 @@ examples:
   looptrans report specs/flash_forward.py
   looptrans check specs/stencil.py "interchange(i, j)"
   looptrans derive specs/attention_naive.py
+  looptrans emit specs/attention_naive.py -o kernels
+  looptrans verify specs/attention_naive.py
+  looptrans inspect specs/attention_naive.py --target cuda:90
   looptrans run specs/matmul.py --sizes M=2,N=3,K=4
   looptrans explain E012
 """

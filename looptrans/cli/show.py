@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from looptrans.cli.verb import (
     Verbs,
@@ -15,10 +16,14 @@ from looptrans.cli.verb import (
     load_listing,
 )
 
+if TYPE_CHECKING:
+    from looptrans.ir.program import Program
+
 EXAMPLES = """
 looptrans show specs/flash_forward.py
 looptrans show nest.py::kernel --format json
 looptrans show specs/matmul.py --annotate
+looptrans show specs/matmul.py --stage blocks
 cat nest.py | looptrans show -
 """
 
@@ -41,6 +46,12 @@ def add_show(verbs: Verbs) -> None:
         action="store_true",
         help="write the claims about each statement into its comment",
     )
+    parser.add_argument(
+        "--stage",
+        choices=("listing", "blocks"),
+        default="listing",
+        help="the listing, or what its kernels do block by block (default: listing)",
+    )
     add_budget(parser)
 
 
@@ -49,6 +60,8 @@ def show(arguments: argparse.Namespace) -> int:
     from looptrans.ir.listing import listing
 
     program = load_listing(arguments)
+    if arguments.stage == "blocks":
+        return _show_blocks(program, arguments)
     if arguments.annotate:
         from looptrans.analysis.api import annotated
         from looptrans.analysis.budget import BudgetExceeded
@@ -64,4 +77,21 @@ def show(arguments: argparse.Namespace) -> int:
         print(program_json(program))
     else:
         print(listing(program), end="")
+    return 0
+
+
+def _show_blocks(program: Program, arguments: argparse.Namespace) -> int:
+    """Print the listing as operations on blocks."""
+    if arguments.annotate or arguments.format != "text":
+        print("error: --stage blocks is text, without claims", file=sys.stderr)
+        return 2
+    from looptrans.blocks.text import blocks_text
+    from looptrans.emit.listing import lowered
+    from looptrans.emit.refusal import Refused
+
+    try:
+        print(blocks_text(lowered(program)), end="")
+    except Refused as refusal:
+        print(refusal, file=sys.stderr)
+        return 1
     return 0

@@ -46,10 +46,11 @@ def add_verb(
     return parser
 
 
-def add_listing(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that names a listing."""
+def add_listing(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Add the argument that names a listing, or `several` of them, or none."""
     parser.add_argument(
         "file",
+        nargs="*" if several else None,
         type=_listing,
         metavar="FILE",
         help="a listing: FILE, FILE::FUNCTION, FILE::Class.method, or - for standard input",

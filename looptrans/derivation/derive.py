@@ -1,5 +1,6 @@
 """Derivations, found by themselves: which moves apply where, from the facts of the nest.
 
+fold      passes made one · change of state with its guard · scalars · parallel
 forward   passes made one · scalars · the empty prefix · change of state · blocks · parallel
 split     the same as far as the change of state · parts and their joining · parallel
 """
@@ -7,10 +8,13 @@ split     the same as far as the change of state · parts and their joining · p
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import pairwise
 
 from looptrans.analysis import api
-from looptrans.derivation.bodies import recurrence_of
+from looptrans.derivation.bodies import flow, recurrence_of
+from looptrans.derivation.free import free_loops
+from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.moves import made
 from looptrans.derivation.ordinary import contractible
 from looptrans.derivation.step import (
@@ -19,12 +23,20 @@ from looptrans.derivation.step import (
     DerivationStep,
     Goal,
     NotDone,
+    NotNeeded,
 )
 from looptrans.derivation.writing import reread
-from looptrans.ir.facts import LoopVerdict
+from looptrans.ir.facts import DependenceReport, LoopVerdict
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.verdict import Decision
-from looptrans.transforms.tree import block_at, loop_paths, statements_in, walk_positions
+from looptrans.transforms.tree import (
+    LoopPath,
+    block_at,
+    loop_paths,
+    node_at,
+    statements_in,
+    walk_positions,
+)
 
 BLOCK = 64
 PARTS = 4
@@ -37,18 +49,28 @@ def derive(
 
     Args:
         program: The listing.
-        goal: `forward`: one pass in blocks, what is free in parallel; `split`: partial results of
-            parts, and their joining.
+        goal: `fold`: one pass with a single division behind it, what is free in parallel;
+            `forward`: the same in blocks; `split`: partial results of parts, and their joining.
         block: For `forward`, how many iterations a block has.
         parts: For `split`, how many parts there are.
     """
+    _load_analysis()
     # The docstring speaks of the listing as it was written.
     work = _Work(reread(replace(program, docstring=None)))
     work.side_by_side()
     work.one_pass()
+    decision: Decision = "legal"
+    if goal == "fold":
+        if not work.folds() and any(step.kind == "one pass" for step in work.steps):
+            # Passes of their own give a number where one pass without a guard would give none.
+            notes, work = work.notes, _Work(work.first)
+            work.notes += notes
+            work.folds()
+        known = work.scalars_with_flow()
+        work.parallel_by_flow(known)
+        return replace(work.derivation(goal, decision), flow=known)
     work.scalars()
     loop = work.fold()
-    decision: Decision = "legal"
     if loop is not None:
         decision = work.reshaped(loop, goal, block, parts)
     elif goal == "split":
@@ -57,9 +79,7 @@ def derive(
         work.parallel()
     if not work.steps and decision == "legal":
         decision = work.verdict or "unknown"
-    return Derivation(
-        work.first, goal, tuple(work.steps), decision, tuple(dict.fromkeys(work.notes))
-    )
+    return work.derivation(goal, decision)
 
 
 @dataclass(slots=True)
@@ -72,6 +92,11 @@ class _Work:
     @property
     def first(self) -> Program:
         return self.steps[0].before if self.steps else self.program
+
+    def derivation(self, goal: Goal, decision: Decision) -> Derivation:
+        """Return the steps that were made."""
+        notes = tuple(dict.fromkeys(self.notes))
+        return Derivation(self.first, goal, tuple(self.steps), decision, notes)
 
     def take(self, kind: str, *arguments: Argument) -> NotDone | None:
         """Make a step; return why not where it cannot be made."""
@@ -162,6 +187,25 @@ class _Work:
         for array in contractible(self.program):
             self.take("contraction", array)
 
+    def scalars_with_flow(self) -> DependenceReport | None:
+        """Do the same; return the flow, which knows an array under the name of its scalar then."""
+        try:
+            known = flow(self.program)
+        except NotDone:
+            known = None
+        self.scalars()
+        if known is None:
+            return None
+        names = {}
+        for step in self.steps:
+            if step.kind == "contraction":
+                old, new = ({a.name for a in p.arrays} for p in (step.before, step.after))
+                if len(old - new) != 1 or len(new - old) != 1:
+                    return None
+                names[(old - new).pop()] = (new - old).pop()
+        found = tuple(replace(d, array=names.get(d.array, d.array)) for d in known.dependences)
+        return replace(known, dependences=found)
+
     # The fold
 
     def fold(self) -> str | None:
@@ -194,6 +238,33 @@ class _Work:
             self.note(NotDone("no loop carries values from one iteration to the next"))
         return None
 
+    def folds(self) -> bool:
+        """Free every fold of divisions, and guard its empty prefix; tell if no guard is missing."""
+        guarded = True
+        # A step leaves its loop where it is, and moves only what stands behind.
+        for path in reversed(loop_paths(self.program)):
+            if path.loop.execution == "parallel":
+                continue
+            loop = node_at(self.program, path.position)
+            assert isinstance(loop, Loop)
+            try:
+                step = recurrence_of(self.program, _name(loop))
+            except NotDone:
+                continue
+            if step.is_scan:
+                continue
+            reason = None
+            if divides(step):
+                reason = self.take("guarded change of state", _name(loop))
+                if reason is None:
+                    continue
+            if starts_infinite(step):
+                reason = self.take("guard", _name(loop))
+            if reason is not None and not isinstance(reason, NotNeeded):
+                guarded = guarded and not starts_infinite(step)
+                self.note(reason)
+        return guarded
+
     def reshaped(self, loop: str, goal: Goal, block: int, parts: int) -> Decision:
         """Guard, change the state, and cut the loop into blocks or parts."""
         # Where an operator is found only once there is no division, the guard comes second.
@@ -224,23 +295,46 @@ class _Work:
 
     def parallel(self) -> None:
         """Run in parallel what may be, locals private to their iterations."""
-        free = []
-        for loop, verdict in self._facts():
-            if verdict.decision in ("parallel", "privatize"):
-                own = f": {', '.join(verdict.names)}" if verdict.names else ""
-                free.append(f"{_name(loop)}{own}")
+        free = [
+            _free(path.loop, verdict.names)
+            for path, verdict in self._facts()
+            if verdict.decision in ("parallel", "privatize")
+        ]
         if free and self.take("parallel", *free) is not None:
             for each in free:
                 self.take("parallel", each)
 
-    def _facts(self) -> list[tuple[Loop, LoopVerdict]]:
+    def parallel_by_flow(self, known: DependenceReport | None) -> None:
+        """Do the same, told by the flow and the text alone where that is enough."""
+        found = None if known is None else free_loops(self.program, known)
+        if found is None:
+            self.parallel()
+        elif found:
+            self.take("parallel", *(_free(each.path.loop, each.private) for each in found))
+
+    def _facts(self) -> list[tuple[LoopPath, LoopVerdict]]:
         """Return what memory allows of each sequential loop."""
         facts = api.loop_facts(self.program)
         return [
-            (path.loop, fact.memory)
+            (path, fact.memory)
             for path, fact in zip(loop_paths(self.program), facts, strict=True)
             if path.loop.execution == "sequential"
         ]
+
+
+def _load_analysis() -> None:
+    """Import what questions about dependences need.
+
+    Each is answered in a process of its own, forked from this one: what is imported here is
+    imported once, not once for every question.
+    """
+    for module in ("dependences", "equivalence", "loops"):
+        import_module(f"looptrans.analysis.{module}")
+
+
+def _free(loop: Loop, private: tuple[str, ...]) -> str:
+    """Return a loop with its private names as the step takes them."""
+    return f"{_name(loop)}: {', '.join(private)}" if private else _name(loop)
 
 
 def _name(loop: Loop) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from looptrans.algebra.laws import Law
 from looptrans.derivation.guards import (
     conditions,
+    guard_laws,
     names_in_guard,
-    neutral,
     next_values,
-    require_proved,
     unguarded,
 )
 from looptrans.derivation.loop import loop_read, operator_for, with_step
-from looptrans.derivation.step import DerivationStep, NotDone
+from looptrans.derivation.step import DerivationStep, NotNeeded
 from looptrans.ir.program import Program
 from looptrans.transforms.accesses import listed
 
@@ -25,25 +23,19 @@ def guard(program: Program, loop: str) -> DerivationStep:
         loop: The loop.
 
     Raises:
-        NotDone: Nothing needs a guard, or it could not be shown that none is lost by it.
+        NotNeeded: Nothing needs a guard.
+        NotDone: It could not be shown that nothing is lost by it.
     """
     step, already = unguarded(loop_read(program, loop))
     if already:
-        raise NotDone("the empty prefix is guarded already")
+        raise NotNeeded("the empty prefix is guarded already")
     found = operator_for(program, loop, step)
     guards = conditions(next_values(step), step, found.operator)
     if not guards:
-        raise NotDone("every update is a number from the first iteration on")
-    law = require_proved(neutral(step, found.operator, guards))
+        raise NotNeeded("every update is a number from the first iteration on")
+    laws = guard_laws(step, found.operator, guards)
     after, again = with_step(program, loop, step, guards)
     tested = names_in_guard(step, guards)
-    which = Law(
-        "guard",
-        "what the guard leaves out is no number",
-        (),
-        by_definition=f"as long as {listed(tested)} has not moved, the listing's own update "
-        "takes an infinity from itself",
-    )
     return DerivationStep(
         f"guard the empty prefix: nothing moves before {listed(tested)} does",
         "guard",
@@ -51,6 +43,6 @@ def guard(program: Program, loop: str) -> DerivationStep:
         program,
         after,
         (),
-        (which, law, again),
+        (*laws, again),
         found,
     )

@@ -19,14 +19,14 @@ from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.operator import Operator
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import names_of, put
-from looptrans.derivation.reading import without_repeats
+from looptrans.algebra.values import names_of, put, without_repeats
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import at_least_one, with_next_values
 from looptrans.ir.condition import Condition, Data, Every
 from looptrans.ir.listing import access_text
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Compare, Const, Real, Select, Value
+from looptrans.ir.value import Binary, Compare, Const, Real, Select, Value, walk_value
+from looptrans.transforms.accesses import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,25 @@ def infinity(value: Value) -> float | None:
     if isinstance(value, Const) and isinstance(value.value, float) and isinf(value.value):
         return value.value
     return None
+
+
+def starts_infinite(step: Recurrence) -> bool:
+    """Tell whether a state starts from an infinity that another update may look at."""
+    infinite = {s.name for s in step.states if infinity(s.initial) is not None}
+    return any(
+        infinite & set(names_of(state.update)) - {state.name} and state.name not in infinite
+        for state in step.states
+    )
+
+
+def divides(step: Recurrence) -> bool:
+    """Tell whether an update divides by something that depends on the state."""
+    states = {state.name for state in step.states}
+    return any(
+        isinstance(part, Binary) and part.op == "/" and states & set(names_of(part.right))
+        for state in step.states
+        for part in walk_value(state.update)
+    )
 
 
 def conditions(
@@ -207,6 +226,24 @@ def require_proved(law: Law, *, decisive: bool = True) -> Law:
             "illegal" if law.answer == "refuted" and decisive else "unknown",
         )
     return law
+
+
+def guard_laws(
+    step: Recurrence, operator: Operator, guards: Mapping[str, Condition]
+) -> tuple[Law, Law]:
+    """Say what guards leave out, and prove that nothing is lost by it.
+
+    Raises:
+        NotDone: That is not proved.
+    """
+    which = Law(
+        "guard",
+        "what the guard leaves out is no number",
+        (),
+        by_definition=f"as long as {listed(names_in_guard(step, guards))} has not moved, the "
+        "listing's own update takes an infinity from itself",
+    )
+    return which, require_proved(neutral(step, operator, guards))
 
 
 def names_in_guard(step: Recurrence, guards: Mapping[str, Condition]) -> list[str]:

@@ -10,7 +10,7 @@ from looptrans.derivation.guard import guard
 from looptrans.derivation.one_pass import one_pass
 from looptrans.derivation.ordinary import contract, in_parallel, transformed
 from looptrans.derivation.parts import in_parts
-from looptrans.derivation.state import change_state
+from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.ir.program import Program
 
@@ -21,6 +21,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "one pass": (one_pass, (str,)),
     "guard": (guard, (str,)),
     "change of state": (change_state, (str,)),
+    "guarded change of state": (change_and_guard, (str,)),
     "contraction": (contract, (str,)),
     "transformation": (transformed, (str,)),
     "parallel": (in_parallel, (str,)),

@@ -52,13 +52,13 @@ def one_pass(program: Program, *loops: str) -> DerivationStep:
     Raises:
         NotDone: It cannot be done, or not be shown to be right.
     """
-    fusion = fuse(program, loops)
+    facts = flow(program)
+    fusion = fuse(program, loops, flow=facts)
     if fusion.recurrence is None:
         raise NotDone(fusion.reason, "illegal" if fusion.decision == "refused" else "unknown")
     step = fusion.recurrence
     if step.is_scan:
         raise NotDone(f"{step.read_inside[0]} looks at the state in between")
-    facts = flow(program)
     cells = tuple(state.access for state in step.states)
     if len({cell.array for cell in cells}) < len(cells):
         raise NotDone("two of the loops reduce into the same cell")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.derivation.free import Free, freed, is_overwritten
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done, suffix_of
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.index import Index, Var
+from looptrans.ir.listing import access_text
 from looptrans.ir.program import Declaration, Loop, Node, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import Access
@@ -75,6 +77,7 @@ def in_parallel(program: Program, *loops: str) -> DerivationStep:
     alone = program
     names: dict[str, None] = {}
     private: dict[str, None] = {}
+    found: list[Free | None] = []
     positions = []
     try:
         for each in loops:
@@ -90,23 +93,47 @@ def in_parallel(program: Program, *loops: str) -> DerivationStep:
             if wanted:
                 alone = with_private(alone, path.position, wanted)
                 private |= dict.fromkeys(wanted)
+            found.append(freed(program, path, wanted))
         text = f"run {listed(tuple(names))} in parallel"
-        certificates: tuple[Certificate, ...] = ()
         if private:
             text += f", {listed(tuple(private))} private to an iteration"
-            alone, images = finished(alone, same_names(program, alone))
-            kept = Step(text, program, alone, check_storage(program, alone, images), images)
-            certificates = checked(kept, text, "parallel", loops).shown
-        after = alone
+        plain, images = finished(alone, same_names(program, alone))
+        after = plain
         for position in positions:
             inside = node_at(after, position)
             assert isinstance(inside, Loop)
             after = replace_at(after, position, (replace(inside, execution="parallel"),))
-        free = reordered(text, alone, after, same_names(alone, after))
+        free = [each for each in found if each is not None]
+        if len(free) == len(loops):
+            shown = _by_text(free)
+            return DerivationStep(text, "parallel", loops, program, done(after), shown)
+        certificates: tuple[Certificate, ...] = ()
+        if private:
+            kept = Step(text, program, plain, check_storage(program, plain, images), images)
+            certificates = checked(kept, text, "parallel", loops).shown
+        order = reordered(text, plain, after, same_names(plain, after))
     except Mistake as error:
         raise NotDone(f"{loops[0]} cannot run in parallel: {error}") from None
-    found = checked(free, text, "parallel", loops)
-    return replace(found, before=program, shown=(*certificates, *found.shown))
+    step = checked(order, text, "parallel", loops)
+    return replace(step, before=program, shown=(*certificates, *step.shown))
+
+
+def _by_text(free: list[Free]) -> tuple[Certificate, ...]:
+    """Say what the text shows of loops that are free."""
+    found = []
+    if any(each.private for each in free):
+        law = (
+            "each iteration sets its private names before it reads them, and nobody else reads them"
+        )
+        found.append(Certificate("storage", law, "legal", "from the text"))
+    own = [
+        f"each iteration of {each.path.variable} has its own part of {listed(each.own)}"
+        for each in free
+        if each.own
+    ]
+    reason = "; ".join(dict.fromkeys(own)) or "the iterations share nothing that is written"
+    found.append(Certificate("order", "iterations touch no cell in common", "legal", reason))
+    return tuple(found)
 
 
 def contract(program: Program, array: str) -> DerivationStep:
@@ -154,7 +181,13 @@ def contract(program: Program, array: str) -> DerivationStep:
     if not loops:
         raise NotDone(f"{array} is used in no loop")
     final, images = finished(after, same_names(program, after))
-    verdict = check_storage(program, final, images)
+    if all(site is first or is_overwritten(site, first) for site in sites) and not any(
+        loop.execution == "parallel" for loop in first.place.loops
+    ):
+        reason = f"whatever reads {access_text(access)} has just written it, in the same iteration"
+        verdict = Verdict("legal", reason=reason)
+    else:
+        verdict = check_storage(program, final, images)
     step = Step(f"contract({array})", program, final, verdict, images)
     return checked(
         step, f"keep {array} in a scalar: nothing else reads it", "contraction", (array,)

@@ -14,7 +14,7 @@ from looptrans.algebra.inputs import Input
 from looptrans.algebra.laws import Equation, Law
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.recurrence import Recurrence, StateVariable
-from looptrans.algebra.values import put
+from looptrans.algebra.values import put, without_repeats
 from looptrans.derivation.bodies import recurrence_of
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import folded
@@ -148,19 +148,6 @@ def _named(*values: Value) -> tuple[Value, ...]:
                 return None
 
     return tuple(replaced(value, change) for value in values)
-
-
-def without_repeats(value: Value) -> Value:
-    """Leave out choices inside a choice by the same condition, where they are settled already."""
-    if not isinstance(value, Select):
-        return value
-
-    def change(part: Value) -> Value | None:
-        if isinstance(part, Select) and part.condition == value.condition:
-            return replaced(part.chosen, change)
-        return None
-
-    return Select(value.condition, replaced(value.chosen, change), value.otherwise)
 
 
 def _chosen(value: Value, old: Value) -> tuple[set[Condition], Value]:

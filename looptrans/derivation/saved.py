@@ -155,11 +155,11 @@ def _problems(found: dict[str, Tree]) -> list[str]:
 
 def _goal(found: dict[str, Tree]) -> list[str]:
     """Compare the verdict on the whole with what its steps reach."""
-    if found["to"] not in ("forward", "split"):
+    others = {"fold": {"blocks", "parts"}, "forward": {"parts"}, "split": {"blocks"}}
+    if not isinstance(found["to"], str) or found["to"] not in others:
         return [f"there is no derivation to {found['to']!r}"]
     kinds = [step["kind"] for step in found["steps"]]
-    other = "parts" if found["to"] == "forward" else "blocks"
-    if other in kinds:
+    if others[found["to"]] & set(kinds):
         return [f"its steps do not lead to {found['to']}"]
     verdict = found["verdict"]
     if verdict not in ("legal", "illegal", "unknown") or (

@@ -9,7 +9,14 @@ from looptrans.algebra.laws import Equation, Law
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import divide, put
 from looptrans.derivation.bodies import labels_of, ranges_in
-from looptrans.derivation.guards import conditions, next_values, require_proved, unguarded
+from looptrans.derivation.guards import (
+    conditions,
+    guard_laws,
+    names_in_guard,
+    next_values,
+    require_proved,
+    unguarded,
+)
 from looptrans.derivation.loop import loop_read, operator_for, with_step
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import Writer
@@ -33,6 +40,24 @@ def change_state(program: Program, loop: str) -> DerivationStep:
     Raises:
         NotDone: No update divides by the state, or no product frees it.
     """
+    return _changed(program, loop, "change of state")
+
+
+def change_and_guard(program: Program, loop: str) -> DerivationStep:
+    """Do the same, and guard the empty prefix of the new state where it needs that.
+
+    Args:
+        program: The program.
+        loop: The loop.
+
+    Raises:
+        NotDone: No update divides by the state, no product frees it, or it cannot be shown that
+            nothing is lost by the guard.
+    """
+    return _changed(program, loop, "guarded change of state")
+
+
+def _changed(program: Program, loop: str, kind: str) -> DerivationStep:
     step, guarded = unguarded(loop_read(program, loop))
     changes = freed_of_division(step)
     if not changes:
@@ -43,23 +68,26 @@ def change_state(program: Program, loop: str) -> DerivationStep:
     if moved:
         raise NotDone(f"{access_text(moved[0].access)} would have to start from another value")
     found = operator_for(program, loop, new)
-    guards = conditions(next_values(new), new, found.operator) if guarded else {}
+    wanted = bool(guarded) or kind != "change of state"
+    guards = conditions(next_values(new), new, found.operator) if wanted else {}
     ranges = ranges_in(program, labels_of(step))
 
     def behind(writer: Writer) -> tuple[Node, ...]:
         return _readouts(writer, ranges, changes, step)
 
     after, again = with_step(program, loop, new, guards, behind)
-    laws = tuple(_law(change) for change in changes)
-    for law in laws:
-        require_proved(law)
+    laws = tuple(require_proved(_law(change)) for change in changes)
+    text = ""
+    if guards and not guarded:
+        laws += guard_laws(new, found.operator, guards)
+        text = f"; nothing moves before {listed(names_in_guard(new, guards))} does"
     names = [
         f"{access_text(step.state(c.state).access)} * {value_text(_over_cells(c.factor, step))}"
         for c in changes
     ]
     return DerivationStep(
-        f"change of state: the loop keeps {listed(names)}, and one division stands behind it",
-        "change of state",
+        f"change of state: the loop keeps {listed(names)}, and one division stands behind it{text}",
+        kind,
         (loop,),
         program,
         after,

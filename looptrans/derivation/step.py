@@ -7,10 +7,11 @@ from typing import Literal, TypeAlias
 
 from looptrans.algebra.certificate import OperatorCertificate, ir_certificate
 from looptrans.algebra.laws import Law
+from looptrans.ir.facts import DependenceReport
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate, Decision
 
-Goal: TypeAlias = Literal["forward", "split"]
+Goal: TypeAlias = Literal["forward", "split", "fold"]
 Argument: TypeAlias = str | int
 
 
@@ -67,6 +68,7 @@ class Derivation:
         decision: `legal` where the goal was reached, or as much of it as there is; `illegal` where
             it was shown that it cannot be; `unknown` where neither.
         notes: What was not done and why, a sentence each.
+        flow: The exact flow of the program at the end, where it is known.
     """
 
     program: Program
@@ -74,6 +76,7 @@ class Derivation:
     steps: tuple[DerivationStep, ...]
     decision: Decision
     notes: tuple[str, ...] = ()
+    flow: DependenceReport | None = None
 
     @property
     def last(self) -> Program:
@@ -93,3 +96,7 @@ class NotDone(Exception):
         super().__init__(reason)
         self.reason = reason
         self.decision: Decision = decision
+
+
+class NotNeeded(NotDone):
+    """A move that would change nothing that matters."""

@@ -240,7 +240,7 @@ class Expressions:
                 sign, binding = _LOGIC[op]
                 # A part that is itself the other operator reads better in parentheses.
                 parts = [
-                    self._shaped(part, dims).within(binding if _is_logic(part, op) else SUM)
+                    self._truth(part, dims).within(binding if _is_logic(part, op) else SUM)
                     for part in (left, right)
                 ]
                 return Text(sign.join(parts), binding)
@@ -377,7 +377,22 @@ class Expressions:
         if not set(dims_of(mask)) <= set(own):
             names = ", ".join(dim.name for dim in dims_of(mask) if dim not in own)
             raise ValueError(f"the mask of {array} has {names}, which its subscripts have not")
-        return self.show(mask, own)
+        return self._truth(mask, own).within(NOT)
+
+    def _truth(self, part: Expr, dims: tuple[Dim, ...]) -> Text:
+        """Return a part of a mask.
+
+        The interpreter takes a comparison of numbers for an integer when it is made a block.
+        """
+        text = self._shaped(part, dims)
+        if dims and not dims_of(part) and not isinstance(part, Number):
+            plain = all(
+                isinstance(node, Number | Binary | Unary)
+                or (isinstance(node, Position) and node.dim.role == "element")
+                for node in walk(part)
+            )
+            return text if plain else Text(f"tl.where({text.text}, True, False)", ATOM)
+        return text
 
     def store(
         self, array: str, subscripts: tuple[Expr, ...], value: Expr, mask: Expr | None

@@ -21,6 +21,9 @@ def header(program: BlockProgram, version: str) -> list[str]:
         lines += ["#", "# The steps from there to these kernels:"]
         for number, step in enumerate(program.steps, 1):
             lines += _item(f"{number}.", step)
+        lines += ["#", "# Where they end; the labels in the code are those of this nest:", "#"]
+        for line in listing(program.scheduled).rstrip("\n").split("\n"):
+            lines += _quoted(line)
     if program.notes:
         lines += ["#", "# Notes:"]
         for note in program.notes:

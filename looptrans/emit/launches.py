@@ -69,7 +69,7 @@ class Launches:
         return lines
 
     def _dtype(self, made: Filled) -> str:
-        if made.dtype is not None:
+        if made.dtype is not None and made.dtype not in _NEW:
             return f"torch.{made.dtype}"
         if made.element == "float" and self.facts.sample is not None:
             return f"{self.facts.sample}.dtype"

@@ -16,6 +16,7 @@ _ROLES: Final = {"+": "good", "-": "bad", "@": "dim"}
 _DECISIONS: Final = {"legal": "good", "illegal": "bad", "unknown": "doubt"}
 _SHOWN: Final = {"legal": "shown", "illegal": "refuted", "unknown": "open"}
 _GOALS: Final = {
+    "fold": "towards one pass",
     "forward": "towards one pass in blocks",
     "split": "towards parts that are joined",
 }

@@ -130,12 +130,12 @@ def _given(sizes: Sequence[Mapping[str, float]]) -> tuple[SizeSet, ...]:
 def _launcher(made: Emitted) -> Launcher:
     """Import an emitted module."""
     key = hashlib.sha256(made.text.encode()).hexdigest()
-    kept = keep(key, made.name, made.text)
+    kept = keep(key, made.launcher, made.text)
     module = load_module(f"looptrans_emitted_{key}", made.text, kept.path)
     filled = {each.array for each in made.blocks.made}
     given = tuple(name for name in dict.fromkeys(made.blocks.outputs) if name in filled)
     names = launcher_parameters(made.blocks).names
-    return Launcher(getattr(module, made.name), names, given)
+    return Launcher(getattr(module, made.launcher), names, given)
 
 
 def verify_launcher(

@@ -1,0 +1,227 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def logsumexp(X: Float[Array, "M N"]):
+#         y = zeros(M)
+#         for i in range(0, M):
+#             m = -inf  # S1: the maximum of nothing
+#             for j in range(0, N):
+#                 m = max(m, X[i, j])  # S2: Aggregation over j
+#             l = 0.0  # S3: an empty sum
+#             for j in range(0, N):
+#                 l = l + exp(X[i, j] - m)  # S4: Aggregation over j
+#             y[i] = m + log(l)  # S5: the maximum comes back
+#         return y
+#
+# The steps from there to these kernels:
+#   1. one pass instead of 2: m and l move together
+#   2. guard the empty prefix: nothing moves before m does
+#   3. run i in parallel, m, l and m_ij private to an iteration
+#
+# Where they end; the labels in the code are those of this nest:
+#
+#     def logsumexp(X: Float[Array, "M N"]):
+#         y = zeros(M)
+#         for i in parallel(0, M):
+#             private: (m, l, m_ij)
+#             m = -inf  # S1: the maximum of nothing
+#             l = 0.0  # S3: an empty sum
+#             for j in range(0, N):
+#                 m_ij = max(m, X[i, j])  # S6
+#                 l = l * exp(m - m_ij) + exp(X[i, j] - m_ij) if m_ij > -inf else l  # S4
+#                 m = m_ij  # S2
+#             y[i] = m + log(l)  # S5: the maximum comes back
+#         return y
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def logsumexp_kernel(
+    X_ptr, y_ptr,
+    stride_X_i, stride_X_j,
+    stride_y_i,
+    M, N,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i.
+
+    Reads X (M, N).
+    Writes y (M,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    i = pid * BLOCK_I + tl.arange(0, BLOCK_I)
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
+    l = tl.zeros([BLOCK_I], tl.float32)  # S3
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        X_ij = tl.load(
+            X_ptr + i[:, None] * stride_X_i + j[None, :] * stride_X_j,
+            mask=i[:, None] < M,
+            other=float("-inf")
+        )  # S6
+        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1) * 1.4426950408889634)  # S6
+        m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
+        l = l * tl.exp2(m - m_ij_finite) + tl.sum(
+            tl.exp2(X_ij.to(tl.float32) * 1.4426950408889634 - m_ij_finite[:, None]), axis=1
+        )  # S4
+        m = m_ij  # S2
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        X_ij = tl.load(
+            X_ptr + i[:, None] * stride_X_i + j[None, :] * stride_X_j,
+            mask=(i[:, None] < M) & (j[None, :] < N),
+            other=float("-inf")
+        )  # S6
+        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1) * 1.4426950408889634)  # S6
+        m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
+        l = l * tl.exp2(m - m_ij_finite) + tl.sum(
+            tl.exp2(X_ij.to(tl.float32) * 1.4426950408889634 - m_ij_finite[:, None]), axis=1
+        )  # S4
+        m = m_ij  # S2
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    tl.store(y_ptr + i * stride_y_i, m + tl.log(l), mask=i < M)  # S5
+
+
+def logsumexp_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+logsumexp_kernel_default = logsumexp_kernel_config(4, 512, 4, 2)
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+logsumexp_kernel_tuned = triton.autotune(
+    [
+        logsumexp_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["M", "N"],
+)(logsumexp_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(logsumexp_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_written(name, tensor):
+    """Raise a ValueError where elements of a tensor that is written share their memory."""
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+
+
+def _output(name, given, shape, dtype, device):
+    """Return the tensor given for an output, or a new one where it is None.
+
+    Raises:
+        ValueError: The shape, dtype or device is not that of the output, or elements share memory.
+    """
+    if given is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if not isinstance(given, torch.Tensor):
+        kind = type(given).__name__
+        raise ValueError(f"out for {name} should be a torch.Tensor, and is a {kind}")
+    found = (tuple(given.shape), given.dtype, given.device)
+    if found != (shape, dtype, device):
+        raise ValueError(
+            f"out for {name} should be {shape}, {dtype}, on {device}; it is {found[0]}, {found[1]},"
+            f" on {found[2]}"
+        )
+    _check_written(f"out for {name}", given)
+    return given
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def logsumexp(X, *, out=None, tune=True):
+    """Run the listing logsumexp on torch tensors.
+
+    Args:
+        X: (M, N), float16, bfloat16 or float32, any strides.
+        out: What y is written to; a new tensor by default.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        y (M,).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("X", X, 2, _FLOAT))
+    M, N = X.shape
+    y = _output("y", out, (M,), X.dtype, X.device)
+    index = _index_type(X, y)
+
+    if _INTERPRETED or not tune:
+        run = logsumexp_kernel
+        blocks = logsumexp_kernel_default.all_kwargs()
+    else:
+        run = logsumexp_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if M > 0:
+        with torch.cuda.device_of(X):
+            run[grid](
+                X, y,
+                *X.stride(),
+                *y.stride(),
+                M, N,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return y

@@ -1,0 +1,247 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def softmax_cross_entropy(X: Float[Array, "N V"], y: Int[Array, "N", "0:V"]):
+#         loss = zeros(N)
+#         for n in range(0, N):
+#             m = -inf  # S1: the maximum of nothing
+#             for v in range(0, V):
+#                 m = max(m, X[n, v])  # S2: Aggregation over v
+#             l = 0.0  # S3: an empty sum
+#             for v in range(0, V):
+#                 l = l + exp(X[n, v] - m)  # S4: Aggregation over v
+#             loss[n] = m + log(l) - X[n, y[n]]  # S5: log-sum-exp minus the score of the label
+#         return loss
+#
+# The steps from there to these kernels:
+#   1. one pass instead of 2: m and l move together
+#   2. guard the empty prefix: nothing moves before m does
+#   3. run n in parallel, m, l and m_nv private to an iteration
+#
+# Where they end; the labels in the code are those of this nest:
+#
+#     def softmax_cross_entropy(X: Float[Array, "N V"], y: Int[Array, "N", "0:V"]):
+#         loss = zeros(N)
+#         for n in parallel(0, N):
+#             private: (m, l, m_nv)
+#             m = -inf  # S1: the maximum of nothing
+#             l = 0.0  # S3: an empty sum
+#             for v in range(0, V):
+#                 m_nv = max(m, X[n, v])  # S6
+#                 l = l * exp(m - m_nv) + exp(X[n, v] - m_nv) if m_nv > -inf else l  # S4
+#                 m = m_nv  # S2
+#             loss[n] = m + log(l) - X[n, y[n]]  # S5: log-sum-exp minus the score of the label
+#         return loss
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_cross_entropy_kernel(
+    X_ptr, y_ptr, loss_ptr,
+    stride_X_n, stride_X_v,
+    stride_y_n,
+    stride_loss_n,
+    N, V,
+    INDEX: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_V: tl.constexpr,
+):
+    """A program does BLOCK_N iterations of n.
+
+    Reads X (N, V), y (N,).
+    Writes loss (N,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    n = pid * BLOCK_N + tl.arange(0, BLOCK_N)
+
+    m = tl.full([BLOCK_N], float("-inf"), tl.float32)  # S1
+    l = tl.zeros([BLOCK_N], tl.float32)  # S3
+    v_full = V // BLOCK_V * BLOCK_V  # blocks before this one are full
+    # Full blocks.
+    for v_first in range(0, v_full, BLOCK_V):
+        v = (v_first + tl.arange(0, BLOCK_V)).to(INDEX)
+        X_nv = tl.load(
+            X_ptr + n[:, None] * stride_X_n + v[None, :] * stride_X_v,
+            mask=n[:, None] < N,
+            other=float("-inf")
+        )  # S6
+        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1) * 1.4426950408889634)  # S6
+        m_nv_finite = tl.where(m_nv > float("-inf"), m_nv, 0.0)  # 0 as long as nothing was seen
+        l = l * tl.exp2(m - m_nv_finite) + tl.sum(
+            tl.exp2(X_nv.to(tl.float32) * 1.4426950408889634 - m_nv_finite[:, None]), axis=1
+        )  # S4
+        m = m_nv  # S2
+    # The last, partial block.
+    for v_first in range(v_full, V, BLOCK_V):
+        v = (v_first + tl.arange(0, BLOCK_V)).to(INDEX)
+        X_nv = tl.load(
+            X_ptr + n[:, None] * stride_X_n + v[None, :] * stride_X_v,
+            mask=(n[:, None] < N) & (v[None, :] < V),
+            other=float("-inf")
+        )  # S6
+        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1) * 1.4426950408889634)  # S6
+        m_nv_finite = tl.where(m_nv > float("-inf"), m_nv, 0.0)  # 0 as long as nothing was seen
+        l = l * tl.exp2(m - m_nv_finite) + tl.sum(
+            tl.exp2(X_nv.to(tl.float32) * 1.4426950408889634 - m_nv_finite[:, None]), axis=1
+        )  # S4
+        m = m_nv  # S2
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    y_n = tl.load(y_ptr + n * stride_y_n, mask=n < N, other=0)  # S5
+    X_n = tl.load(X_ptr + n * stride_X_n + y_n.to(INDEX) * stride_X_v, mask=n < N, other=0.0)  # S5
+    tl.store(loss_ptr + n * stride_loss_n, m + tl.log(l) - X_n.to(tl.float32), mask=n < N)  # S5
+
+
+def softmax_cross_entropy_kernel_config(BLOCK_N, BLOCK_V, num_warps, num_stages):
+    blocks = {"BLOCK_N": BLOCK_N, "BLOCK_V": BLOCK_V}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+softmax_cross_entropy_kernel_default = softmax_cross_entropy_kernel_config(4, 512, 4, 2)
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+softmax_cross_entropy_kernel_tuned = triton.autotune(
+    [
+        softmax_cross_entropy_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["N", "V"],
+)(softmax_cross_entropy_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(softmax_cross_entropy_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+_INT = (torch.int32, torch.int64)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _check_written(name, tensor):
+    """Raise a ValueError where elements of a tensor that is written share their memory."""
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+
+
+def _output(name, given, shape, dtype, device):
+    """Return the tensor given for an output, or a new one where it is None.
+
+    Raises:
+        ValueError: The shape, dtype or device is not that of the output, or elements share memory.
+    """
+    if given is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if not isinstance(given, torch.Tensor):
+        kind = type(given).__name__
+        raise ValueError(f"out for {name} should be a torch.Tensor, and is a {kind}")
+    found = (tuple(given.shape), given.dtype, given.device)
+    if found != (shape, dtype, device):
+        raise ValueError(
+            f"out for {name} should be {shape}, {dtype}, on {device}; it is {found[0]}, {found[1]},"
+            f" on {found[2]}"
+        )
+    _check_written(f"out for {name}", given)
+    return given
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def softmax_cross_entropy(X, y, *, out=None, tune=True, check=False):
+    """Run the listing softmax_cross_entropy on torch tensors.
+
+    Args:
+        X: (N, V), float16, bfloat16 or float32, any strides.
+        y: (N,), int32 or int64, any strides; values from 0 up to, not including, V.
+        out: What loss is written to; a new tensor by default.
+        tune: Whether a GPU tries several block sizes; else the default.
+        check: Whether to check what is assumed of contents: the declared range of y. It waits
+            for the GPU; without it, they are trusted.
+
+    Returns:
+        loss (N,).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("X", X, 2, _FLOAT), ("y", y, 1, _INT))
+    N, V = X.shape
+    _check_shape("y", y, (N,), "(N,) with N = X.shape[0]")
+    if check:
+        if ((y < 0) | (y >= V)).any():
+            raise ValueError(f"y should hold integers from 0 up to, not including, {V}")
+    loss = _output("loss", out, (N,), X.dtype, X.device)
+    index = _index_type(X, y, loss)
+
+    if _INTERPRETED or not tune:
+        run = softmax_cross_entropy_kernel
+        blocks = softmax_cross_entropy_kernel_default.all_kwargs()
+    else:
+        run = softmax_cross_entropy_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(N, meta["BLOCK_N"]),)
+
+    if N > 0:
+        with torch.cuda.device_of(X):
+            run[grid](
+                X, y, loss,
+                *X.stride(),
+                *y.stride(),
+                *loss.stride(),
+                N, V,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return loss

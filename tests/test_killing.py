@@ -1,0 +1,72 @@
+"""Writes that come before a read in the same iteration: no earlier write reaches the read."""
+
+from __future__ import annotations
+
+from tests.analysis import lines
+
+
+def flow_of(text: str, array: str) -> list[str]:
+    found = lines(text, "flow/value")
+    return [line.removeprefix("may ") for line in found if f" {array} (" in line]
+
+
+def test_a_scalar_under_bounds_that_are_read_from_memory() -> None:
+    text = """
+def f(x: Float[Array, "B H M N"], n: Int[Array, "B", "0:N+1"], y: Float[Array, "B H M N"]):
+    for b in range(0, B):
+        for h in range(0, H):
+            for i in range(0, M):
+                for j in range(0, n[b]):
+                    t = x[b, h, i, j]
+                    y[b, h, i, j] = t * t
+"""
+    assert flow_of(text, "t") == ["flow/value S1 -> S2 t (=,=,=,=) (0,0,0,0) -"]
+
+
+def test_a_scalar_under_a_guard_that_data_decides() -> None:
+    text = """
+def f(x: Float[Array, "N"], y: Float[Array, "N"]):
+    t = 0.0
+    for j in range(0, N):
+        if x[j] > 0.0:
+            t = x[j]
+            y[j] = t
+"""
+    assert flow_of(text, "t") == ["flow/value S2 -> S3 t (=) (0) -"]
+
+
+def test_a_write_under_another_guard_kills_nothing() -> None:
+    text = """
+def f(x: Float[Array, "N"], y: Float[Array, "N"]):
+    t = 0.0
+    for j in range(0, N):
+        if x[j] > 0.0:
+            t = x[j]
+        y[j] = t
+"""
+    assert flow_of(text, "t") == [
+        "flow/value S1 -> S3 t () () -",
+        "flow/value S2 -> S3 t (=) (0) -",
+        "flow/value S2 -> S3 t (<) (*) j",
+    ]
+
+
+def test_a_write_in_a_loop_that_may_be_empty_kills_nothing() -> None:
+    text = """
+def f(x: Float[Array, "N"], y: Float[Array, "M"]):
+    for i in range(0, M):
+        for j in range(0, N):
+            t = x[j]
+        y[i] = t
+"""
+    assert flow_of(text, "t") == ["flow/value S1 -> S2 t (=) (0) -"]
+
+
+def test_a_write_to_another_cell_kills_nothing() -> None:
+    text = """
+def f(x: Float[Array, "N"], A: Float[Array, "N+1"]):
+    for j in range(0, N):
+        A[j + 1] = x[j]
+        x[j] = A[j]
+"""
+    assert flow_of(text, "A") == ["flow/value S1 -> S2 A (<) (1) j"]

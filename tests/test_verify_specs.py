@@ -1,0 +1,61 @@
+"""The kernels of `specs/` against a float64 execution of the listings, at the usual shapes.
+
+Every pair of a listing, lengths, a head size and a type occurs; `make verify-all` has the product.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+
+import pytest
+
+from looptrans.blocks.program import NotLowered
+from looptrans.emit.listing import emitted
+from looptrans.frontend import load
+from looptrans.reports.verify import verification_text
+from tests.analysis import SPECS
+from tests.verify_all import DTYPES, HEADS, LENGTHS, pairs, product
+
+pytest.importorskip("torch")
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+from looptrans.runtime import verify as verification  # it imports torch
+
+
+@pytest.mark.parametrize("number", range(len(SPECS)), ids=lambda number: SPECS[number].stem)
+def test_a_listing_and_its_kernels_agree(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = load(str(SPECS[number]))
+    monkeypatch.setattr(verification, "emitted", cache(emitted))
+    for dtype, sizes in pairs(program, number).items():
+        try:
+            report = verification.verify(program, sizes, (dtype,))
+        except NotLowered as refusal:
+            pytest.skip(f"refused: {refusal.reason}")
+        assert report.passed, verification_text(report)
+
+
+def test_every_pair_of_lengths_head_size_and_type_occurs() -> None:
+    """Between the listings that have all of them; each has every one of them by itself."""
+    both: set[tuple[object, object]] = set()
+    for number, path in enumerate(SPECS):
+        program = load(str(path))
+        here = [
+            ((each["M"], each["N"]), each["E"], dtype)
+            for dtype, sizes in pairs(program, number).items()
+            for each in sizes
+            if {"M", "N", "E"} <= set(each)
+        ]
+        if here:
+            assert {lengths for lengths, _, _ in here} == set(LENGTHS)
+            assert {head for _, head, _ in here} == set(HEADS)
+            assert {dtype for _, _, dtype in here} == set(DTYPES)
+        both |= {pair for a, b, c in here for pair in ((a, b), (a, c), (b, c))}
+    lengths, heads, types = len(LENGTHS), len(HEADS), len(DTYPES)
+    assert len(both) == lengths * heads + lengths * types + heads * types
+
+
+def test_the_product() -> None:
+    program = load(str(next(path for path in SPECS if path.stem == "attention_naive")))
+    assert len(product(program)) == len(LENGTHS) * len(HEADS)
