@@ -72,6 +72,7 @@ class Builder:
             attempt.
         positive: Real parameters and names that are known to be positive.
         kept: Arrays that must be in memory when the kernel ends.
+        before: Arrays that an earlier kernel has written.
     """
 
     program: Program
@@ -79,6 +80,7 @@ class Builder:
     contracted: frozenset[tuple[str, Role]] = frozenset()
     positive: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
+    before: frozenset[str] = frozenset()
     places: dict[str, Expr] = field(default_factory=dict)
     dims: list[Dim] = field(default_factory=list)
     variables: dict[Dim, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from looptrans.blocks.program import (
     Dim,
     Dot,
     Expr,
+    Load,
     Op,
     TileLoop,
     dims_of,
@@ -48,7 +49,7 @@ def choices(rows: tuple[Dim, ...], body: tuple[Op, ...]) -> tuple[Choice, Choice
             Choice(Config(small, 4, 1), _space(blocks, ((16, 32),), (4, 8), (1, 2))),
             Choice(Config(small, 4, 1), _space(blocks, ((16,),), (4,), (1, 2))),
         )
-    return _of_reductions(rows, tiles)
+    return _of_reductions(rows, tiles, _contiguous(body))
 
 
 def _all(body: tuple[Op, ...]) -> list[Expr]:
@@ -102,7 +103,15 @@ def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice,
     )
 
 
-def _of_reductions(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice, Choice]:
+def _contiguous(body: tuple[Op, ...]) -> set[Dim]:
+    """Return the dimensions along which arrays are read that usually lie in one piece."""
+    loads = [part for part in _everything(body) if isinstance(part, Load) and part.subscripts]
+    return {dim for load in loads for dim in dims_of(load.subscripts[-1])}
+
+
+def _of_reductions(
+    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], contiguous: set[Dim]
+) -> tuple[Choice, Choice]:
     own = tuple(d.block or "" for d in rows)
     inner = tuple(dict.fromkeys(d.block or "" for d in tiles))
     if not inner:
@@ -110,6 +119,11 @@ def _of_reductions(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choic
         sizes = tuple((4, 16) if n != own[-1] else (128, 256, 512) for n in own)
         start = Config(first, 4, 1)
         return (Choice(start, _tuned(own, sizes, (4, 8), (1,), start)),) * 2
+    if contiguous & set(rows) and not contiguous & set(tiles):
+        # Neighbouring rows are read together, and summed over what is far apart.
+        across = Config({**dict.fromkeys(own, 128), **dict.fromkeys(inner, 32)}, 4, 2)
+        sizes = tuple((64, 128, 256) if n in own else (8, 32, 64) for n in (*own, *inner))
+        return (Choice(across, _tuned((*own, *inner), sizes, (4, 8), (2,), across)),) * 2
     first = dict.fromkeys(own, 4) | dict.fromkeys(inner, 512)
     sizes = tuple((1, 4, 16) if n in own else (128, 512, 1024) for n in (*own, *inner))
     start = Config(first, 4, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from looptrans.algebra.append import Append, appends
@@ -24,7 +25,6 @@ from looptrans.blocks.program import (
     Kernel,
     Let,
     Load,
-    Name,
     NotLowered,
     Op,
     Position,
@@ -67,7 +67,9 @@ def lower(derivation: Derivation) -> BlockProgram:
 class _Lowering:
     def __init__(self, derivation: Derivation) -> None:
         self.derivation = derivation
-        self.facts = {_key(derivation.last, fact): fact for fact in appends(derivation.last, derivation.flow)}
+        self.facts = {
+            _key(derivation.last, fact): fact for fact in appends(derivation.last, derivation.flow)
+        }
         self.program = with_guards(unit_steps(scalar_form(derivation.last)), self._fact)
         self.creations = {
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)
@@ -87,11 +89,13 @@ class _Lowering:
             later = set().union(*touched[number + 1 :]) if number + 1 < len(groups) else set()
             kept_after.append(frozenset(outputs | later))
         kernels = []
+        before: set[str] = set()
         for number, group in enumerate(groups):
             name = program.name.replace(".", "_") + "_kernel"
             if len(groups) > 1:
                 name += f"_{number + 1}"
-            kernels.append(self._kernel(name, group, kept_after[number]))
+            kernels.append(self._kernel(name, group, kept_after[number], frozenset(before)))
+            before |= {s.array for _, n in group for s in sites((n,)) if s.is_write}
         return BlockProgram(
             self.derivation.program,
             self.derivation.last,
@@ -105,12 +109,18 @@ class _Lowering:
 
     # One kernel
 
-    def _kernel(self, name: str, group: list[tuple[int, Node]], kept: frozenset[str]) -> Kernel:
+    def _kernel(
+        self,
+        name: str,
+        group: list[tuple[int, Node]],
+        kept: frozenset[str],
+        before: frozenset[str],
+    ) -> Kernel:
         contracted: frozenset[tuple[str, Role]] = frozenset()
         serial: dict[Path, str] = {}
         for _ in range(20):
             try:
-                kernel, seen = self._attempt(name, group, kept, contracted, serial)
+                kernel, seen = self._attempt(name, group, (kept, before), contracted, serial)
             except RunSerially as error:
                 serial[error.path] = error.reason
                 continue
@@ -123,7 +133,7 @@ class _Lowering:
         self,
         name: str,
         group: list[tuple[int, Node]],
-        kept: frozenset[str],
+        memory: tuple[frozenset[str], frozenset[str]],
         contracted: frozenset[tuple[str, Role]],
         serial: dict[Path, str],
     ) -> tuple[Kernel, set[tuple[str, Role]]]:
@@ -140,7 +150,7 @@ class _Lowering:
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]
         storage = stored(program, all_sites, grid, statements)
-        b = Builder(program, storage, contracted, _positive(program), kept)
+        b = Builder(program, storage, contracted, _positive(program), *memory)
         dims: list[Dim] = []
         for loop in loops:
             role: Role = "rows" if loop.variable in rows else "program"
@@ -242,23 +252,25 @@ class _Lowering:
         return tuple(found)
 
     def _is_covered(self, name: str, shape: tuple[Index, ...], kernels: list[Kernel]) -> bool:
-        """Tell whether some kernel surely stores every element."""
+        """Tell whether some kernel surely stores every element, and none looks at it before."""
         for kernel in kernels:
-            own = [op for op in ops_in(kernel.body) if isinstance(op, Store) and op.array == name]
-            whole = [op for op in own if self._is_whole(op, shape, kernel)]
-            if own and own == whole:
+            if any(a.name == name and a.access != "out" for a in kernel.arrays):
+                return False
+            stores = [each for each in _stores(kernel.body) if each[0].array == name]
+            if stores and all(_is_whole(op, loops, shape, kernel) for op, loops in stores):
                 return True
         return False
 
-    def _is_whole(self, op: Store, shape: tuple[Index, ...], kernel: Kernel) -> bool:
-        """Tell whether a store, with its like in other blocks, is to every element of an array."""
-        dims = [p.dim for p in op.subscripts if isinstance(p, Position)]
-        whole = len(dims) == len(shape) == len(set(dims)) and all(
-            dim.start == Int(0) and dim.step == 1 and simplified(dim.stop) == simplified(extent)
-            for dim, extent in zip(dims, shape, strict=True)
-        )
-        others = [d for d in kernel.grid if d not in dims and d.stop != Int(1)]
-        return whole and not others and _is_plain(op, dims)
+
+def _is_whole(op: Store, loops: tuple[Dim, ...], shape: tuple[Index, ...], kernel: Kernel) -> bool:
+    """Tell whether a store, with the others of its loops, stores every element."""
+    dims = [p.dim for p in op.subscripts if isinstance(p, Position)]
+    whole = len(dims) == len(shape) == len(set(dims)) and all(
+        dim.start == Int(0) and dim.step == 1 and simplified(dim.stop) == simplified(extent)
+        for dim, extent in zip(dims, shape, strict=True)
+    )
+    around = [d for d in (*kernel.grid, *loops) if d not in dims and d.stop != Int(1)]
+    return whole and not around and _is_plain(op)
 
 
 def _access(is_read: bool, is_written: bool) -> Literal["in", "out", "inout"]:
@@ -267,21 +279,27 @@ def _access(is_read: bool, is_written: bool) -> Literal["in", "out", "inout"]:
     return "in" if is_read else "out"
 
 
-def _is_plain(op: Store, dims: list[Dim]) -> bool:
+def _is_plain(op: Store) -> bool:
     """Tell whether the mask says no more than that the elements exist."""
-    if op.mask is None:
-        return True
-    for part in conjuncts(op.mask):
-        match part:
-            case Binary("<", Position(dim), Scalar(name)) if simplified(dim.stop) == Param(name):
-                pass
-            case Binary("<", Position(dim), Name()) if dim in dims and dim.role == "tile":
-                pass
-            case Binary("<", Position(dim), _) if dim in dims and dim.role in ("rows", "lanes"):
-                pass
-            case _:
-                return False
-    return True
+    return all(
+        isinstance(part, Binary)
+        and part.op == "<"
+        and isinstance(part.left, Position)
+        and isinstance(part.right, Scalar)
+        and simplified(part.left.dim.stop) == Param(part.right.name)
+        for part in conjuncts(op.mask)
+    )
+
+
+def _stores(
+    ops: tuple[Op, ...], around: tuple[Dim, ...] = ()
+) -> Iterator[tuple[Store, tuple[Dim, ...]]]:
+    """Yield the stores with the loops around them."""
+    for op in ops:
+        if isinstance(op, Store):
+            yield op, around
+        elif isinstance(op, TileLoop | ElementLoop):
+            yield from _stores(op.body, (*around, op.dim))
 
 
 class _all_scopes:

@@ -109,7 +109,7 @@ class Nest:
         array = self.b.program.array(storage.array)
         dims = self._dims(storage)
         value: Expr
-        if array.role == "input":
+        if array.role == "input" or array.name in self.b.before:
             with self._lanes_bound(storage):
                 places = tuple(self.b.index(s) for s in storage.subscripts)
                 value = as_float(self.b.load(array.name, places, array.element))

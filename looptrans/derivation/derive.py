@@ -68,6 +68,8 @@ def derive(
             work.folds()
         known = work.scalars_with_flow()
         work.parallel_by_flow(known)
+        if work.outward():
+            known = None
         return replace(work.derivation(goal, decision), flow=known)
     work.scalars()
     loop = work.fold()
@@ -181,6 +183,26 @@ class _Work:
                         found.append(tuple(_name(loop) for loop in alike[:end]))
                     break
         return found
+
+    def outward(self) -> bool:
+        """Bring parallel loops outside of sequential ones, where nothing stands between them."""
+        before = self.program
+        tried: set[tuple[str, str]] = set()
+        while True:
+            pairs = [
+                (_name(loop), _name(inner))
+                for path in loop_paths(self.program)
+                for loop in (path.loop,)
+                for inner in loop.body
+                if loop.execution == "sequential" and len(loop.body) == 1
+                if isinstance(inner, Loop) and inner.execution == "parallel"
+            ]
+            left = [pair for pair in pairs if pair not in tried]
+            if not left:
+                return self.program != before
+            tried.add(left[0])
+            outer, inner_name = left[0]
+            self.take("transformation", f"interchange({outer}, {inner_name})")
 
     def scalars(self) -> None:
         """Keep in scalars what no other iteration looks at."""
