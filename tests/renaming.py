@@ -135,8 +135,8 @@ def same_words(before: str, after: str, names: Mapping[str, str]) -> bool:
     return all(b in (a, names.get(a, a)) for a, b in zip(old, new, strict=True))
 
 
-def shape(name: str, own: Mapping[str, int], loops: Iterable[str]) -> str:
-    """Return a name of a module with the names of the listing in it as numbers.
+def shapes(name: str, own: Mapping[str, int], loops: Iterable[str]) -> set[str]:
+    """Return the ways to read a name of a module, the names of the listing in it as numbers.
 
         S_ij -> <3>_<0>_<1>        BLOCK_I -> BLOCK_<0>        stride_Q_i -> stride_<5>_<0>
 
@@ -145,23 +145,22 @@ def shape(name: str, own: Mapping[str, int], loops: Iterable[str]) -> str:
         own: The names of the listing, numbered.
         loops: Those of them that are loop variables.
     """
-    # A row `Q[i]` has no variable for its elements; that is called as their number, in small letters.
-    own = {**{each.lower(): place for each, place in own.items()}, **own}
+    for loop in loops:
+        if name == f"BLOCK_{loop.upper()}":
+            return {f"BLOCK_<{own[loop]}>"}
+    # The elements of a row `Q[i]` have no variable; it is called as their number, in small letters.
+    known = {**{each.lower(): place for each, place in own.items()}, **own}
     letters = {loop for loop in loops if len(loop) == 1}
-    uppers = {f"BLOCK_{loop.upper()}": f"BLOCK_<{own[loop]}>" for loop in loops}
-    if name in uppers:
-        return uppers[name]
-    found = []
-    rest = name.split("_")
-    while rest:
-        for count in range(len(rest), 0, -1):
-            part = "_".join(rest[:count])
-            if part in own:
-                found.append(f"<{own[part]}>")
-                break
-        else:
-            count, part = 1, rest[0]
-            joined = len(part) > 1 and set(part) <= letters and part != "in"
-            found += [f"<{own[letter]}>" for letter in part] if joined else [part]
-        rest = rest[count:]
-    return "_".join(found)
+    found: set[str] = set()
+    for end in [*(place for place, sign in enumerate(name) if sign == "_"), len(name)]:
+        part, rest = name[:end], name[end + 1 :]
+        ways = {part} if "_" not in part else set()
+        if part in known:
+            ways.add(f"<{known[part]}>")
+        if part and set(part) <= letters:
+            ways.add("_".join(f"<{own[letter]}>" for letter in part))
+        if end == len(name):
+            found |= ways
+        elif ways:
+            found |= {f"{way}_{other}" for way in ways for other in shapes(rest, own, loops)}
+    return found

@@ -195,10 +195,10 @@ class Appending:
             self.v.scaled[array] = self._outside_named(array, factor)
             return raw
         self.v.scaled[array] = None
-        return raw if factor is None else times(raw, factor)
+        return raw if factor is None else times(raw, self._outside_named(array, factor))
 
     def _outside_named(self, stem: str, factor: Expr) -> Expr:
-        """Give a positive factor that is worked out a name before all loops."""
+        """Give a factor that is worked out a name before all loops."""
         if isinstance(factor, Number | Scalar):
             return factor
         if any(isinstance(part, Name | Position) for part in walk(factor)):
@@ -208,7 +208,8 @@ class Appending:
             name = self.b.name(f"{stem}_scale", ("scale", factor))
             frame.ops.append(Let(name, factor, (), "in units of log2(e)"))
             frame.named[factor] = Name(name, ())
-            self.b.positive |= {name}
+            if is_positive(factor, self.b.positive):
+                self.b.positive |= {name}
         return frame.named[factor]
 
     def after(self, array: str, value: Value) -> None:
@@ -309,7 +310,7 @@ class Appending:
         if state in self.kept_in_log2:
             expr, factor = self.v.raw_in_log2(value)
             if factor is not None and not is_positive(factor, self.b.positive):
-                expr, factor = times(expr, factor), None
+                expr, factor = times(expr, self._outside_named(array, factor)), None
             expr = as_float(expr)
             if not isinstance(expr, Name | Cast) and self.dim in dims_of(expr):
                 factor = None if factor is None else self._outside_named(array, factor)

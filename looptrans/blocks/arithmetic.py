@@ -226,7 +226,7 @@ def is_positive(expr: Expr, positive: frozenset[str] = frozenset()) -> bool:
 
     Args:
         expr: The value.
-        positive: Real parameters and names that are known to be positive.
+        positive: Names that are known to be positive.
     """
     match expr:
         case Number(value):
@@ -259,7 +259,7 @@ def value_outside(
         expr: The value.
         known: Names that are known there.
         conjunct: The condition that fails.
-        positive: Real parameters and names that are known to be positive.
+        positive: Names that are known to be positive.
     """
 
     def of(part: Expr) -> float | None:

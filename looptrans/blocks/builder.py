@@ -70,17 +70,17 @@ class Builder:
         storage: Where its arrays live.
         contracted: The dimensions that a matrix product was seen to have, by name, from an earlier
             attempt.
-        positive: Real parameters and names that are known to be positive.
         kept: Arrays that must be in memory when the kernel ends.
         before: Arrays that an earlier kernel has written.
+        positive: Names that are known to be positive.
     """
 
     program: Program
     storage: dict[str, Storage]
     contracted: frozenset[tuple[str, Role]] = frozenset()
-    positive: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     before: frozenset[str] = frozenset()
+    positive: frozenset[str] = frozenset()
     places: dict[str, Expr] = field(default_factory=dict)
     dims: list[Dim] = field(default_factory=list)
     variables: dict[Dim, str] = field(default_factory=dict)
@@ -95,6 +95,7 @@ class Builder:
     seen_contracted: set[tuple[str, Role]] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     nonpositive: set[tuple[Expr, str]] = field(default_factory=set)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     label: str = ""
 
     def __post_init__(self) -> None:

@@ -104,20 +104,12 @@ def _term(b: Builder, term: Expr, over: Dim, mask: Expr | None) -> tuple[Expr, R
     rest = (outer, tuple(part for part in below if over not in dims_of(part)))
     if not inner and not under:
         inner, rest = [term], ((), ())
-    if under:
-        return reduced(b, "+", product(inner, under), over, mask), rest
-    sides = _sides(tuple(inner), over)
-    if sides is None:
-        return reduced(b, "+", product(inner), over, mask), rest
-    found = _dot(b, sides, over, mask)
-    return (
-        (found, rest)
-        if found is not None
-        else (
-            reduced(b, "+", product(inner), over, mask),
-            rest,
-        )
-    )
+    # A divisor is a factor as well: 1 / (1 + exp(-s)) * V is a product of two operands.
+    sides = _sides((*inner, *(Binary("/", Number(1.0), part) for part in under)), over)
+    found = None if sides is None else _dot(b, sides, over, mask)
+    if found is None:
+        found = reduced(b, "+", product(inner, under), over, mask)
+    return found, rest
 
 
 def _sides(
@@ -244,6 +236,8 @@ def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
             return float(value), float(value)
         case Cast(operand):
             return bounds(b, operand)
+        case Name(name) if name in b.ranges:
+            return b.ranges[name]
         case Unary("-", operand):
             low, high = bounds(b, operand)
             return -high, -low

@@ -44,10 +44,9 @@ from looptrans.blocks.storage import Storage, stored
 from looptrans.blocks.unit_steps import unit_steps
 from looptrans.derivation.step import Derivation
 from looptrans.ir.affine import simplified
-from looptrans.ir.condition import Data, walk_condition
 from looptrans.ir.index import Index, Int, Param, parameters
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
-from looptrans.ir.value import Compare, Const, Create, Real
+from looptrans.ir.value import Const, Create
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.tree import node_at, statements_in
 
@@ -150,7 +149,7 @@ class _Lowering:
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]
         storage = stored(program, all_sites, grid, statements)
-        b = Builder(program, storage, contracted, _positive(program), *memory)
+        b = Builder(program, storage, contracted, *memory)
         dims: list[Dim] = []
         for loop in loops:
             role: Role = "rows" if loop.variable in rows else "program"
@@ -355,18 +354,3 @@ def _fill(creation: Create | None, name: str) -> float | int | bool | None:
             return creation.fill.value
         raise NotLowered(f"{name} is filled with something that is no plain number")
     return 1.0 if creation.function == "ones" else 0.0
-
-
-def _positive(program: Program) -> frozenset[str]:
-    """Return real parameters that a contract says are positive: `assert scale > 0`."""
-    found = set()
-    for contract in program.contracts:
-        for part in walk_condition(contract.condition):
-            match part:
-                case Data(Compare(">", Real(name), Const(number))) if number >= 0:
-                    found.add(name)
-                case Data(Compare("<", Const(number), Real(name))) if number >= 0:
-                    found.add(name)
-                case _:
-                    pass
-    return frozenset(found)

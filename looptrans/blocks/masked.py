@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from looptrans.algebra.append import Append
 from looptrans.blocks.bottom import Unsure, worked_out
+from looptrans.blocks.sites import Site, sites
 from looptrans.ir.condition import (
     NEGATED,
     Condition,
@@ -38,29 +39,33 @@ def with_guards(program: Program, facts: Facts) -> Program:
         program: The program.
         facts: What is known of a sequential loop.
     """
-    return replace(program, body=_body(program.body, facts))
+    return replace(program, body=_body(program.body, facts, program))
 
 
-def _body(body: tuple[Node, ...], facts: Facts) -> tuple[Node, ...]:
-    return tuple(_node(node, facts) for node in body)
+def _body(body: tuple[Node, ...], facts: Facts, program: Program) -> tuple[Node, ...]:
+    return tuple(_node(node, facts, program) for node in body)
 
 
-def _node(node: Node, facts: Facts) -> Node:
+def _node(node: Node, facts: Facts, program: Program) -> Node:
     match node:
         case If():
-            return replace(node, body=_body(node.body, facts), orelse=_body(node.orelse, facts))
+            return replace(
+                node,
+                body=_body(node.body, facts, program),
+                orelse=_body(node.orelse, facts, program),
+            )
         case Loop():
-            changed = replace(node, body=_body(node.body, facts))
+            changed = replace(node, body=_body(node.body, facts, program))
             fact = facts(node) if node.execution == "sequential" else None
             if fact is None or fact.decision != "legal":
                 return changed
-            guarded = _guarded(changed.body, fact)
+            guarded = _guarded(changed.body, fact, program)
             return changed if guarded is None else replace(changed, body=guarded)
         case _:
             return node
 
 
-def _guarded(body: tuple[Node, ...], fact: Append) -> tuple[Node, ...] | None:
+def _guarded(body: tuple[Node, ...], fact: Append, program: Program) -> tuple[Node, ...] | None:
     states = {state.access.array for state in fact.states}
     for number, node in enumerate(body):
         if not isinstance(node, Assign) or len(node.values) != 1 or len(node.targets) != 1:
@@ -72,6 +77,8 @@ def _guarded(body: tuple[Node, ...], fact: Append) -> tuple[Node, ...] | None:
         condition, value = found
         rest = body[number + 1 :]
         if _looks_at(condition, states | _set_in(body)) or name in _read_in(body[:number]):
+            continue
+        if _is_seen_elsewhere(name, (node, *rest), program):
             continue
         if _leaves(rest, name, states):
             return (*body[:number], replace(node, values=(value,)), If(condition, rest))
@@ -116,6 +123,17 @@ def _read_in(body: tuple[Node, ...]) -> set[str]:
         for part in walk_value(value)
         if isinstance(part, Read)
     }
+
+
+def _is_seen_elsewhere(name: str, own: tuple[Node, ...], program: Program) -> bool:
+    """Tell whether anyone but these nodes looks at an array, who would miss the -inf in it."""
+    if program.array(name).role == "input" or name in program.outputs:
+        return True
+    return _count(name, sites(program.body)) != _count(name, sites(own))
+
+
+def _count(name: str, found: tuple[Site, ...]) -> int:
+    return sum(site.array == name for site in found)
 
 
 def _looks_at(condition: Condition, names: set[str]) -> bool:

@@ -11,6 +11,7 @@ from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import IDENTITY, Monoid, reduced, summed
+from looptrans.blocks.contraction import bounds as value_bounds
 from looptrans.blocks.program import (
     Call,
     Cast,
@@ -423,6 +424,9 @@ class Nest:
         if isinstance(value, Name) and value.name == array:
             return
         self.b.known.pop(array, None)
+        self.b.ranges.pop(array, None)
+        if not carried and kind_of(value) == "float":
+            self.b.ranges[array] = value_bounds(self.b, value)
         self.b.emit(Let(array, value, (label,), dims=dims))
         self.b.values[array] = Name(array, dims, kind_of(value), held)
 

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Binding, Path, Site
 from looptrans.blocks.sites import sites as sites_of
-from looptrans.ir.affine import simplified
+from looptrans.ir.affine import form_of, simplified
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Program
@@ -239,8 +239,17 @@ def _cell(
             home = first.binding(name)
             if home is None or (name not in grid and not _is_one_loop(sites, others, home)):
                 return None
+            if name not in grid and home.execution != "parallel" and not _tells(subscript, name):
+                return None
         subscripts.append(subscript)
     return tuple(subscripts), tuple(lanes), tuple(bound.items())
+
+
+def _tells(subscript: Index, name: str) -> bool:
+    """Tell whether a subscript differs from one iteration of a loop to the next, all else alike."""
+    terms = form_of(subscript).terms
+    plain = all(term == Var(name) or name not in variables(term) for term in terms)
+    return plain and Var(name) in terms and set(variables(subscript)) == {name}
 
 
 def _stays(

@@ -185,7 +185,10 @@ class _Work:
         return found
 
     def outward(self) -> bool:
-        """Bring parallel loops outside of sequential ones, where nothing stands between them."""
+        """Bring parallel loops outside of sequential ones, so that more of them are outermost.
+
+        Only where nothing stands between the two, or beside them inside of loops.
+        """
         before = self.program
         tried: set[tuple[str, str]] = set()
         while True:
@@ -195,6 +198,7 @@ class _Work:
                 for loop in (path.loop,)
                 for inner in loop.body
                 if loop.execution == "sequential" and len(loop.body) == 1
+                if len(path.position) == 1 or len(block_at(self.program, path.position)) == 1
                 if isinstance(inner, Loop) and inner.execution == "parallel"
             ]
             left = [pair for pair in pairs if pair not in tried]

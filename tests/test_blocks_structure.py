@@ -1,0 +1,383 @@
+"""What makes kernels fast, seen in the block IR and in the text of the module."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+import pytest
+
+from looptrans.blocks.program import (
+    Binary,
+    Call,
+    Cast,
+    Dot,
+    Expr,
+    Kernel,
+    Let,
+    Load,
+    Name,
+    Op,
+    Reduce,
+    Store,
+    TileLoop,
+    Unary,
+    Where,
+    dims_of,
+    exprs_of,
+    ops_in,
+    walk,
+)
+from looptrans.emit.listing import Emitted, emitted
+from tests.analysis import program, spec
+
+ATTENTION = ("attention_naive", "flash_forward", "attention", "attention_causal", "attention_gqa")
+DOT = "sum(Q[i, e] * K[j, e] for e in range(E))"
+
+
+@cache
+def made(name: str) -> Emitted:
+    return emitted(spec(name))
+
+
+@cache
+def made_of(text: str) -> Emitted:
+    return emitted(program(text))
+
+
+def only_kernel(emitted_: Emitted) -> Kernel:
+    (kernel,) = emitted_.blocks.kernels
+    return kernel
+
+
+def loops(kernel: Kernel, kind: str) -> list[TileLoop]:
+    return [op for op in kernel.body if isinstance(op, TileLoop) and op.kind == kind]
+
+
+def parts(ops: Iterable[Op]) -> Iterator[Expr]:
+    """Yield every expression of some operations, and everything below it."""
+    for op in ops_in(ops):
+        for expr in exprs_of(op):
+            yield from walk(expr)
+
+
+def dots(ops: Iterable[Op]) -> list[Dot]:
+    return [part for part in parts(ops) if isinstance(part, Dot)]
+
+
+def exponentials(ops: Iterable[Op]) -> list[Call]:
+    calls = (part for part in parts(ops) if isinstance(part, Call))
+    return [call for call in calls if call.function.startswith("exp")]
+
+
+def divisions(ops: Iterable[Op]) -> list[Expr]:
+    return [part for part in parts(ops) if isinstance(part, Binary) and part.op == "/"]
+
+
+def names_in(expr: Expr) -> set[str]:
+    return {part.name for part in walk(expr) if isinstance(part, Name)}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_the_loop_of_attention(name: str) -> None:
+    kernel = only_kernel(made(name))
+    (full,) = loops(kernel, "full")
+    (boundary,) = loops(kernel, "boundary")
+    for loop in (full, boundary):
+        rows = [dim for dim in kernel.grid if dim.role == "rows"]
+        scores = {*rows, loop.dim}
+        first, second = dots(loop.body)
+        assert first.accumulator is None
+        assert {first.rows, first.columns} == scores == {*dims_of(first)}
+        assert second.over == loop.dim
+        assert second.accumulator is not None
+        (kept,) = [op for op in loop.body if isinstance(op, Let) and op.value == second]
+        assert kept.name in names_in(second.accumulator)
+        # One for each score; the other moves what a row has so far to its new maximum.
+        over = [set(dims_of(call)) for call in exponentials(loop.body)]
+        assert sorted(over, key=len) == [set(rows), scores]
+        assert {call.function for call in exponentials(loop.body)} == {"exp2"}
+        assert not divisions(loop.body)
+    loads = [part for part in parts(full.body) if isinstance(part, Load)]
+    assert loads
+    for load in loads:
+        assert load.mask is None or full.dim not in dims_of(load.mask)
+    assert not [p for p in parts(full.body) if isinstance(p, Where) and full.dim in dims_of(p)]
+    end = kernel.body.index(boundary)
+    assert kernel.body.index(full) < end
+    (division,) = divisions(kernel.body[end:])
+    assert full.dim not in dims_of(division)
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_the_text_of_attention(name: str) -> None:
+    tree = ast.parse(made(name).text)
+    (kernel,) = [f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and f.decorator_list]
+    full, boundary = (node for node in kernel.body if isinstance(node, ast.For))
+    for loop in (full, boundary):
+        calls = [ast.unparse(n.func) for n in ast.walk(loop) if isinstance(n, ast.Call)]
+        assert calls.count("tl.dot") == calls.count("tl.exp2") == 2
+        assert not {"tl.exp", "tl.div_rn", "tl.fdiv"} & set(calls)
+        assert not [n for n in ast.walk(loop) if isinstance(n, ast.Div)]
+        products = [n for n in ast.walk(loop) if isinstance(n, ast.Call) and _is_dot(n)]
+        products.sort(key=lambda product: product.lineno)
+        assert [len(product.args) for product in products] == [2, 3]
+    first = full.target
+    assert isinstance(first, ast.Name)
+    tile = first.id.removesuffix("_first")
+    masks = {
+        keyword.arg: ast.unparse(keyword.value)
+        for n in ast.walk(full)
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.load"
+        for keyword in n.keywords
+        if keyword.arg == "mask"
+    }
+    assert not [mask for mask in masks.values() if f"{tile}[" in mask]
+
+
+def _is_dot(call: ast.Call) -> bool:
+    return ast.unparse(call.func) == "tl.dot"
+
+
+def test_the_loop_of_a_matrix_product() -> None:
+    kernel = only_kernel(made("matmul"))
+    assert kernel.grouped
+    for kind in ("full", "boundary"):
+        (loop,) = loops(kernel, kind)
+        (dot,) = dots(loop.body)
+        (kept,) = [op for op in loop.body if isinstance(op, Let) and op.value == dot]
+        assert dot.accumulator == Name(kept.name, dims_of(dot))
+        assert not [part for part in parts(loop.body) if isinstance(part, Cast | Where)]
+        masked = [p for p in parts(loop.body) if isinstance(p, Load) and p.mask is not None]
+        over = [load for load in masked if load.mask is not None and dot.over in dims_of(load.mask)]
+        assert len(over) == (2 if kind == "boundary" else 0)
+
+
+# P in 16 bits only where it is known to fit
+
+
+def _weighted(weight: str, before: str = "") -> str:
+    return f"""\
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], c: Float[Array, "M"]):
+    O = zeros((M, D))
+    for i in range(M):
+{before}        for j in range(N):
+            s = {DOT}
+            for d in range(D):
+                O[i, d] = O[i, d] + {weight} * V[j, d]
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    ("weight", "fits"),
+    [
+        ("exp(s)", False),
+        ("exp(s - c[i])", False),
+        ("exp(-s)", False),
+        ("s", False),
+        ("tanh(s)", True),
+        ("(0.5 * sin(s) - 0.5)", True),
+        ("(tanh(s) + 1.0)", False),
+        ("(2.0 * cos(s))", True),  # the 2 stands outside the sum
+        ("(cos(s) + sin(s))", False),
+        ("exp(min(s, 0.0))", True),
+        ("exp(max(s, 0.0))", False),
+    ],
+)
+def test_16_bits_hold_only_what_fits(weight: str, fits: bool) -> None:
+    """What is multiplied with V is made of V's type where its size is at most 1, else float32."""
+    kernel = only_kernel(made_of(_weighted(weight)))
+    for kind in ("full", "boundary"):
+        (loop,) = loops(kernel, kind)
+        _, second = dots(loop.body)
+        casts = [part for part in walk(second) if isinstance(part, Cast)]
+        if fits:
+            assert [part.like for part in casts] == ["V"]
+            assert casts == [second.left]
+            assert isinstance(second.right, Name)
+        else:
+            assert {(part.like, part.to) for part in casts} == {(None, "float32")}
+            assert second.right in casts
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_the_weights_of_attention_fit(name: str) -> None:
+    for kind in ("full", "boundary"):
+        (loop,) = loops(only_kernel(made(name)), kind)
+        _, second = dots(loop.body)
+        assert isinstance(second.left, Cast)
+        assert second.left.like == "V"
+        assert isinstance(second.right, Name)
+        assert second.right.holds == "V"
+
+
+# A factor moves through the maximum only where it is known to be positive
+
+
+def _attention(score: str, more: str = "") -> str:
+    return f"""\
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]{more}):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            s = {score}
+            t = max(m, s)
+            l = l * exp(m - t) + exp(s - t)
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+            m = t
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+"""
+
+
+SCALE = ", scale: float"
+
+
+@pytest.mark.parametrize(
+    ("score", "more", "moves"),
+    [
+        (DOT, "", True),
+        (f"0.125 * {DOT}", "", True),
+        (f"{DOT} * 3", "", True),
+        (f"{DOT} / sqrt(E)", "", True),
+        (f"{DOT} * (1.0 / sqrt(E))", "", True),
+        (f"scale * {DOT}", SCALE, False),
+        (f"{DOT} / scale", SCALE, False),
+        (f"{DOT} * scale / sqrt(E)", SCALE, False),
+        (f"-0.125 * {DOT}", "", False),
+        (f"-({DOT})", "", False),
+    ],
+)
+def test_where_the_score_is_scaled(score: str, more: str, moves: bool) -> None:
+    kernel = only_kernel(made_of(_attention(score, more)))
+    (loop,) = loops(kernel, "full")
+    values = {op.name: op.value for op in loop.body if isinstance(op, Let)}
+    (greatest,) = [
+        (value, part)
+        for value in values.values()
+        for part in walk(value)
+        if isinstance(part, Reduce) and part.op == "max"
+    ]
+    value, reduced = greatest
+    assert isinstance(reduced.operand, Name)
+    scores = values[reduced.operand.name]
+    (weight,) = [call for call in exponentials(loop.body) if loop.dim in dims_of(call)]
+    (difference,) = weight.arguments
+    assert isinstance(difference, Binary)
+    assert difference.op == "-"
+    assert not [part for part in divisions(loop.body) if dims_of(part)]
+    if moves:
+        # max(S) * c, and exp2(S * c - m), which is one multiply-add.
+        assert isinstance(scores, Dot)
+        assert [p for p in walk(value) if isinstance(p, Binary) and p.left == reduced]
+        assert isinstance(difference.left, Binary)
+        assert difference.left.left == reduced.operand
+    else:
+        assert isinstance(scores, Binary)
+        assert isinstance(scores.left, Dot)
+        assert not [p for p in walk(value) if isinstance(p, Binary)]
+        assert difference.left == reduced.operand
+
+
+# The order of independent statements
+
+HEAD = """\
+def f(
+    X: Float[Array, "M N"], c: Float[Array, "M"], w: Float[Array, "N"], V: Float[Array, "N D"]
+):"""
+FOLDS = [
+    ["    y = zeros(M)", "    z = full(M, -inf)"],
+    ["    for i in range(M):\n        for j in range(N):"],
+    [
+        "            y[i] = y[i] + X[i, j] * w[j]",
+        "            z[i] = max(z[i], X[i, j])",
+    ],
+    ["    return y, z"],
+]
+PASSES = [
+    ["    y = zeros(M)", "    z = zeros(M)"],
+    ["    for i in range(M):"],
+    ["        m = -inf", "        a = c[i] * 2.0"],
+    ["        for j in range(N):\n            m = max(m, X[i, j])"],
+    [
+        "        for j in range(N):\n            y[i] = y[i] + exp(X[i, j] - m)",
+        "        for j in range(N):\n            z[i] = z[i] + a * X[i, j] * w[j]",
+    ],
+    ["    return y, z"],
+]
+NESTS = [
+    ["    Y = zeros((M, D))", "    z = zeros(N)"],
+    [
+        "    for i in range(M):\n        for d in range(D):\n"
+        "            Y[i, d] = sum(X[i, k] * V[k, d] for k in range(N))",
+        "    for j in range(N):\n        z[j] = tanh(w[j])",
+    ],
+    ["    return Y, z"],
+]
+ONE_PASS = [
+    ["    O = zeros((M, D))", "    p = zeros(M)"],
+    ["    for i in range(M):"],
+    ["        m = -inf", "        l = 0.0"],
+    ["        for j in range(N):"],
+    ["            s = X[i, j] - c[i]", "            u = c[i] * w[j]"],
+    ["            t = max(m, s)"],
+    [
+        "            l = l * exp(m - t) + exp(s - t) * u",
+        "            for d in range(D):\n"
+        "                O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]",
+    ],
+    ["            m = t"],
+    ["        p[i] = m + log(l)", "        for d in range(D):\n            O[i, d] = O[i, d] / l"],
+    ["    return O, p"],
+]
+GROUPS = {"folds": FOLDS, "passes": PASSES, "nests": NESTS, "one pass": ONE_PASS}
+
+
+def _swaps() -> list[tuple[str, int]]:
+    """Pair each listing with the places where parts may change their order."""
+    found = []
+    for name, groups in GROUPS.items():
+        found += [(name, place) for place, group in enumerate(groups) if len(group) > 1]
+    return found
+
+
+def _text(groups: list[list[str]], turned: int | None = None) -> str:
+    order = [g[::-1] if place == turned else g for place, g in enumerate(groups)]
+    return "\n".join([HEAD, *(line for group in order for line in group), ""])
+
+
+def operations(text: str) -> Counter[tuple[object, ...]]:
+    """Count a listing's operations: what each one does, to which array, over which dimensions."""
+    found: Counter[tuple[object, ...]] = Counter()
+    for kernel in made_of(text).blocks.kernels:
+        for op in ops_in(kernel.body):
+            match op:
+                case Store(array, subscripts):
+                    found["store", array, tuple(map(_over, subscripts))] += 1
+                case TileLoop(dim, _, _, kind):
+                    found["loop", dim.name, kind] += 1
+        for part in parts(kernel.body):
+            match part:
+                case Binary(what) | Call(what) | Unary(what) | Reduce(what) | Load(what):
+                    found[type(part).__name__, what, _over(part)] += 1
+                case Where() | Cast() | Dot():
+                    found[type(part).__name__, "", _over(part)] += 1
+    return found
+
+
+def _over(expr: Expr) -> tuple[str, ...]:
+    return tuple(dim.name for dim in dims_of(expr))
+
+
+@pytest.mark.parametrize(("name", "place"), _swaps())
+def test_order_changes_no_operation(name: str, place: int) -> None:
+    before = operations(_text(GROUPS[name]))
+    assert before
+    assert operations(_text(GROUPS[name], place)) == before
