@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 from looptrans.algebra.atoms import Undefined, denominator
@@ -42,13 +43,16 @@ from looptrans.algebra.values import add, divide, multiply, names_of, put, subtr
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Var
-from looptrans.ir.listing import access_text
+from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Binary, Call, Read, Real, Value, walk_value
+from looptrans.ir.value import Access, Binary, Call, Const, Read, Real, Value, walk_value
 from looptrans.ir.walk import inner_bodies, nodes
 
 Decision = Literal["fused", "refused", "unknown"]
+
+# What a reduction starts from where it has seen nothing.
+_NEUTRAL = {"+": 0.0, "max": -inf, "min": inf}
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +330,11 @@ class _Work:
         sums = monoid == "+"
         if monoid not in ("+", "max", "min"):
             return Fusion("unknown", reason="only sums, maxima and minima are moved")
+        if results and not _is(state.initial, _NEUTRAL[monoid]):
+            # What it starts from would be moved along with the sum, and is no part of it.
+            start = value_text(state.initial)
+            why = f"{access_text(state.access)} starts from {start}, which is not to be moved"
+            return Fusion("refused", reason=why)
         sign: Literal["*", "+"] = "*" if sums else "+"
         left = Binary(sign, here, put(put(term, others), different))
         right = Binary(sign, there, put(term, different))
@@ -393,6 +402,10 @@ class _Work:
             if earlier.states[int(name[1:]) - 1].name in positive:
                 names |= {name, "z" + name[1:]}
         return replace(found, positive=found.positive | names)
+
+
+def _is(value: Value, number: float) -> bool:
+    return isinstance(value, Const) and value.value == number
 
 
 def _name(value: Value) -> str:

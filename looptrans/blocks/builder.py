@@ -312,6 +312,9 @@ class Builder:
         if kind == "float" and mask is not None:
             load = replace(load, other=0.0)
         frame = self._home(load)
+        if any(not any(isinstance(p, Position | Name) for p in walk(s)) for s in subscripts):
+            # X[i, 0] need not be there where the loops around it have no iterations.
+            frame = self.frames[-1]
         key = replace(load, other=None)
         if key not in frame.named:
             wider = self._wider(key)

@@ -70,6 +70,10 @@ class Checks:
             least = "1" if name in divisors else "0" if self._is_extent(name) else "None"
             call = self.facts.call("_check_size", f'"{name}"', self.facts.names[name], least)
             lines += statement(call, 1)
+        for parameter in self.facts.parameters.reals:
+            own = self.facts.names[parameter.name]
+            call = self.facts.call("_real", f'"{parameter.name}"', own)
+            lines += statement(f"{own} = {call}", 1)
         return lines
 
     def _is_extent(self, name: str) -> bool:

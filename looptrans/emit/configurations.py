@@ -101,19 +101,22 @@ class Configurations:
         ]
         rows = list(dict.fromkeys(self._row(config) for config in choice.tuned))
         lines = [f"{head}triton.autotune("]
-        lines += [INDENT + line for line in self._table(rows)]
+        lines += [INDENT + line for line in self._table(rows, depth)]
         lines += _listed("key", keys, depth)
         if restored:
             lines += _listed("restore_value", restored, depth)
         lines.append(f")({self.text.name})")
         return [INDENT * depth + line for line in lines]
 
-    def _table(self, rows: list[Row]) -> list[str]:
+    def _table(self, rows: list[Row], depth: int) -> list[str]:
         columns = [list(dict.fromkeys(column)) for column in zip(*rows, strict=True)]
         if len(rows) >= _LEAST_PRODUCT and set(itertools.product(*columns)) == set(rows):
             spans = ", ".join(str(tuple(column)) for column in columns)
-            product = f"{INDENT}for row in itertools.product({spans})"
-            return ["[", f"{INDENT}{self._make}(*row)", product, "],"]
+            product = [f"{INDENT}for row in itertools.product({spans})"]
+            if len(product[0]) + len(INDENT) * (depth + 1) > COLUMNS:
+                over = f"{INDENT}for row in itertools.product("
+                product = [over, f"{INDENT * 2}{spans}", f"{INDENT})"]
+            return ["[", f"{INDENT}{self._make}(*row)", *product, "],"]
         shown = [f"({', '.join(map(str, row))})" for row in rows]
         short = f"{INDENT}for row in [{', '.join(shown)}]"
         if len(short) + 2 * len(INDENT) <= COLUMNS:

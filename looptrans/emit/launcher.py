@@ -81,11 +81,17 @@ class Launcher:
             )
         if len(self.facts.given) == 1:
             lines += _entry(
-                "out", f"What {self.facts.given[0]} is written to; a new tensor by default."
+                "out",
+                f"What {self.facts.given[0]} is written to; a new tensor by default. It shares no "
+                "memory with an argument.",
             )
         elif self.facts.given:
             names = ", ".join(self.facts.given)
-            lines += _entry("out", f"A tuple of what {names} are written to; new by default.")
+            lines += _entry(
+                "out",
+                f"A tuple of what {names} are written to; new by default. None shares memory with "
+                "another one or with an argument.",
+            )
         if any(c.tuned for c in self.facts.configurations):
             lines += _entry("tune", "Whether a GPU tries several block sizes; else the default.")
         if self.facts.has_check:

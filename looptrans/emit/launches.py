@@ -161,10 +161,8 @@ class Launches:
                 return self.facts.names[array]
             case Stride(_, array, axis):
                 return f"{self.facts.names[array]}.stride({axis})"
-            case Size(_, parameter):
+            case Size(_, parameter) | RealNumber(_, parameter):
                 return self.facts.names[parameter]
-            case RealNumber(_, parameter):
-                return f"float({self.facts.names[parameter]})"
             case IndexType():
                 return "index"
             case LaneCount(_, size, least):

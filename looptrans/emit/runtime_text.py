@@ -31,6 +31,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
         first = first or (name, tensor.device)
         if tensor.device != first[1]:
             places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
@@ -62,11 +66,19 @@ def _check_size(name, value, least):
     if least is not None and value < least:
         raise ValueError(f"{name} should be at least {least}, and is {value}")
 ''',
+    "_real": '''\
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+''',
     "_check_written": '''\
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
     if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
-        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
 ''',
     "_output": '''\
 def _output(name, given, shape, dtype, device):
