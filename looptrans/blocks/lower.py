@@ -37,6 +37,7 @@ from looptrans.blocks.program import (
     ops_in,
     walk,
 )
+from looptrans.blocks.reach import reached
 from looptrans.blocks.scalar_form import scalar_form
 from looptrans.blocks.sharing import needed, shared
 from looptrans.blocks.sites import Path, sites
@@ -104,6 +105,7 @@ class _Lowering:
             tuple(c.condition for c in program.contracts if not c.generators),
             tuple(step.name for step in self.derivation.steps),
             tuple(dict.fromkeys(self.notes)),
+            reached(program),
         )
 
     # One kernel

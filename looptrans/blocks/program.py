@@ -425,6 +425,8 @@ class BlockProgram:
         assumptions: Conditions that the launcher checks.
         steps: The steps of the derivation, a phrase each.
         notes: What the reader should know: loops run one element at a time and why, and the like.
+        reached: For dimensions of undeclared extent, an array, the dimension, and how many
+            elements it must have at least.
     """
 
     listing: Program
@@ -435,6 +437,7 @@ class BlockProgram:
     assumptions: tuple[Condition, ...] = ()
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    reached: tuple[tuple[str, int, Index], ...] = ()
 
 
 class NotLowered(Exception):

@@ -246,7 +246,7 @@ def _end(b: Builder, index: Index, want: str) -> Expr:
         return expr
     rows = {d.name: d for d in vectors if d.role == "rows"}
     if len(rows) == len(vectors):
-        ways = {name: _slope(index, name) for name in rows}
+        ways = {name: slope(index, name) for name in rows}
         if all(way is not None for way in ways.values()):
             return _at_ends(b, index, rows, ways, want)
     op = "max" if want == "max" else "min"
@@ -273,7 +273,7 @@ def _at_ends(
         b.places.update(places)
 
 
-def _slope(index: Index, name: str) -> int | None:
+def slope(index: Index, name: str) -> int | None:
     """Return 1 where a bound never falls as the variable rises, -1 where it never rises, 0: apart.
 
     None where neither is plain.
@@ -284,26 +284,26 @@ def _slope(index: Index, name: str) -> int | None:
         case Var():
             return 1
         case Neg(operand):
-            way = _slope(operand, name)
+            way = slope(operand, name)
             return None if way is None else -way
         case Arith("+", left, right):
-            return _joined(_slope(left, name), _slope(right, name))
+            return _joined(slope(left, name), slope(right, name))
         case Arith("-", left, right):
-            way = _slope(right, name)
-            return _joined(_slope(left, name), None if way is None else -way)
+            way = slope(right, name)
+            return _joined(slope(left, name), None if way is None else -way)
         case Arith("*", Int(value), other) | Arith("*", other, Int(value)):
-            way = _slope(other, name)
+            way = slope(other, name)
             return None if way is None else way * (1 if value >= 0 else -1)
         case Arith("//", left, Int(value)) if value > 0:
-            return _slope(left, name)
+            return slope(left, name)
         case Extremum(_, arguments):
-            ways = [_slope(argument, name) for argument in arguments]
+            ways = [slope(argument, name) for argument in arguments]
             found: int | None = 0
             for way in ways:
                 found = _joined(found, way)
             return found
         case Let(_, value):
-            return _slope(value, name)
+            return slope(value, name)
         case _:
             return None
 

@@ -17,6 +17,7 @@ from looptrans.derivation.free import free_loops
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.moves import made
 from looptrans.derivation.ordinary import contractible
+from looptrans.derivation.selects import with_selects
 from looptrans.derivation.step import (
     Argument,
     Derivation,
@@ -56,7 +57,8 @@ def derive(
     """
     _load_analysis()
     # The docstring speaks of the listing as it was written.
-    work = _Work(reread(replace(program, docstring=None)))
+    plain = replace(program, docstring=None)
+    work = _Work(reread(with_selects(plain) if goal == "fold" else plain))
     work.side_by_side()
     work.one_pass()
     decision: Decision = "legal"

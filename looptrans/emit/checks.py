@@ -43,6 +43,7 @@ class Checks:
             *self._check_arguments(),
             *self._sizes(),
             *self._check_shapes(),
+            *self._check_reach(),
             *self._check_contracts(),
             *self._check_contents(),
         ]
@@ -119,7 +120,11 @@ class Checks:
         return lines
 
     def _solution(self, step: Solved) -> str:
-        value = f"{self.facts.names[step.array]}.shape[{step.axis}]"
+        if step.value is not None:
+            value = index_python(step.value, self.facts.names)
+            value = f"({value})" if " " in value else value
+        else:
+            value = f"{self.facts.names[step.array]}.shape[{step.axis}]"
         if step.less is not None:
             less = index_python(step.less, self.facts.names)
             value = f"{value} - ({less})" if " " in less else f"{value} - {less}"
@@ -174,6 +179,21 @@ class Checks:
                 f'{INDENT * 2}"{pieces[-1]}"',
                 f"{INDENT})",
             ]
+        return lines
+
+    def _check_reach(self) -> list[str]:
+        """Return the checks of extents that the listing does not declare."""
+        lines: list[str] = []
+        for array, axis, least in self.facts.program.reached:
+            if array not in self.facts.names:
+                continue
+            extent = f"{self.facts.names[array]}.shape[{axis}]"
+            needed = index_python(least, self.facts.names)
+            lines += statement(f"if {extent} < {needed}:", 1)
+            said = (
+                f"{array} is read or written up to {{{needed}}} elements along dimension {axis}; "
+            )
+            lines += _raised(said, f"it has {{{extent}}}", 2)
         return lines
 
     def _check_contracts(self) -> list[str]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from looptrans.blocks.program import BlockProgram
 from looptrans.emit.sizes import Solved, solved
-from looptrans.ir.program import Array, Parameter
+from looptrans.ir.condition import Every, Relation
+from looptrans.ir.index import Index, Opaque, Var, walk
+from looptrans.ir.program import Array, Parameter, Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ def launcher_parameters(program: BlockProgram) -> Parameters:
     numbers = {parameter.name: parameter for parameter in listing.parameters}
     order = dict.fromkeys((*listing.arguments, *arrays, *numbers))
     tensors = tuple(arrays[name] for name in order if name in arrays)
-    found = solved(tensors, ())
+    equal = _equations(listing)
+    found = solved(tensors, (), equal)
     missing = [
         p.name for p in numbers.values() if p.is_integer and p.name not in {s.name for s in found}
     ]
@@ -44,7 +47,7 @@ def launcher_parameters(program: BlockProgram) -> Parameters:
     for name in missing:
         if name not in {step.name for step in found}:
             known.append(name)
-            found = solved(tensors, known)
+            found = solved(tensors, known, equal)
     told = {step.name for step in found}
     names = tuple(
         name for name in order if name in arrays or (name in numbers and name not in told)
@@ -56,3 +59,17 @@ def launcher_parameters(program: BlockProgram) -> Parameters:
         tuple(numbers[n] for n in names if n in numbers and numbers[n].is_integer),
         tuple(found),
     )
+
+
+def _equations(listing: Program) -> tuple[tuple[Index, Index], ...]:
+    """Return the index expressions of sizes alone that the listing assumes to be equal."""
+    found = []
+    for contract in listing.contracts:
+        whole = contract.condition
+        for part in whole.parts if isinstance(whole, Every) else (whole,):
+            if not isinstance(part, Relation) or part.op != "==" or contract.generators:
+                continue
+            nodes = (*walk(part.left), *walk(part.right))
+            if not any(isinstance(node, Var | Opaque) for node in nodes):
+                found.append((part.left, part.right))
+    return tuple(found)

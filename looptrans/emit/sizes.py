@@ -1,13 +1,14 @@
 """The sizes of a listing, read off the shapes of its arguments.
 
 An extent that is a size gives it: `M` from `Q: Float[Array, "M E"]`. An extent that is linear in
-one size not yet known gives that one: `G` from `G * R`, where R is known. All others are compared.
+one size not yet known gives that one: `G` from `G * R`, where R is known. An assumption such as
+`H == G * R` does the same. All others are compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import Form, form_of, index_of
 from looptrans.ir.index import Arith, Index, Param, parameters
@@ -24,6 +25,8 @@ class Solved:
         axis: The dimension of it.
         less: What is subtracted from the extent, or None.
         divisor: What the rest is divided by, or None.
+        value: What takes the place of the extent where an assumption such as `H == G * R`
+            determines the size; then there is no array.
     """
 
     name: str
@@ -31,20 +34,27 @@ class Solved:
     axis: int
     less: Index | None = None
     divisor: Index | None = None
+    value: Index | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the extent is the size itself."""
-        return self.less is None and self.divisor is None
+        return self.less is None and self.divisor is None and self.value is None
 
 
-def solved(arrays: Iterable[Array], known: Iterable[str]) -> list[Solved]:
+def solved(
+    arrays: Iterable[Array],
+    known: Iterable[str],
+    equal: Iterable[tuple[Index, Index]] = (),
+) -> list[Solved]:
     """Return how sizes are found, in an order in which they can be worked out.
 
     Args:
         arrays: The arguments that are arrays.
         known: Sizes that must be given, since no shape can determine them.
+        equal: Pairs of index expressions that the listing assumes to be equal.
     """
+    pairs = [pair for left, right in equal for pair in ((left, right), (right, left))]
     extents = [
         (array.name, axis, declared)
         for array in arrays
@@ -65,6 +75,13 @@ def solved(arrays: Iterable[Array], known: Iterable[str]) -> list[Solved]:
                 step = _linear(array, axis, declared, unknown[0])
                 if step is not None:
                     found[step.name] = step
+                    changed = True
+        for value, declared in pairs:
+            unknown = [n for n in parameters(declared) if n not in found and n not in given]
+            if len(unknown) == 1 and all(n in found or n in given for n in parameters(value)):
+                step = _linear("", 0, declared, unknown[0])
+                if step is not None:
+                    found[step.name] = replace(step, value=value)
                     changed = True
     return list(found.values())
 
