@@ -235,6 +235,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
         first = first or (name, tensor.device)
         if tensor.device != first[1]:
             places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
@@ -262,7 +266,7 @@ def _check_shape(name, tensor, expected, text):
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
     if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
-        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
 
 
 def _output(name, given, shape, dtype, device):
@@ -313,7 +317,8 @@ def attention(Q, K, V, *, out=None, tune=True):
         Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
         K: (B, H, N, E), float16, bfloat16 or float32, any strides.
         V: (B, H, N, D), float16, bfloat16 or float32, any strides.
-        out: A tuple of what O, lse are written to; new by default.
+        out: A tuple of what O, lse are written to; new by default. None shares memory with
+            another one or with an argument.
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:

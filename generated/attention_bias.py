@@ -254,6 +254,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
         first = first or (name, tensor.device)
         if tensor.device != first[1]:
             places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
@@ -278,10 +282,18 @@ def _check_shape(name, tensor, expected, text):
         raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
 
 
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
     if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
-        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
 
 
 def _output(name, given, shape, dtype, device):
@@ -325,7 +337,8 @@ def attention_bias(Q, K, V, bias, scale, *, out=None, tune=True):
         V: (B, H, N, D), float16, bfloat16 or float32, any strides.
         bias: (H, M, N), float16, bfloat16 or float32, any strides.
         scale: A real number.
-        out: What O is written to; a new tensor by default.
+        out: What O is written to; a new tensor by default. It shares no memory with an
+            argument.
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
@@ -337,6 +350,7 @@ def attention_bias(Q, K, V, bias, scale, *, out=None, tune=True):
     _check_tensors(
         ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("bias", bias, 3, _FLOAT)
     )
+    scale = _real("scale", scale)
     B, H, M, E = Q.shape
     N = K.shape[2]
     D = V.shape[3]
@@ -372,7 +386,7 @@ def attention_bias(Q, K, V, bias, scale, *, out=None, tune=True):
                 *V.stride(),
                 *bias.stride(),
                 *O.stride(),
-                float(scale),
+                scale,
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,

@@ -144,15 +144,14 @@ def attention_causal_bottom_right_kernel(
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
     )  # S1
+    S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
-        S_bhij = tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) * (scale * 1.4426950408889634)  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
@@ -174,9 +173,7 @@ def attention_causal_bottom_right_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) * (scale * 1.4426950408889634)  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
         # outside: the least there is
         S_bhij = tl.where(
             (j[None, :] < j_stop) & (j[None, :] < i[:, None] + N - M + 1), S_bhij, float("-inf")
@@ -254,6 +251,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
         first = first or (name, tensor.device)
         if tensor.device != first[1]:
             places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
@@ -278,10 +279,18 @@ def _check_shape(name, tensor, expected, text):
         raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
 
 
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
     if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
-        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
 
 
 def _output(name, given, shape, dtype, device):
@@ -333,7 +342,8 @@ def attention_causal_bottom_right(Q, K, V, scale, *, out=None, tune=True):
         K: (B, H, N, E), float16, bfloat16 or float32, any strides.
         V: (B, H, N, D), float16, bfloat16 or float32, any strides.
         scale: A real number.
-        out: A tuple of what O, lse are written to; new by default.
+        out: A tuple of what O, lse are written to; new by default. None shares memory with
+            another one or with an argument.
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
@@ -343,6 +353,7 @@ def attention_causal_bottom_right(Q, K, V, scale, *, out=None, tune=True):
         ValueError: An argument does not fit; the message says which and how.
     """
     _check_tensors(("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT))
+    scale = _real("scale", scale)
     B, H, M, E = Q.shape
     N = K.shape[2]
     D = V.shape[3]
@@ -377,7 +388,7 @@ def attention_causal_bottom_right(Q, K, V, scale, *, out=None, tune=True):
                 *V.stride(),
                 *O.stride(),
                 *lse.stride(),
-                float(scale),
+                scale,
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,

@@ -137,15 +137,14 @@ def attention_gqa_kernel(
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
     )  # S1
+    S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
-        S_bhij = tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) * (scale * 1.4426950408889634)  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
@@ -167,9 +166,7 @@ def attention_gqa_kernel(
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) * (scale * 1.4426950408889634)  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
         # 0 as long as nothing was seen
@@ -242,6 +239,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
         first = first or (name, tensor.device)
         if tensor.device != first[1]:
             places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
@@ -266,18 +267,18 @@ def _check_shape(name, tensor, expected, text):
         raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
 
 
-def _check_size(name, value, least):
-    """Raise a ValueError unless a value is an integer, and at least `least` unless that is None."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} should be an int, and is {value!r}")
-    if least is not None and value < least:
-        raise ValueError(f"{name} should be at least {least}, and is {value}")
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
 
 
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
     if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
-        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
 
 
 def _output(name, given, shape, dtype, device):
@@ -312,7 +313,7 @@ def _index_type(*tensors):
     return tl.int32
 
 
-def attention_gqa(Q, K, V, scale, R, *, out=None, tune=True):
+def attention_gqa(Q, K, V, scale, *, out=None, tune=True):
     """Run the listing attention_gqa on torch tensors.
 
     Args:
@@ -320,8 +321,8 @@ def attention_gqa(Q, K, V, scale, R, *, out=None, tune=True):
         K: (B, G, N, E), float16, bfloat16 or float32, any strides.
         V: (B, G, N, D), float16, bfloat16 or float32, any strides.
         scale: A real number.
-        R: An integer.
-        out: What O is written to; a new tensor by default.
+        out: What O is written to; a new tensor by default. It shares no memory with an
+            argument.
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
@@ -331,11 +332,12 @@ def attention_gqa(Q, K, V, scale, R, *, out=None, tune=True):
         ValueError: An argument does not fit; the message says which and how.
     """
     _check_tensors(("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT))
-    _check_size("R", R, 1)
+    scale = _real("scale", scale)
     B, H, M, E = Q.shape
     G = K.shape[1]
     N = K.shape[2]
     D = V.shape[3]
+    R = H // max(1, G)
     _check_shape("K", K, (B, G, N, E), "(B, G, N, E) with B = Q.shape[0] and E = Q.shape[3]")
     _check_shape(
         "V", V, (B, G, N, D), "(B, G, N, D) with B = Q.shape[0], G = K.shape[1] and N = K.shape[2]"
@@ -364,7 +366,7 @@ def attention_gqa(Q, K, V, scale, R, *, out=None, tune=True):
                 *K.stride(),
                 *V.stride(),
                 *O.stride(),
-                float(scale),
+                scale,
                 H, M, N, R,
                 E=E, D=D,
                 INDEX=index,

@@ -183,6 +183,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
         first = first or (name, tensor.device)
         if tensor.device != first[1]:
             places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
@@ -207,10 +211,18 @@ def _check_shape(name, tensor, expected, text):
         raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
 
 
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
     if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
-        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
 
 
 def _output(name, given, shape, dtype, device):
@@ -253,7 +265,8 @@ def layernorm(X, w, b, eps, *, out=None, tune=True):
         w: (N,), float16, bfloat16 or float32, any strides.
         b: (N,), float16, bfloat16 or float32, any strides.
         eps: A real number.
-        out: What Y is written to; a new tensor by default.
+        out: What Y is written to; a new tensor by default. It shares no memory with an
+            argument.
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
@@ -263,6 +276,7 @@ def layernorm(X, w, b, eps, *, out=None, tune=True):
         ValueError: An argument does not fit; the message says which and how.
     """
     _check_tensors(("X", X, 2, _FLOAT), ("w", w, 1, _FLOAT), ("b", b, 1, _FLOAT))
+    eps = _real("eps", eps)
     M, N = X.shape
     _check_shape("w", w, (N,), "(N,) with N = X.shape[1]")
     _check_shape("b", b, (N,), "(N,) with N = X.shape[1]")
@@ -287,7 +301,7 @@ def layernorm(X, w, b, eps, *, out=None, tune=True):
                 *w.stride(),
                 *b.stride(),
                 *Y.stride(),
-                float(eps),
+                eps,
                 M, N,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,

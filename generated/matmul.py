@@ -146,6 +146,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
         first = first or (name, tensor.device)
         if tensor.device != first[1]:
             places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
@@ -173,7 +177,7 @@ def _check_shape(name, tensor, expected, text):
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
     if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
-        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
 
 
 def _output(name, given, shape, dtype, device):
@@ -215,7 +219,8 @@ def matmul(A, B, bias, *, out=None, tune=True):
         A: (M, K), float16, bfloat16 or float32, any strides.
         B: (K, N), float16, bfloat16 or float32, any strides.
         bias: (N,), float16, bfloat16 or float32, any strides.
-        out: What C is written to; a new tensor by default.
+        out: What C is written to; a new tensor by default. It shares no memory with an
+            argument.
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:

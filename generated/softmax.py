@@ -74,10 +74,10 @@ def softmax_kernel(
             mask=i[:, None] < M,
             other=float("-inf")
         )  # S4
-        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1) * 1.4426950408889634)  # S4
+        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1))  # S4
         m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
-        l = l * tl.exp2(m - m_ij_finite) + tl.sum(
-            tl.exp2(X_ij.to(tl.float32) * 1.4426950408889634 - m_ij_finite[:, None]), axis=1
+        l = l * tl.exp(m - m_ij_finite) + tl.sum(
+            tl.exp(X_ij.to(tl.float32) - m_ij_finite[:, None]), axis=1
         )  # S2
         m = m_ij  # S1
     # The last, partial block.
@@ -88,13 +88,12 @@ def softmax_kernel(
             mask=(i[:, None] < M) & (j[None, :] < N),
             other=float("-inf")
         )  # S4
-        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1) * 1.4426950408889634)  # S4
+        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1))  # S4
         m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
-        l = l * tl.exp2(m - m_ij_finite) + tl.sum(
-            tl.exp2(X_ij.to(tl.float32) * 1.4426950408889634 - m_ij_finite[:, None]), axis=1
+        l = l * tl.exp(m - m_ij_finite) + tl.sum(
+            tl.exp(X_ij.to(tl.float32) - m_ij_finite[:, None]), axis=1
         )  # S2
         m = m_ij  # S1
-    m = m * 0.6931471805599453  # back from units of log2(e)
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -159,6 +158,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
         first = first or (name, tensor.device)
         if tensor.device != first[1]:
             places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
@@ -178,7 +181,7 @@ def _check_tensors(*arguments):
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
     if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
-        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
 
 
 def _output(name, given, shape, dtype, device):
@@ -218,7 +221,8 @@ def softmax(X, *, out=None, tune=True):
 
     Args:
         X: (M, N), float16, bfloat16 or float32, any strides.
-        out: What Y is written to; a new tensor by default.
+        out: What Y is written to; a new tensor by default. It shares no memory with an
+            argument.
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:

@@ -72,10 +72,10 @@ def softmax_cross_entropy_kernel(
             mask=n[:, None] < N,
             other=float("-inf")
         )  # S6
-        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1) * 1.4426950408889634)  # S6
+        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1))  # S6
         m_nv_finite = tl.where(m_nv > float("-inf"), m_nv, 0.0)  # 0 as long as nothing was seen
-        l = l * tl.exp2(m - m_nv_finite) + tl.sum(
-            tl.exp2(X_nv.to(tl.float32) * 1.4426950408889634 - m_nv_finite[:, None]), axis=1
+        l = l * tl.exp(m - m_nv_finite) + tl.sum(
+            tl.exp(X_nv.to(tl.float32) - m_nv_finite[:, None]), axis=1
         )  # S4
         m = m_nv  # S2
     # The last, partial block.
@@ -86,13 +86,12 @@ def softmax_cross_entropy_kernel(
             mask=(n[:, None] < N) & (v[None, :] < V),
             other=float("-inf")
         )  # S6
-        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1) * 1.4426950408889634)  # S6
+        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1))  # S6
         m_nv_finite = tl.where(m_nv > float("-inf"), m_nv, 0.0)  # 0 as long as nothing was seen
-        l = l * tl.exp2(m - m_nv_finite) + tl.sum(
-            tl.exp2(X_nv.to(tl.float32) * 1.4426950408889634 - m_nv_finite[:, None]), axis=1
+        l = l * tl.exp(m - m_nv_finite) + tl.sum(
+            tl.exp(X_nv.to(tl.float32) - m_nv_finite[:, None]), axis=1
         )  # S4
         m = m_nv  # S2
-    m = m * 0.6931471805599453  # back from units of log2(e)
     y_n = tl.load(y_ptr + n * stride_y_n, mask=n < N, other=0)  # S5
     X_n = tl.load(X_ptr + n * stride_X_n + y_n.to(INDEX) * stride_X_v, mask=n < N, other=0.0)  # S5
     tl.store(loss_ptr + n * stride_loss_n, m + tl.log(l) - X_n.to(tl.float32), mask=n < N)  # S5
@@ -135,6 +134,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
         first = first or (name, tensor.device)
         if tensor.device != first[1]:
             places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
@@ -162,7 +165,7 @@ def _check_shape(name, tensor, expected, text):
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
     if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
-        raise ValueError(f"{name} is written, and is an expanded tensor: pass {name}.contiguous()")
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
 
 
 def _output(name, given, shape, dtype, device):
@@ -203,7 +206,8 @@ def softmax_cross_entropy(X, y, *, out=None, tune=True, check=False):
     Args:
         X: (N, V), float16, bfloat16 or float32, any strides.
         y: (N,), int32 or int64, any strides; values from 0 up to, not including, V.
-        out: What loss is written to; a new tensor by default.
+        out: What loss is written to; a new tensor by default. It shares no memory with an
+            argument.
         tune: Whether a GPU tries several block sizes; else the default.
         check: Whether to check what is assumed of contents: the declared range of y. It waits
             for the GPU; without it, they are trusted.

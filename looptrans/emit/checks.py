@@ -190,10 +190,8 @@ class Checks:
             extent = f"{self.facts.names[array]}.shape[{axis}]"
             needed = index_python(least, self.facts.names)
             lines += statement(f"if {extent} < {needed}:", 1)
-            said = (
-                f"{array} is read or written up to {{{needed}}} elements along dimension {axis}; "
-            )
-            lines += _raised(said, f"it has {{{extent}}}", 2)
+            values = f"{{{needed}}} elements along dimension {axis}; it has {{{extent}}}"
+            lines += _raised(f"{array} should have at least ", values, 2)
         return lines
 
     def _check_contracts(self) -> list[str]:

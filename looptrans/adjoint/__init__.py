@@ -1,0 +1,1 @@
+"""Reverse mode: the backward pass of a listing, as a listing."""

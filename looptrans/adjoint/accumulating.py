@@ -1,0 +1,80 @@
+"""Statements that add to what is there: `x = x + term`, `max`, `min`, also by a choice."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from looptrans.algebra.cells import same_cell
+from looptrans.algebra.values import negative
+from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
+from looptrans.ir.value import Access, Binary, Call, Holds, Read, Select, Value, walk_value
+
+Fold: TypeAlias = Literal["sum", "max", "min"]
+IDENTITIES: Final[dict[Fold, float]] = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
+
+
+def arrays_in(value: Value) -> set[str]:
+    """Return the arrays a value reads."""
+    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
+
+
+def accumulation(target: Access, value: Value) -> tuple[Fold, Value, Condition] | None:
+    """Return the operator, the term and the condition of `x = x op term if condition else x`."""
+    own = Read(target)
+    match value:
+        case Select(condition, chosen, otherwise) if otherwise == own:
+            found = accumulation(target, chosen)
+            if found is None or target.array in _condition_arrays(condition):
+                return None
+            return found[0], found[1], conjunction(condition, found[2])
+        case Select(condition, chosen, otherwise) if chosen == own:
+            return accumulation(target, Select(negation(condition), otherwise, chosen))
+        case Call("max" | "min" as name, arguments) if len(arguments) > 1:
+            flat = _flat_call(name, arguments)
+            rest = [a for a in flat if not _is_cell(a, target)]
+            if len(rest) != len(flat) - 1 or any(target.array in arrays_in(a) for a in rest):
+                return None
+            return name, rest[0] if len(rest) == 1 else Call(name, tuple(rest)), ALWAYS
+        case Binary("+" | "-", _, _):
+            terms = _summands(value, 1)
+            mine = [sign for sign, term in terms if _is_cell(term, target)]
+            others = [(sign, term) for sign, term in terms if not _is_cell(term, target)]
+            if mine != [1] or any(target.array in arrays_in(term) for _, term in others):
+                return None
+            total: Value | None = None
+            for sign, term in others:
+                if total is None:
+                    total = term if sign > 0 else negative(term)
+                else:
+                    total = Binary("+" if sign > 0 else "-", total, term)
+            return None if total is None else ("sum", total, ALWAYS)
+        case _:
+            return None
+
+
+def _condition_arrays(condition: Condition) -> set[str]:
+    return arrays_in(Holds(condition))
+
+
+def _is_cell(value: Value, target: Access) -> bool:
+    return isinstance(value, Read) and same_cell(value.access, target)
+
+
+def _flat_call(name: str, arguments: tuple[Value, ...]) -> list[Value]:
+    found: list[Value] = []
+    for argument in arguments:
+        if isinstance(argument, Call) and argument.function == name and len(argument.arguments) > 1:
+            found += _flat_call(name, argument.arguments)
+        else:
+            found.append(argument)
+    return found
+
+
+def _summands(value: Value, sign: int) -> list[tuple[int, Value]]:
+    match value:
+        case Binary("+", left, right):
+            return [*_summands(left, sign), *_summands(right, sign)]
+        case Binary("-", left, right):
+            return [*_summands(left, sign), *_summands(right, -sign)]
+        case _:
+            return [(sign, value)]

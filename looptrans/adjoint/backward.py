@@ -1,0 +1,296 @@
+"""The backward pass of a listing, as a listing.
+
+O = attention(Q, K, V)    ->    dQ, dK, dV = attention_backward(Q, K, V, O, lse, dO)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.definitions import Definition, System, full, plain_name
+from looptrans.adjoint.proofs import Step, steps_of
+from looptrans.adjoint.reading import definitions_of
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.reverse import Reverse
+from looptrans.adjoint.saving import Saver
+from looptrans.adjoint.size import Sizes, sizes_of
+from looptrans.adjoint.statistics import with_log_sums
+from looptrans.adjoint.sums import Term, value_of
+from looptrans.adjoint.weights import prepared
+from looptrans.adjoint.writing import Gradient, Writer
+from looptrans.analysis.api import annotated
+from looptrans.ir.index import Param, Var
+from looptrans.ir.outputs import outputs
+from looptrans.ir.program import Array, Program
+from looptrans.ir.value import Access, Generator, Read, Real, walk_value
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Something the forward hands over to the backward.
+
+    Attributes:
+        name: What it is called in both listings.
+        is_output: Whether the listing returns it anyway.
+    """
+
+    name: str
+    is_output: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """The backward pass of a listing.
+
+    Attributes:
+        listing: The listing that was differentiated.
+        of: The outputs that receive a gradient.
+        program: The backward listing: its arguments are the listing's inputs, what is saved, and
+            the incoming gradients; it returns the gradients.
+        gradients: For each argument with a gradient, what the backward listing calls it.
+        incoming: For each output in `of`, what the backward listing calls its gradient.
+        saved: What the forward hands over.
+        forward: The listing, returning behind its outputs what is saved besides.
+        steps: How the backward listing came about, each step with its certificates.
+        notes: What should be known, a sentence each.
+    """
+
+    listing: Program
+    of: tuple[str, ...]
+    program: Program
+    gradients: dict[str, str]
+    incoming: dict[str, str]
+    saved: tuple[Saved, ...]
+    forward: Program
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...] = ()
+
+
+def backward(
+    program: Program,
+    of: tuple[str, ...] | None = None,
+    wrt: tuple[str, ...] | None = None,
+    *,
+    annotate: bool = False,
+) -> Backward:
+    """Derive the backward pass of a listing.
+
+    Args:
+        program: The listing.
+        of: The outputs that receive a gradient; by default all that need no arg-max.
+        wrt: The arguments whose gradients are wanted; by default all floats and real parameters.
+        annotate: Whether the backward listing says in comments, all of them checked facts, which
+            loops each statement belongs to and what it reads and gathers; takes seconds.
+
+    Raises:
+        NotDifferentiated: It has none that is derived here; the reason says why.
+    """
+    named = {o.name: o.gradient for o in outputs(program)}
+    notes: list[str] = []
+    if of is None:
+        chosen = tuple(name for name, kind in named.items() if kind == "differentiable")
+        found, jumping = _without_jumps(program, chosen, wrt)
+        notes += [
+            f"{name} receives no gradient: it hangs on which element is the largest or smallest, "
+            "and its derivative jumps where two are equal."
+            for name in jumping
+        ]
+    else:
+        for name in of:
+            if named.get(name) != "differentiable":
+                raise NotDifferentiated(f"{name} is no output that a gradient can come back to")
+        found = _Derivation(program, of, wrt)
+        found.sweep()
+    done = found.backward(notes)
+    return replace(done, program=annotated(done.program)) if annotate else done
+
+
+def _without_jumps(
+    program: Program, chosen: tuple[str, ...], wrt: tuple[str, ...] | None
+) -> tuple[_Derivation, tuple[str, ...]]:
+    """Differentiate the outputs that need no arg-max; all of them where every one does.
+
+    Returns:
+        The derivation, and the outputs left out.
+    """
+    refusal: NotDifferentiated | None = None
+    try:
+        found = _Derivation(program, chosen, wrt)
+        found.sweep()
+        if not found.reverse.attained or len(chosen) == 1:
+            return found, ()
+    except NotDifferentiated as error:
+        if len(chosen) < 2:
+            raise
+        refusal = error
+    smooth = tuple(name for name in chosen if not _attains(program, name, wrt))
+    if not smooth or len(smooth) == len(chosen):
+        if refusal is not None:
+            raise refusal
+        return found, ()
+    found = _Derivation(program, smooth, wrt)
+    found.sweep()
+    return found, tuple(name for name in chosen if name not in smooth)
+
+
+def _attains(program: Program, output: str, wrt: tuple[str, ...] | None) -> bool:
+    try:
+        alone = _Derivation(program, (output,), wrt)
+        alone.sweep()
+    except NotDifferentiated:
+        return True
+    return bool(alone.reverse.attained)
+
+
+class _Derivation:
+    """One derivation: definitions, the sweep over them, and the listing."""
+
+    def __init__(self, program: Program, of: tuple[str, ...], wrt: tuple[str, ...] | None) -> None:
+        if not of:
+            raise NotDifferentiated("it has no output of floating-point numbers")
+        self.program = program
+        self.of = of
+        self.inputs = _differentiable(program, wrt)
+        self.reading = definitions_of(program)
+        self.system: System = self.reading.system
+        self.outputs = self.reading.outputs
+        self.prepared = prepared(self.system, frozenset(self.outputs.values()))
+        self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
+        self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
+        self.gradients = {name: self.system.names.array(f"d{name}") for name in self.inputs}
+        wanted = _leading_to(self.system, frozenset(self.inputs))
+        self.reverse = Reverse(program, self.prepared, self.sizes, wanted)
+        self.targets: dict[str, Gradient] = {}
+
+    def sweep(self) -> None:
+        """Work out every adjoint."""
+        forward = _sorted(self.system)
+        for name in self.of:
+            self.reverse.seed(self.outputs[name], self.incoming[name])
+        self.reverse.sweep(forward)
+        for name in self.inputs:
+            indices = self._indices(name)
+            terms = self.reverse.gathered(name, indices)
+            self.targets[name] = self._gradient(name, indices, terms)
+
+    def _gradient(self, name: str, indices: tuple[Generator, ...], terms: list[Term]) -> Gradient:
+        """Return the gradient of an input; a single number through partial sums."""
+        if indices or not any(len(t.generators) > 1 for t in terms):
+            return Gradient(self.gradients[name], indices, tuple(terms))
+        parts: list[Term] = []
+        for number, term in enumerate(terms):
+            outer = term.generators[:-1]
+            free = all(isinstance(g.range.stop, Param) for g in outer)
+            if len(term.generators) < 2 or not free:
+                parts.append(term)
+                continue
+            wish = f"{self.gradients[name]}_part"
+            part = self.system.names.array(wish if not number else f"{wish}_{number + 1}")
+            inner = replace(term, generators=term.generators[-1:])
+            self.system.add(Definition(part, outer, value_of([inner]), "adjoint"))
+            self.reverse.kept.add(part)
+            cell = Read(Access(part, tuple(Var(g.variable) for g in outer)))
+            parts.append(Term(inner.coefficient / inner.coefficient, ((cell, 1),), (), outer))
+        return Gradient(self.gradients[name], indices, tuple(parts))
+
+    def _indices(self, name: str) -> tuple[Generator, ...]:
+        """Return the indices of an input, called as the listing's loops are."""
+        if name in {p.name for p in self.program.parameters}:
+            return ()
+        array = self.program.array(name)
+        found: list[Generator] = []
+        given = [s for s, _ in self.reverse.pending.get(name, ())]
+        used: set[str] = set()
+        for number, extent in enumerate(array.shape):
+            if extent is None:
+                raise NotDifferentiated(
+                    f"it is not known how large {name} is: annotate the arguments"
+                )
+            wish = "x"
+            index = given[0][number] if given else None
+            if isinstance(index, Var):
+                wish = plain_name(index.name)
+            elif isinstance(extent, Param) and extent.name.lower() != extent.name:
+                wish = extent.name.lower()
+            if wish in used or wish in self.system.names.taken:
+                wish = next(
+                    w
+                    for w in (f"x{k}" for k in range(1, 99))
+                    if w not in used and w not in self.system.names.taken
+                )
+            used.add(wish)
+            found.append(full(self.system.names.variable(wish), extent))
+        return tuple(found)
+
+    def backward(self, notes: list[str]) -> Backward:
+        """Write the listing."""
+        statistics = with_log_sums(self.prepared, self.sizes, self.outputs)
+        writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
+        saver = Saver(self.program, self.reading, self.system)
+        text, forward = writer.written(self.targets, self.incoming, saver)
+        saved = [writer.shown[name] for name in writer.saved]
+        steps = steps_of(self.reverse, statistics, writer)
+        if self.reverse.attained:
+            names = ", ".join(dict.fromkeys(self.reverse.attained))
+            notes = [*notes, f"The adjoint of {names} is shared equally by all that attain it."]
+        return Backward(
+            self.program,
+            self.of,
+            text,
+            dict(self.gradients),
+            dict(self.incoming),
+            tuple(Saved(name, name in self.program.outputs) for name in saved),
+            forward,
+            steps,
+            tuple(notes),
+        )
+
+
+def _differentiable(program: Program, wrt: tuple[str, ...] | None) -> tuple[str, ...]:
+    arrays = {a.name: a for a in program.arrays if a.role == "input"}
+    reals = {p.name for p in program.parameters if p.kind == "real"}
+    found = []
+    for name in program.arguments if program.is_function else (*arrays, *sorted(reals)):
+        array: Array | None = arrays.get(name)
+        if (array is not None and array.element == "float") or name in reals:
+            found.append(name)
+    if wrt is None:
+        return tuple(found)
+    for name in wrt:
+        if name not in found:
+            raise NotDifferentiated(f"{name} is no argument that has a gradient")
+    return tuple(name for name in found if name in wrt)
+
+
+def _leading_to(system: System, inputs: frozenset[str]) -> frozenset[str]:
+    """Return the inputs and every definition that reads one, directly or not."""
+    found = set(inputs)
+    changed = True
+    while changed:
+        changed = False
+        for definition in system.definitions.values():
+            if definition.name in found:
+                continue
+            reads = set(definition.reads())
+            reals = {p.name for p in walk_value(definition.value) if isinstance(p, Real)}
+            if (reads | reals) & found:
+                found.add(definition.name)
+                changed = True
+    return frozenset(found)
+
+
+def _sorted(system: System) -> list[str]:
+    """Return definitions so that each stands behind what it reads."""
+    found: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in found or name not in system.definitions:
+            return
+        for read in system.definitions[name].reads():
+            if read != name:
+                visit(read)
+        found[name] = None
+
+    for name in list(system.definitions):
+        visit(name)
+    return list(found)

@@ -1,0 +1,231 @@
+"""A listing as equations: every array is defined once, cell by cell.
+
+    for i: for j: S[i, j] = …                 S[i, j] = …
+           for j: m[i] = max(m[i], S[i, j])   m[i]    = max(S[i, j] for j)
+
+A definition gives one value for each of its indices. A sum, maximum or minimum over loops is a
+reduction inside the value, so that no definition reads itself. Variables are unique in the whole
+system (`j~7`, in which `j` is how the listing calls it), so that values can be put into each other
+without a thought for names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.ir.affine import simplified
+from looptrans.ir.condition import ALWAYS, Condition, Relation, walk_condition
+from looptrans.ir.index import Index, Int, Var, substitute, variables
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Holds,
+    IndexValue,
+    Range,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    walk_value,
+)
+
+Origin = Literal["forward", "adjoint"]
+_MARK = "~"
+
+
+@dataclass(slots=True)
+class Names:
+    """Gives out variables that no one else has, and names of arrays.
+
+    Attributes:
+        taken: Names of the listing, which no array may get again.
+    """
+
+    taken: set[str]
+    count: int = 0
+
+    def variable(self, like: str) -> str:
+        """Return a new variable that is printed like another one."""
+        self.count += 1
+        return f"{plain_name(like)}{_MARK}{self.count}"
+
+    def array(self, wish: str) -> str:
+        """Return a new name for an array: the wish, or the wish with a number behind it."""
+        name, number = wish, 1
+        while name in self.taken:
+            number += 1
+            name = f"{wish}_{number}"
+        self.taken.add(name)
+        return name
+
+
+def plain_name(variable: str) -> str:
+    """Return a variable as the listing calls it."""
+    return variable.partition(_MARK)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An array, or a scalar, with its value for each of its indices.
+
+    Attributes:
+        name: Its name, which no other definition has.
+        indices: Its indices with the range of each: `0 ..` its extent.
+        value: The value, in which sums over loops are reductions.
+        origin: Whether the listing computes it or the backward pass.
+        label: The statement it comes from, or an empty string.
+        array: The array of the listing it is a version of, or an empty string.
+    """
+
+    name: str
+    indices: tuple[Generator, ...]
+    value: Value
+    origin: Origin = "forward"
+    label: str = ""
+    array: str = ""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of its indices."""
+        return tuple(g.variable for g in self.indices)
+
+    @property
+    def extents(self) -> tuple[Index, ...]:
+        """Where its indices end."""
+        return tuple(g.range.stop for g in self.indices)
+
+    @property
+    def cell(self) -> Read:
+        """The cell the value is for."""
+        return Read(Access(self.name, tuple(Var(name) for name in self.variables)))
+
+    @property
+    def has_reduction(self) -> bool:
+        """Whether a sum, maximum or minimum over loops is part of the value."""
+        return any(isinstance(part, Reduce) for part in walk_value(self.value))
+
+    def reads(self) -> dict[str, list[Access]]:
+        """Return what the value reads, by array, in order of appearance."""
+        return reads_of(self.value)
+
+
+@dataclass(slots=True)
+class System:
+    """Definitions in an order in which each reads only earlier ones.
+
+    Attributes:
+        names: Where new names come from.
+        definitions: By name, in order.
+    """
+
+    names: Names
+    definitions: dict[str, Definition] = field(default_factory=dict)
+
+    def add(self, definition: Definition) -> Definition:
+        """Add a definition at the end, or put a new one in its place."""
+        self.definitions[definition.name] = definition
+        return definition
+
+    def instance(self, name: str, subscripts: tuple[Index, ...]) -> Value:
+        """Return the value of a cell, its bound variables new."""
+        definition = self.definitions[name]
+        indices = dict(zip(definition.variables, subscripts, strict=True))
+        return refreshed(value_moved(definition.value, indices), self.names)
+
+
+def reads_of(value: Value) -> dict[str, list[Access]]:
+    """Return what a value reads, by array, in order of appearance; those of conditions too."""
+    found: dict[str, list[Access]] = {}
+    for part in walk_value(value):
+        if isinstance(part, Read) and part.access not in found.setdefault(part.access.array, []):
+            found[part.access.array].append(part.access)
+    return found
+
+
+def refreshed(value: Value, names: Names) -> Value:
+    """Give every reduction in a value variables of its own."""
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Reduce):
+            return None
+        generators, new = refreshed_generators(part.generators, names)
+        return Reduce(part.function, generators, refreshed(value_moved(part.body, new), names))
+
+    return replaced(value, change)
+
+
+def refreshed_generators(
+    generators: tuple[Generator, ...], names: Names
+) -> tuple[tuple[Generator, ...], dict[str, Index]]:
+    """Give bound variables new names; return the generators and what each variable became."""
+    new: dict[str, Index] = {}
+    found = []
+    for generator in generators:
+        bounds = range_moved(generator.range, new)
+        variable = names.variable(generator.variable)
+        new[generator.variable] = Var(variable)
+        found.append(Generator(variable, bounds, condition_moved(generator.condition, new)))
+    return tuple(found), new
+
+
+def range_moved(bounds: Range, indices: Mapping[str, Index]) -> Range:
+    """Replace variables in a range."""
+    if not indices:
+        return bounds
+    start, stop = (simplified(substitute(end, indices)) for end in (bounds.start, bounds.stop))
+    return Range(start, stop, bounds.step)
+
+
+def full(variable: str, extent: Index) -> Generator:
+    """Return an index that runs from 0 to an extent."""
+    return Generator(variable, Range(Int(0), extent), ALWAYS)
+
+
+def free_variables(value: Value) -> tuple[str, ...]:
+    """Return the variables a value mentions and does not bind, in order of appearance."""
+    found: dict[str, None] = {}
+    bound: set[str] = set()
+    for part in walk_value(value):
+        if isinstance(part, Reduce):
+            bound |= {g.variable for g in part.generators}
+        for index in _own_indices(part):
+            found |= dict.fromkeys(variables(index))
+    return tuple(name for name in found if name not in bound)
+
+
+def condition_variables(condition: Condition) -> frozenset[str]:
+    """Return the variables a condition mentions."""
+    return frozenset(free_variables(Holds(condition)))
+
+
+def _own_indices(value: Value) -> tuple[Index, ...]:
+    """Return the index expressions of a value that belong to none of its parts."""
+    match value:
+        case Read(access):
+            return access.indices
+        case IndexValue(index):
+            return (index,)
+        case Holds(condition) | Select(condition, _, _):
+            return _compared(condition)
+        case Reduce(_, generators, _):
+            return tuple(
+                index
+                for g in generators
+                for index in (g.range.start, g.range.stop, *_compared(g.condition))
+            )
+        case _:
+            return ()
+
+
+def _compared(condition: Condition) -> tuple[Index, ...]:
+    """Return the index expressions that a condition compares."""
+    return tuple(
+        index
+        for part in walk_condition(condition)
+        if isinstance(part, Relation)
+        for index in (part.left, part.right)
+    )

@@ -1,0 +1,153 @@
+"""What is known where a value stands: bounds of loops and guards, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from looptrans.ir.affine import Form, form_of
+from looptrans.ir.condition import (
+    NEGATED,
+    Condition,
+    Every,
+    Not,
+    Relation,
+    Some,
+    Truth,
+    negation,
+)
+from looptrans.ir.index import Arith, Extremum, Index, Int, Var
+from looptrans.ir.value import Generator, Range
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Conditions that hold.
+
+    Attributes:
+        conditions: Each holds.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+
+    def and_(self, *conditions: Condition) -> Facts:
+        """Return these facts and more."""
+        return Facts((*self.conditions, *conditions))
+
+    def inside(self, generators: Iterable[Generator]) -> Facts:
+        """Return these facts and what holds inside loops."""
+        found = list(self.conditions)
+        for g in generators:
+            found += [*bounds_of(g.variable, g.range), g.condition]
+        return Facts(tuple(found))
+
+    def imply(self, condition: Condition) -> bool:
+        """Tell whether a condition surely holds."""
+        match condition:
+            case Truth(value):
+                return value
+            case Every(parts):
+                return all(self.imply(part) for part in parts)
+            case Some(parts):
+                return any(self.imply(part) for part in parts)
+            case Not(Relation(op, left, right)):
+                return self.imply(Relation(NEGATED[op], left, right))
+            case Relation("!=", left, right):
+                return self.imply(Relation("<", left, right)) or self.imply(
+                    Relation(">", left, right)
+                )
+            case Relation():
+                goals = _forms(condition)
+                if goals is None:
+                    return condition in self.conditions
+                known = [f for c in self._flat() for f in _forms(c) or ()]
+                return all(_follows(goal, known) for goal in goals)
+            case _:
+                return condition in self.conditions
+
+    def refute(self, condition: Condition) -> bool:
+        """Tell whether a condition surely does not hold."""
+        return self.imply(negation(condition))
+
+    def _flat(self) -> list[Condition]:
+        found: list[Condition] = []
+        queue = list(self.conditions)
+        while queue:
+            each = queue.pop(0)
+            if isinstance(each, Every):
+                queue += each.parts
+            elif isinstance(each, Not) and isinstance(each.part, Some):
+                queue += [negation(part) for part in each.part.parts]
+            else:
+                found.append(each)
+        return found
+
+
+def bounds_of(variable: str, bounds: Range) -> tuple[Condition, ...]:
+    """Return the conditions that say a variable is in a range."""
+    here = Var(variable)
+    if bounds.step == 1:
+        return Relation(">=", here, bounds.start), Relation("<", here, bounds.stop)
+    if bounds.step > 0:
+        ends: tuple[Condition, ...] = (
+            Relation(">=", here, bounds.start),
+            Relation("<", here, bounds.stop),
+        )
+    else:
+        ends = Relation("<=", here, bounds.start), Relation(">", here, bounds.stop)
+    if abs(bounds.step) == 1:
+        return ends
+    apart = Arith("-", here, bounds.start)
+    return *ends, Relation("==", Arith("%", apart, Int(abs(bounds.step))), Int(0))
+
+
+def _forms(condition: Condition) -> list[Form] | None:
+    """Return sums all of which are not negative where a comparison holds, and only there."""
+    if isinstance(condition, Not) and isinstance(condition.part, Relation):
+        part = condition.part
+        condition = Relation(NEGATED[part.op], part.left, part.right)
+    if not isinstance(condition, Relation):
+        return None
+    match condition.op:
+        case ">=":
+            pairs = [(condition.left, condition.right, 0)]
+        case ">":
+            pairs = [(condition.left, condition.right, -1)]
+        case "<=":
+            pairs = [(condition.right, condition.left, 0)]
+        case "<":
+            pairs = [(condition.right, condition.left, -1)]
+        case "==":
+            pairs = [
+                (condition.left, condition.right, 0),
+                (condition.right, condition.left, 0),
+            ]
+        case _:
+            return None
+    found = []
+    for more, less, constant in pairs:
+        for a in _arguments(more, "min"):
+            for b in _arguments(less, "max"):
+                found.append(form_of(a).plus(form_of(b), -1).plus(Form({}, constant)))
+    return found
+
+
+def _arguments(index: Index, op: str) -> tuple[Index, ...]:
+    if isinstance(index, Extremum) and index.op == op:
+        return tuple(part for a in index.arguments for part in _arguments(a, op))
+    return (index,)
+
+
+def _follows(goal: Form, known: list[Form]) -> bool:
+    if goal.is_constant:
+        return goal.constant >= 0
+    for fact in known:
+        rest = goal.plus(fact, -1)
+        if rest.is_constant and rest.constant >= 0:
+            return True
+    return any(
+        rest.is_constant and rest.constant >= 0
+        for number, fact in enumerate(known)
+        for other in known[number:]
+        for rest in (goal.plus(fact, -1).plus(other, -1),)
+    )

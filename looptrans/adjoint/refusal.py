@@ -1,0 +1,17 @@
+"""Why a listing has no backward pass."""
+
+from __future__ import annotations
+
+
+class NotDifferentiated(Exception):
+    """A listing, or a part of one, whose backward pass is not derived.
+
+    Attributes:
+        reason: Why, as a sentence without a full stop.
+        label: The statement it is about, or an empty string.
+    """
+
+    def __init__(self, reason: str, label: str = "") -> None:
+        super().__init__(f"{label}: {reason}" if label else reason)
+        self.reason = reason
+        self.label = label

@@ -1,0 +1,198 @@
+"""The forward listing, made to return what the backward needs.
+
+for i:                                       for i:
+    …                                            …
+    l = …              ->                        l = …
+    …                                            lse[i] = m + log(l)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.definitions import Definition, System
+from looptrans.adjoint.reading import Reading, Site, definitions_of
+from looptrans.adjoint.recognition import unify
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.frontend import parse
+from looptrans.ir.index import Index, Var
+from looptrans.ir.listing import listing
+from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.source import Source
+from looptrans.ir.value import Access, Create, Read, Value
+from looptrans.ir.walk import nodes
+
+Position = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Insertion:
+    """A statement to be put behind a node, and the array it fills."""
+
+    behind: Position
+    statement: Assign
+    made: Declaration
+
+
+@dataclass(slots=True)
+class Saver:
+    """Decides how what is saved leaves the forward listing.
+
+    Attributes:
+        program: The forward listing.
+        reading: Its definitions as they were read.
+        system: The definitions, those found later among them.
+    """
+
+    program: Program
+    reading: Reading
+    system: System
+
+    def can(self, name: str) -> bool:
+        """Tell whether the forward listing can hand over a definition."""
+        if name in self.reading.outputs.values():
+            return True
+        return self._place(self.system.definitions[name]) is not None
+
+    def extended(self, saved: list[str]) -> tuple[Program, dict[str, str]]:
+        """Return the listing with what is saved behind its outputs, and what that is called."""
+        names = {definition: name for name, definition in self.reading.outputs.items()}
+        insertions = []
+        added = []
+        for name in saved:
+            if name in names:
+                continue
+            definition = self.system.definitions[name]
+            array = self._whole(name)
+            if array is not None:
+                names[name] = array
+                added.append(array)
+                continue
+            place = self._place(definition)
+            if place is None:
+                raise NotDifferentiated(f"{name} cannot be handed over by the listing")
+            behind, loops, value = place
+            site = self.reading.sites.get(name)
+            shown = name if site is None else self.system.names.array(f"{site.array}_kept")
+            if shown in self._taken():
+                shown = self.system.names.array(f"{shown}_kept")
+            names[name] = shown
+            added.append(shown)
+            target = Access(shown, tuple(Var(loop.variable) for loop in loops))
+            statement = Assign("S", (target,), (value,))
+            shape = Create("zeros", definition.extents, None, "float32")
+            insertions.append(_Insertion(behind, statement, Declaration(shown, shape)))
+        if not added:
+            return self.program, names
+        program = self._inserted(insertions, tuple(added))
+        self._check(program, {names[name]: name for name in saved if names[name] in added})
+        return program, names
+
+    def _taken(self) -> set[str]:
+        taken = {a.name for a in self.program.arrays} | {p.name for p in self.program.parameters}
+        taken |= {n.variable for n in nodes(self.program.body) if isinstance(n, Loop)}
+        return taken
+
+    def _whole(self, name: str) -> str | None:
+        """Return the array that holds a definition in the end, where one does."""
+        site = self.reading.sites.get(name)
+        if site is None or self.reading.last.get(site.array) != name:
+            return None
+        array = self.program.array(site.array)
+        own = len(self.system.definitions[name].indices) == array.rank
+        return site.array if own and array.rank and array.role == "local" else None
+
+    def _place(self, definition: Definition) -> tuple[Position, tuple[Loop, ...], Value] | None:
+        """Return where a definition's cell is known, the loops of its indices, and its value."""
+        site = self.reading.sites.get(definition.name)
+        if site is not None:
+            loops = self._loops(site)
+            if loops is None:
+                return None
+            return (*site.behind(len(loops)),), loops, Read(site.target)
+        accesses = [a for each in definition.reads().values() for a in each]
+        if definition.has_reduction or not accesses:
+            return None
+        found: list[tuple[Position, tuple[Loop, ...]]] = []
+        cells: dict[Access, Access] = {}
+        for access in accesses:
+            own = self.reading.sites.get(access.array)
+            if own is None or access.subscripts != definition.cell.access.subscripts:
+                return None
+            inner = self._loops(own)
+            if inner is None:
+                return None
+            found.append((own.behind(len(inner)), inner))
+            cells[access] = own.target
+        behind, loops = max(found, key=lambda each: each[0])
+        if any(each[1] != loops for each in found):
+            return None
+
+        def change(part: Value) -> Value | None:
+            return Read(cells[part.access]) if isinstance(part, Read) else None
+
+        return behind, loops, replaced(definition.value, change)
+
+    def _loops(self, site: Site) -> tuple[Loop, ...] | None:
+        """Return the loops of a site's indices where they are the outermost around it."""
+        outer = site.path[: len(site.indices)]
+        if None in site.indices or set(outer) != set(site.indices):
+            return None
+        return tuple(_loop_at(self.program.body, p) for p in site.indices if p is not None)
+
+    def _inserted(self, insertions: list[_Insertion], added: tuple[str, ...]) -> Program:
+        by_place: dict[Position, list[Assign]] = {}
+        for each in insertions:
+            by_place.setdefault(each.behind, []).append(each.statement)
+        body = _put(self.program.body, (), by_place)
+        body = (*(each.made for each in insertions), *body)
+        outputs = (*self.program.outputs, *added)
+        changed = replace(self.program, body=body, outputs=outputs)
+        return parse(Source(f"<{self.program.name}>", listing(changed)))
+
+    def _check(self, program: Program, wanted: dict[str, str]) -> None:
+        """Read the new listing again: it returns the values that were meant."""
+        again = definitions_of(program)
+        for shown, name in wanted.items():
+            definition = self.system.definitions[name]
+            found = again.system.definitions[again.outputs[shown]]
+            if self._whole(name) is not None:
+                continue
+            own = name in self.reading.sites
+            meant: Value = definition.cell if own else definition.value
+            bound: dict[str, Index] = {}
+            if not unify(meant, found.value, frozenset(definition.variables), bound):
+                raise NotDifferentiated(f"{name} changes before it could be handed over")
+
+
+def _put(
+    body: tuple[Node, ...], position: Position, statements: dict[Position, list[Assign]]
+) -> tuple[Node, ...]:
+    found: list[Node] = []
+    for number, node in enumerate(body):
+        here = (*position, number)
+        match node:
+            case Loop():
+                found.append(replace(node, body=_put(node.body, here, statements)))
+            case If():
+                then = _put(node.body, (*here, 1), statements)
+                other = _put(node.orelse, (*here, 2), statements)
+                found.append(replace(node, body=then, orelse=other))
+            case _:
+                found.append(node)
+        found += statements.get(here, ())
+    return tuple(found)
+
+
+def _loop_at(body: tuple[Node, ...], position: Position) -> Loop:
+    node: Node | None = None
+    rest = list(position)
+    while rest:
+        node = body[rest.pop(0)]
+        if isinstance(node, Loop):
+            body = node.body
+        elif isinstance(node, If):
+            body = node.body if rest.pop(0) == 1 else node.orelse
+    assert isinstance(node, Loop)
+    return node

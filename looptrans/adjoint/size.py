@@ -1,0 +1,122 @@
+"""Which definitions are kept in memory, and which are worked out again wherever they are read.
+
+A definition that is as small as a part of an argument or output (one number for each row) is kept.
+A sum over products whose result has an index of each factor, such as S[i, j] = Q[i, e] * K[j, e]
+summed over e, grows: it is kept only where it is as large as an output, else worked out again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from looptrans.adjoint.definitions import Definition, System
+from looptrans.ir.affine import simplified
+from looptrans.ir.index import Index, Int, variables
+from looptrans.ir.listing import index_text
+from looptrans.ir.program import Program
+from looptrans.ir.value import Read, Reduce, walk_value
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Compares definitions with what goes in and comes out.
+
+    Attributes:
+        all: The extents of every float argument and output.
+        returned: Those of the outputs.
+        outputs: The definitions of the outputs.
+    """
+
+    all: tuple[Counter[str], ...]
+    returned: tuple[Counter[str], ...]
+    outputs: frozenset[str]
+
+    def is_small(self, extents: tuple[Index, ...]) -> bool:
+        """Tell whether an array is smaller than an argument or output by a dimension or more."""
+        own = _counted(extents)
+        return any(own < each for each in self.all)
+
+    def grows(self, definition: Definition) -> bool:
+        """Tell whether a sum has indices that none of its factors has together."""
+        own = set(definition.variables)
+        largest = [
+            {name for index in part.access.indices for name in variables(index)} & own
+            for part in walk_value(definition.value)
+            if isinstance(part, Read)
+        ]
+        return bool(largest) and not any(own <= each for each in largest)
+
+    def is_stored(self, system: System, definition: Definition) -> bool:
+        """Tell whether a definition is kept in memory once worked out."""
+        if definition.name in self.outputs:
+            return True
+        ranges = [g.range for g in definition.indices]
+        if any(r.step != 1 or r.start != Int(0) or variables(r.stop) for r in ranges):
+            return False
+        reads_sum = definition.has_reduction and _sums_sums(system, definition, self)
+        if self.is_small(definition.extents):
+            return definition.has_reduction or definition.origin == "forward"
+        if not isinstance(definition.value, Reduce) and not definition.has_reduction:
+            return False
+        if reads_sum or not self.grows(definition):
+            return True
+        own = _counted(definition.extents)
+        return any(own <= each for each in self.returned)
+
+    def is_at_hand(self, system: System, name: str) -> bool:
+        """Tell whether reading an array costs nothing that is not paid anyway."""
+        definition = system.definitions.get(name)
+        if definition is None or definition.origin == "adjoint":
+            return True
+        if definition.name in self.outputs or self.is_small(definition.extents):
+            return True
+        return not self.is_stored(system, definition)
+
+
+def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:
+    """Tell whether the terms of a sum are sums that would be worked out for each of them."""
+    for part in walk_value(definition.value):
+        if isinstance(part, Reduce):
+            bound = {g.variable for g in part.generators}
+            for read in walk_value(part.body):
+                if not isinstance(read, Read):
+                    continue
+                inner = system.definitions.get(read.access.array)
+                used = {n for index in read.access.indices for n in variables(index)}
+                if inner is None or not used & bound:
+                    continue
+                if _is_worked_out_sum(system, inner, sizes):
+                    return True
+    return False
+
+
+def _is_worked_out_sum(system: System, definition: Definition, sizes: Sizes) -> bool:
+    if definition.name in sizes.outputs or sizes.is_small(definition.extents):
+        return False
+    if definition.has_reduction:
+        return not sizes.is_stored(system, definition)
+    return any(
+        _is_worked_out_sum(system, system.definitions[name], sizes)
+        for name in definition.reads()
+        if name in system.definitions
+    )
+
+
+def sizes_of(program: Program, system: System, outputs: dict[str, str]) -> Sizes:
+    """Return what definitions of a listing are compared with."""
+    arguments = [
+        _counted(tuple(e for e in a.shape if e is not None))
+        for a in program.arrays
+        if a.role == "input" and a.element == "float"
+    ]
+    returned = [
+        _counted(system.definitions[name].extents)
+        for name in outputs.values()
+        if name in system.definitions
+    ]
+    return Sizes(tuple(arguments + returned), tuple(returned), frozenset(outputs.values()))
+
+
+def _counted(extents: tuple[Index, ...]) -> Counter[str]:
+    return Counter(index_text(simplified(extent)) for extent in extents)

@@ -1,0 +1,231 @@
+"""Which iterations read a given cell: subscripts solved for the loops' variables.
+
+    d[y] += sum(term for the reader's loops if subscript == y)
+
+A subscript that is a loop variable makes that variable y. One that is affine in a variable gives it
+a value and a bound; `h // R` leaves R values of h; any other (an element of an integer array) stays
+a condition, a Kronecker delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from looptrans.adjoint.facts import Facts, bounds_of
+from looptrans.adjoint.sums import Term, bracketed, term_moved
+from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
+from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.index import Arith, Extremum, Index, Int, Var, children, rebuild, variables
+from looptrans.ir.program import Contract
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Holds,
+    IndexValue,
+    Range,
+    Read,
+    Reduce,
+    Select,
+    Value,
+)
+
+
+def solved(
+    term: Term,
+    subscripts: tuple[Index, ...],
+    target: tuple[Generator, ...],
+    contracts: tuple[Contract, ...] = (),
+) -> Term:
+    """Return the part of a term that reaches one cell.
+
+    Args:
+        term: What is added, summed over all iterations of the reader.
+        subscripts: The cell an iteration reads.
+        target: The indices of the array that is read.
+        contracts: What the listing assumes.
+    """
+    open_ = list(range(len(subscripts)))
+    given = list(subscripts)
+    for step in (_variable, _affine, _divided):
+        for number in list(open_):
+            done = step(term, given[number], target[number], contracts)
+            if done is None:
+                continue
+            term, change = done
+            given = [change(index) for index in given]
+            open_.remove(number)
+    for number in open_:
+        here = Var(target[number].variable)
+        term = bracketed(term, Relation("==", given[number], here))
+    return term
+
+
+_Done = tuple[Term, Callable[[Index], Index]]
+
+
+def _variable(
+    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+) -> _Done | None:
+    own = {g.variable: g for g in term.generators}
+    if not isinstance(index, Var) or index.name not in own:
+        return None
+    return _put(term, own[index.name], Var(target.variable))
+
+
+def _affine(
+    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+) -> _Done | None:
+    own = {g.variable: g for g in term.generators}
+    form = form_of(index)
+    for name in variables(index):
+        factor = form.terms.get(Var(name), 0)
+        others = form.plus(Form({Var(name): factor}), -1) if factor else form
+        if name in own and abs(factor) == 1 and name not in variables(index_of(others)):
+            here = form_of(Var(target.variable))
+            return _put(term, own[name], index_of(here.plus(others, -1).times(factor)))
+    return None
+
+
+def _put(term: Term, generator: Generator, value: Index) -> _Done:
+    indices = {generator.variable: value}
+    rest = replace(
+        term, generators=tuple(g for g in term.generators if g.variable != generator.variable)
+    )
+    rest = bracketed(rest, *bounds_of(generator.variable, generator.range))
+    moved = term_moved(rest, indices)
+    return moved, lambda index: simplified(_substituted(index, indices))
+
+
+def _substituted(index: Index, indices: dict[str, Index]) -> Index:
+    if isinstance(index, Var):
+        return indices.get(index.name, index)
+    parts = children(index)
+    return rebuild(index, tuple(_substituted(p, indices) for p in parts)) if parts else index
+
+
+def _divided(
+    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+) -> _Done | None:
+    own = {g.variable: g for g in term.generators}
+    match index:
+        case Arith("//", Var(name), divisor) if name in own and not variables(divisor):
+            pass
+        case _:
+            return None
+    generator = own[name]
+    if generator.range.step != 1 or not is_same(generator.range.start, Int(0)):
+        return None
+    here = Var(target.variable)
+    start = Arith("*", here, divisor)
+    stop: Index = Arith("+", start, divisor)
+    if not _is_product(generator.range.stop, target.range.stop, divisor, contracts):
+        stop = Extremum("min", (generator.range.stop, stop))
+
+    change = replacing(index, here)
+    mine = replace(generator, range=Range(start, stop))
+    others = tuple(
+        mine
+        if g.variable == name
+        else replace(g, range=Range(change(g.range.start), change(g.range.stop), g.range.step))
+        for g in term.generators
+    )
+    factors = tuple((value_changed(a, change), p) for a, p in term.factors)
+    brackets = tuple(condition_changed(c, change) for c in term.brackets)
+    return replace(term, factors=factors, brackets=brackets, generators=others), change
+
+
+def _is_product(total: Index, count: Index, size: Index, contracts: tuple[Contract, ...]) -> bool:
+    """Tell whether the listing assumes `total == count * size`."""
+    product = {Arith("*", count, size), Arith("*", size, count)}
+    if total in product:
+        return True
+    for contract in contracts:
+        match contract.condition:
+            case Relation("==", left, right) if not contract.generators:
+                if (left == total and right in product) or (right == total and left in product):
+                    return True
+            case _:
+                pass
+    return False
+
+
+def replacing(old: Index, new: Index) -> Callable[[Index], Index]:
+    """Return what replaces one index expression by another wherever it stands."""
+
+    def change(part: Index) -> Index:
+        if part == old:
+            return new
+        parts = children(part)
+        return rebuild(part, tuple(change(p) for p in parts)) if parts else part
+
+    return change
+
+
+def access_changed(access: Access, change: Callable[[Index], Index]) -> Access:
+    """Change the subscripts of a cell."""
+    return Access(access.array, tuple(change(index) for index in access.indices))
+
+
+def value_changed(value: Value, change: Callable[[Index], Index]) -> Value:
+    """Change the index expressions of a value."""
+
+    def each(part: Value) -> Value | None:
+        match part:
+            case Read(access):
+                return Read(access_changed(access, change))
+            case IndexValue(index):
+                return IndexValue(change(index))
+            case Select(condition, chosen, otherwise):
+                return Select(
+                    condition_changed(condition, change),
+                    value_changed(chosen, change),
+                    value_changed(otherwise, change),
+                )
+            case Holds(condition):
+                return Holds(condition_changed(condition, change))
+            case Reduce(function, generators, body):
+                found = tuple(
+                    Generator(
+                        g.variable,
+                        Range(change(g.range.start), change(g.range.stop), g.range.step),
+                        condition_changed(g.condition, change),
+                    )
+                    for g in generators
+                )
+                return Reduce(function, found, value_changed(body, change))
+            case _:
+                return None
+
+    return replaced(value, each)
+
+
+def condition_changed(condition: Condition, change: Callable[[Index], Index]) -> Condition:
+    """Change the index expressions of a condition."""
+    match condition:
+        case Relation(op, left, right):
+            return Relation(op, change(left), change(right))
+        case Data(value):
+            return Data(value_changed(value, change))
+        case Every(parts):
+            return Every(tuple(condition_changed(part, change) for part in parts))
+        case Some(parts):
+            return Some(tuple(condition_changed(part, change) for part in parts))
+        case Not(part):
+            return Not(condition_changed(part, change))
+        case _:
+            return condition
+
+
+def simplified_brackets(term: Term, facts: Facts) -> Term | None:
+    """Leave out brackets that always hold; return None where one never does."""
+    inside = facts.inside(term.generators)
+    kept: list[Condition] = []
+    for number, condition in enumerate(term.brackets):
+        others = inside.and_(*kept, *term.brackets[number + 1 :])
+        if inside.refute(condition):
+            return None
+        if not inside.imply(condition) and not others.imply(condition):
+            kept.append(condition)
+    return replace(term, brackets=tuple(kept))

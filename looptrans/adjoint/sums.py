@@ -1,0 +1,408 @@
+"""Sums of products, the form in which adjoints are added, cancelled and recognized.
+
+    2 * sum(P[i, j] * V[j, d] for j in range(N))  ->  Term(2, {P[i, j]: 1, V[j, d]: 1}, (), (j,))
+
+A term is a number times powers of atoms times brackets, summed over generators. A bracket is 1
+where its condition holds and 0 elsewhere (Iverson's notation), and what it is 0 for is never
+worked out. An atom is any value that is no sum or product itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import permutations
+from math import isfinite
+
+from looptrans.adjoint.definitions import (
+    Names,
+    condition_variables,
+    free_variables,
+    plain_name,
+    refreshed_generators,
+)
+from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.algebra.values import add, divide, is_number, multiply, negative, number, power
+from looptrans.ir.affine import simplified
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Data,
+    Every,
+    Relation,
+    conjunction,
+    is_data_dependent,
+    negation,
+)
+from looptrans.ir.index import Extremum, Index, Var, substitute, variables
+from looptrans.ir.listing import condition_text, index_text, value_text
+from looptrans.ir.value import (
+    Binary,
+    Call,
+    Const,
+    Generator,
+    Holds,
+    Range,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+)
+
+MOST_TERMS = 40
+MOST_PERMUTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A product, summed over generators.
+
+    Attributes:
+        coefficient: A number that is not zero.
+        factors: Atoms and their powers, none of them 0, each atom once.
+        brackets: Conditions outside of which the term is zero.
+        generators: What it is summed over; their conditions are among the brackets.
+    """
+
+    coefficient: Fraction
+    factors: tuple[tuple[Value, int], ...] = ()
+    brackets: tuple[Condition, ...] = ()
+    generators: tuple[Generator, ...] = ()
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The variables it is summed over."""
+        return frozenset(g.variable for g in self.generators)
+
+
+ONE = Term(Fraction(1))
+
+
+def expanded(value: Value, names: Names) -> list[Term]:
+    """Return a value as a sum of terms."""
+    match value:
+        case Const(literal) if not isinstance(literal, bool):
+            if not isfinite(literal):
+                return [Term(Fraction(1), ((value, 1),))]
+            return [Term(Fraction(repr(literal)))] if literal else []
+        case Unary(op, operand):
+            inner = expanded(operand, names)
+            return scaled(inner, -1) if op == "-" else inner
+        case Binary("+", left, right):
+            return [*expanded(left, names), *expanded(right, names)]
+        case Binary("-", left, right):
+            return [*expanded(left, names), *scaled(expanded(right, names), -1)]
+        case Binary("*", left, right):
+            a, b = expanded(left, names), expanded(right, names)
+            if len(a) * len(b) <= MOST_TERMS:
+                return [times(x, y) for x in a for y in b]
+            return [Term(Fraction(1), ((value, 1),))]
+        case Binary("/", left, right):
+            below = expanded(right, names)
+            inverse = (
+                inverted(below[0])
+                if len(below) == 1 and not below[0].generators and not below[0].brackets
+                else Term(Fraction(1), ((right, -1),))
+            )
+            return [times(x, inverse) for x in expanded(left, names)]
+        case Binary("**", base, Const(exponent)) if float(exponent).is_integer() and exponent:
+            return _powers(base, int(exponent), value, names)
+        case Select(condition, chosen, otherwise):
+            if is_number(otherwise, 0.0):
+                return [bracketed(t, condition) for t in expanded(chosen, names)]
+            if is_number(chosen, 0.0):
+                return [bracketed(t, negation(condition)) for t in expanded(otherwise, names)]
+        case Call("where", (condition, chosen, otherwise)):
+            return expanded(Select(_condition_of(condition), chosen, otherwise), names)
+        case Reduce("sum", generators, body):
+            plain, new = refreshed_generators(generators, names)
+            inside = expanded(value_moved(body, new), names)
+            conditions = tuple(g.condition for g in plain if g.condition != ALWAYS)
+            bare = tuple(replace(g, condition=ALWAYS) for g in plain)
+            return [
+                replace(bracketed(t, *conditions), generators=(*bare, *t.generators))
+                for t in inside
+            ]
+        case _:
+            pass
+    return [Term(Fraction(1), ((value, 1),))]
+
+
+def _condition_of(value: Value) -> Condition:
+    return value.condition if isinstance(value, Holds) else Data(value)
+
+
+def _powers(base: Value, exponent: int, value: Value, names: Names) -> list[Term]:
+    inner = expanded(base, names)
+    if len(inner) == 1 and not inner[0].generators and not inner[0].brackets:
+        found = ONE
+        step = inner[0] if exponent > 0 else inverted(inner[0])
+        for _ in range(abs(exponent)):
+            found = times(found, step)
+        return [found]
+    if exponent == 1:
+        return inner
+    return [Term(Fraction(1), ((base, exponent),))]
+
+
+def times(a: Term, b: Term) -> Term:
+    """Return a product; the bound variables of the two differ."""
+    powers: dict[Value, int] = dict(a.factors)
+    for atom, exponent in b.factors:
+        powers[atom] = powers.get(atom, 0) + exponent
+    factors = tuple((atom, p) for atom, p in powers.items() if p)
+    joined = replace(a, coefficient=a.coefficient * b.coefficient, factors=factors)
+    joined = replace(joined, generators=(*a.generators, *b.generators))
+    return bracketed(joined, *b.brackets)
+
+
+def inverted(term: Term) -> Term:
+    """Return one divided by a product without sums and brackets."""
+    return Term(1 / term.coefficient, tuple((atom, -p) for atom, p in term.factors))
+
+
+def scaled(terms: Iterable[Term], by: int) -> list[Term]:
+    """Return terms times a number."""
+    return [replace(t, coefficient=t.coefficient * by) for t in terms]
+
+
+def bracketed(term: Term, *conditions: Condition) -> Term:
+    """Return a term that is zero where a condition does not hold."""
+    found = list(term.brackets)
+    for condition in conditions:
+        for part in _parts(condition):
+            if part != ALWAYS and part not in found:
+                found.append(part)
+    return replace(term, brackets=tuple(found))
+
+
+def _parts(condition: Condition) -> list[Condition]:
+    """Return what must hold all together; `v < min(a, b)` is `v < a` and `v < b`."""
+    match condition:
+        case Every(parts):
+            return [inner for part in parts for inner in _parts(part)]
+        case Relation(("<" | "<=") as op, left, Extremum("min", arguments)):
+            return [Relation(op, left, a) for a in arguments]
+        case Relation((">" | ">=") as op, left, Extremum("max", arguments)):
+            return [Relation(op, left, a) for a in arguments]
+        case _:
+            return [condition]
+
+
+def term_moved(term: Term, indices: Mapping[str, Index]) -> Term:
+    """Replace free variables in a term."""
+    powers: dict[Value, int] = {}
+    for atom, exponent in term.factors:
+        moved = value_moved(atom, indices)
+        powers[moved] = powers.get(moved, 0) + exponent
+    generators = tuple(
+        replace(
+            g,
+            range=Range(
+                simplified(substitute(g.range.start, indices)),
+                simplified(substitute(g.range.stop, indices)),
+                g.range.step,
+            ),
+        )
+        for g in term.generators
+    )
+    brackets = tuple(dict.fromkeys(condition_moved(c, indices) for c in term.brackets))
+    factors = tuple((atom, p) for atom, p in powers.items() if p)
+    return Term(term.coefficient, factors, brackets, generators)
+
+
+def mentioned(term: Term) -> frozenset[str]:
+    """Return the free and bound variables of a term's factors, brackets and ranges."""
+    found: set[str] = set()
+    for atom, _ in term.factors:
+        found |= set(free_variables(atom))
+    for condition in term.brackets:
+        found |= condition_variables(condition)
+    for g in term.generators:
+        found |= {*variables(g.range.start), *variables(g.range.stop)}
+    return frozenset(found)
+
+
+def combined(terms: Iterable[Term]) -> list[Term]:
+    """Add up terms that differ in nothing but their coefficient, in order of first appearance."""
+    found: dict[str, Term] = {}
+    for term in terms:
+        key = canonical(term)
+        known = found.get(key)
+        if known is None:
+            found[key] = term
+        else:
+            found[key] = replace(known, coefficient=known.coefficient + term.coefficient)
+    return [term for term in found.values() if term.coefficient]
+
+
+def canonical(term: Term) -> str:
+    """Return a text that two terms share where they are the same up to names and order."""
+    generators = term.generators
+    if not generators or len(generators) > MOST_PERMUTED:
+        return _text(term, {})
+    best = None
+    for order in permutations(range(len(generators))):
+        names: dict[str, Index] = {
+            generators[k].variable: Var(f"_{number}") for number, k in enumerate(order)
+        }
+        text = _text(replace(term, generators=tuple(generators[k] for k in order)), names)
+        best = text if best is None or text < best else best
+    assert best is not None
+    return best
+
+
+def _text(term: Term, names: dict[str, Index]) -> str:
+    moved = term_moved(term, names) if names else term
+    factors = sorted(f"({value_text(atom)})**{p}" for atom, p in moved.factors)
+    brackets = sorted(condition_text(c) for c in moved.brackets)
+    ranges = [
+        f"{index_text(g.range.start)}..{index_text(g.range.stop)}..{g.range.step}"
+        for g in moved.generators
+    ]
+    return " ".join([*factors, "|", *brackets, "|", *ranges])
+
+
+def value_of(terms: Iterable[Term]) -> Value:
+    """Return a sum of terms as a value, common factors taken out; sums become reductions."""
+    listed = list(terms)
+    if not listed:
+        return Const(0.0)
+    if len(listed) == 1:
+        return _product(listed[0])
+    common, rest = _common(listed)
+    total = add(*[_signed(term) for term in sorted(rest, key=lambda t: t.coefficient < 0)])
+    if common == ONE:
+        return total
+    inside = replace(common, brackets=())
+    product = total if inside == ONE else _product(inside, total)
+    return _under(common.brackets, product)
+
+
+def _common(terms: list[Term]) -> tuple[Term, list[Term]]:
+    """Split off what all terms are products of; sums stay where they are."""
+    factors: list[tuple[Value, int]] = []
+    for atom, exponent in terms[0].factors:
+        if set(free_variables(atom)) & terms[0].bound:
+            continue
+        powers = [dict(t.factors).get(atom, 0) for t in terms]
+        shared = min(powers) if exponent > 0 else max(powers)
+        if shared and all((p > 0) == (exponent > 0) and p for p in powers):
+            factors.append((atom, shared))
+    brackets = tuple(
+        c
+        for c in terms[0].brackets
+        if all(c in t.brackets for t in terms) and not condition_variables(c) & terms[0].bound
+    )
+    sign = -1 if all(t.coefficient < 0 for t in terms) else 1
+    sizes = {abs(t.coefficient) for t in terms}
+    size = sizes.pop() if len(sizes) == 1 else Fraction(1)
+    common = Term(sign * size, tuple(factors), brackets)
+    rest = []
+    for term in terms:
+        own = dict(term.factors)
+        for atom, exponent in factors:
+            own[atom] -= exponent
+        rest.append(
+            replace(
+                term,
+                coefficient=term.coefficient / common.coefficient,
+                factors=tuple((a, p) for a, p in own.items() if p),
+                brackets=tuple(c for c in term.brackets if c not in brackets),
+            )
+        )
+    return common, rest
+
+
+def _signed(term: Term) -> Value:
+    if term.coefficient < 0:
+        return Unary("-", _product(replace(term, coefficient=-term.coefficient)))
+    return _product(term)
+
+
+def _product(term: Term, last: Value | None = None) -> Value:
+    """Return a term as a value: what does not depend on its sums stands before them."""
+    bound = term.bound
+    inside = [(a, p) for a, p in term.factors if set(free_variables(a)) & bound]
+    outside = [(a, p) for a, p in term.factors if (a, p) not in inside]
+    within = [c for c in term.brackets if condition_variables(c) & bound]
+    around = tuple(c for c in term.brackets if c not in within)
+    above = [power(a, p) for a, p in outside if p > 0]
+    below = [power(a, -p) for a, p in outside if p < 0]
+    if term.generators:
+        above.append(_reduction(term.generators, inside, within))
+    if last is not None:
+        above.append(last)
+    size = term.coefficient
+    sign = -1 if size < 0 else 1
+    size = abs(size)
+    if size != 1 and (size.denominator == 1 or _is_short(size)):
+        above.insert(0, Const(float(size)))
+    elif size != 1:
+        above.insert(0, number(Fraction(size.numerator)))
+        below.append(number(Fraction(size.denominator)))
+    product = multiply(*above)
+    if below:
+        product = divide(product, multiply(*below))
+    return _under(around, negative(product) if sign < 0 else product)
+
+
+def _is_short(size: Fraction) -> bool:
+    return Fraction(repr(float(size))) == size
+
+
+def _under(brackets: tuple[Condition, ...], value: Value) -> Value:
+    return Select(conjunction(*brackets), value, Const(0.0)) if brackets else value
+
+
+def _reduction(
+    generators: tuple[Generator, ...],
+    factors: list[tuple[Value, int]],
+    brackets: list[Condition],
+) -> Value:
+    """Return a sum of a product, generators in an order in which ranges are known."""
+    ordered = in_order(generators)
+    above = [power(a, p) for a, p in factors if p > 0]
+    below = [power(a, -p) for a, p in factors if p < 0]
+    body = multiply(*above)
+    body = divide(body, multiply(*below)) if below else body
+    bound = list(ordered)
+    body = _under(tuple(c for c in brackets if is_data_dependent(c)), body)
+    for condition in brackets:
+        if is_data_dependent(condition):
+            continue
+        names = condition_variables(condition)
+        last = max(k for k, g in enumerate(bound) if g.variable in names)
+        bound[last] = replace(bound[last], condition=conjunction(bound[last].condition, condition))
+    return Reduce("sum", tuple(bound), body)
+
+
+def in_order(generators: tuple[Generator, ...]) -> tuple[Generator, ...]:
+    """Order generators so that each range mentions only what is bound before it."""
+    waiting = list(generators)
+    names = {g.variable for g in generators}
+    found: list[Generator] = []
+    while waiting:
+        done = {g.variable for g in found}
+        ready = next(
+            g
+            for g in waiting
+            if not ({*variables(g.range.start), *variables(g.range.stop)} & names) - done
+        )
+        found.append(ready)
+        waiting.remove(ready)
+    return tuple(found)
+
+
+def shown(term: Term) -> str:
+    """Return a term to be read."""
+    text = value_text(value_of([term]))
+    for name in sorted(mentioned(term) | term.bound, key=len, reverse=True):
+        text = text.replace(name, plain_name(name))
+    return text
+
+
+def shown_sum(terms: list[Term]) -> str:
+    """Return a sum of terms to be read."""
+    return " + ".join(shown(term) for term in terms) or "0"

@@ -1,0 +1,444 @@
+"""Exponentials divided by their sum, and masks that are minus infinity inside them.
+
+    l[i] = sum(exp(S[i, j] - m[i]) for j)        P[i, j] = exp(S[i, j] - m[i]) / l[i]
+
+P is made a definition of its own wherever such a sum l is found, whatever it is used for, and each
+`exp(S - m)` is then P * l: so that what is left of an adjoint holds no power of l and can be
+compared with what is stored. In the end P is worked out as exp(S - lse), where
+lse = m + log(l) is the one number of each sum that is kept.
+
+    S[i, j] = a if j <= i else -inf              exp(S[i, j] - m[i]) = [j <= i] * exp(a - m[i])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from looptrans.adjoint.definitions import (
+    Definition,
+    System,
+    free_variables,
+    refreshed_generators,
+)
+from looptrans.adjoint.recognition import Identity, Rule, divides, rewritten, rule_of, unify
+from looptrans.adjoint.sums import (
+    Term,
+    bracketed,
+    combined,
+    expanded,
+    value_of,
+)
+from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.algebra.values import MINUS_INFINITY, add, is_number
+from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
+from looptrans.ir.index import Index, Var
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Generator,
+    Read,
+    Real,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+    walk_value,
+)
+
+EXPONENTIALS = {"exp": "log", "exp2": "log2"}
+_LOWEST = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """An exponential divided by the sum of its like.
+
+    Attributes:
+        name: The definition of the quotient.
+        total: The definition of the sum.
+        function: `exp` or `exp2`.
+        exponent: The exponent, in the variables of the quotient's indices.
+        is_own: Whether the listing has no definition of the quotient itself.
+    """
+
+    name: str
+    total: str
+    function: str
+    exponent: Value
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """`array[indices]` is minus infinity unless the condition holds, and then what `inner` is."""
+
+    indices: tuple[str, ...]
+    condition: Condition
+    inner: str
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Definitions in which weights and masks have been found.
+
+    Attributes:
+        system: The definitions.
+        outputs: Those that are outputs.
+        weights: The weights, by the name of the quotient.
+        identities: What atoms are, in terms of what is stored.
+        rules: What sums are, in terms of what is stored.
+        shared: Sums of a few terms that several definitions have in common.
+        masks: What may be minus infinity, and when.
+    """
+
+    system: System
+    outputs: frozenset[str] = frozenset()
+    weights: dict[str, Weight] = field(default_factory=dict)
+    identities: list[Identity] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    shared: set[str] = field(default_factory=set)
+    masks: dict[str, _Mask] = field(default_factory=dict)
+
+    def terms(self, value: Value) -> list[Term]:
+        """Return a value as terms over stored atoms."""
+        found = []
+        for term in expanded(value, self.system.names):
+            unmasked = self.unmasked(term)
+            found.append(rewritten(unmasked, self.identities)[0])
+        return combined(found)
+
+    @property
+    def nonzero(self) -> frozenset[str]:
+        """The sums of exponentials, which are positive where their terms are read."""
+        return frozenset(weight.total for weight in self.weights.values())
+
+    def learn(self, definition: Definition, term: Term) -> None:
+        """Know a sum again from now on."""
+        rule = rule_of(definition.name, definition.cell, definition.variables, term, self.nonzero)
+        if rule is not None:
+            self.rules.append(rule)
+
+    def over_stored(self, term: Term) -> Term:
+        """Return a term over what is stored, as far as identities say."""
+        return rewritten(term, self.identities)[0]
+
+    def unmasked(self, term: Term) -> Term:
+        """Return a term in which no exponential reads what may be minus infinity by a mask."""
+        found = replace(term, factors=())
+        conditions: list[Condition] = []
+        factors: list[tuple[Value, int]] = []
+        for atom, exponent in term.factors:
+            if isinstance(atom, Call) and atom.function in EXPONENTIALS and exponent > 0:
+                inner, needed = self.without_masks(atom.arguments[0])
+                conditions += needed
+                factors.append((Call(atom.function, (inner,)), exponent))
+            else:
+                factors.append((atom, exponent))
+        return bracketed(replace(found, factors=tuple(factors)), *conditions)
+
+    def without_masks(self, value: Value) -> tuple[Value, list[Condition]]:
+        """Return an exponent without masked reads among its terms, and when it is not -inf."""
+        match value:
+            case Binary("+" | "-" as op, left, right):
+                a, first = self.without_masks(left)
+                if op == "-":
+                    return Binary("-", a, right), first
+                b, second = self.without_masks(right)
+                return Binary("+", a, b), first + second
+            case Read(access) if access.array in self.masks:
+                mask = self.masks[access.array]
+                here = dict(zip(mask.indices, access.indices, strict=True))
+                inner = Read(Access(mask.inner, access.indices))
+                return inner, [condition_moved(mask.condition, here)]
+            case Select(condition, chosen, otherwise) if _is_lowest(otherwise):
+                return chosen, [condition]
+            case Select(condition, chosen, otherwise) if _is_lowest(chosen):
+                return otherwise, [negation(condition)]
+            case _:
+                return value, []
+
+
+def prepared(system: System, outputs: frozenset[str] = frozenset()) -> Prepared:
+    """Find weights and masks in definitions, and rewrite the definitions with them.
+
+    Args:
+        system: The definitions.
+        outputs: Those that are outputs, which stand for what they are made of.
+    """
+    found = Prepared(system, outputs)
+    _share(found)
+    for name in list(system.definitions):
+        definition = system.definitions[name]
+        _find_mask(found, definition)
+        definition = system.definitions[name]
+        if name in found.weights:
+            continue
+        if isinstance(definition.value, Reduce) and definition.value.function != "sum":
+            continue
+        terms = found.terms(definition.value)
+        plain = combined(expanded(definition.value, system.names))
+        if [str(t) for t in terms] != [str(t) for t in plain] and not _same(terms, plain):
+            definition = system.add(replace(definition, value=_rebuilt(definition, terms)))
+        if len(terms) == 1:
+            _find_weight(found, definition, terms[0])
+            _find_identity(found, definition, terms[0])
+            terms = found.terms(definition.value)
+            if terms[0].generators:
+                found.learn(definition, terms[0])
+    return found
+
+
+def _share(found: Prepared) -> None:
+    """Make a definition of a sum of terms that several definitions multiply or raise."""
+    system = found.system
+    places: list[tuple[str, Value]] = []
+    for definition in system.definitions.values():
+        places += [(definition.name, part) for part in _sums_in(definition.value)]
+    for number, (first, part) in enumerate(places):
+        free = free_variables(part)
+        alike = [
+            (other, p)
+            for other, p in places[number + 1 :]
+            if other != first and _is_renamed(part, p)
+        ]
+        if not alike or not free or any(_has(system, name, part) for name in found.shared):
+            continue
+        scope = {g.variable: g for g in _bound_in(system.definitions[first])}
+        indices = tuple(scope[v] for v in scope if v in free)
+        own, new = refreshed_generators(indices, system.names)
+        name = system.names.array(f"{first}_term")
+        found.shared.add(name)
+        before = dict(system.definitions)
+        system.definitions.clear()
+        for known, each in before.items():
+            if known == first:
+                system.add(Definition(name, own, value_moved(part, new), label=each.label))
+            system.add(each)
+        made = system.definitions[name]
+        for known in {first, *(other for other, _ in alike)}:
+            each = system.definitions[known]
+            system.add(replace(each, value=_shared_in(each.value, made)))
+
+
+def _sums_in(value: Value) -> list[Value]:
+    """Return sums that are factors or bases, outside of functions."""
+    found: list[Value] = []
+    match value:
+        case Binary("*" | "/", left, right):
+            for part in (left, right):
+                if isinstance(part, Binary) and part.op in "+-":
+                    found.append(part)
+            return found + _sums_in(left) + _sums_in(right)
+        case Binary("**", base, _):
+            if isinstance(base, Binary) and base.op in "+-":
+                found.append(base)
+            return found + _sums_in(base)
+        case Binary("+" | "-", left, right):
+            return _sums_in(left) + _sums_in(right)
+        case Unary(_, operand):
+            return _sums_in(operand)
+        case Reduce("sum", _, body):
+            return _sums_in(body)
+        case _:
+            return []
+
+
+def _is_renamed(a: Value, b: Value) -> bool:
+    bound: dict[str, Index] = {}
+    return (
+        unify(a, b, frozenset(free_variables(a)), bound)
+        and all(isinstance(i, Var) for i in bound.values())
+        and len(set(bound.values())) == len(bound)
+    )
+
+
+def _has(system: System, name: str, part: Value) -> bool:
+    return _is_renamed(system.definitions[name].value, part)
+
+
+def _bound_in(definition: Definition) -> tuple[Generator, ...]:
+    inner = definition.value.generators if isinstance(definition.value, Reduce) else ()
+    return (*definition.indices, *inner)
+
+
+def _shared_in(value: Value, made: Definition) -> Value:
+    def change(part: Value) -> Value | None:
+        bound: dict[str, Index] = {}
+        free = frozenset(made.variables)
+        if isinstance(part, Binary) and unify(made.value, part, free, bound):
+            return Read(Access(made.name, tuple(bound[v] for v in made.variables)))
+        return None
+
+    return replaced(value, change)
+
+
+def _same(a: list[Term], b: list[Term]) -> bool:
+    return {(t.factors, t.brackets) for t in a if not t.generators} == {
+        (t.factors, t.brackets) for t in b if not t.generators
+    } and not any(t.generators for t in (*a, *b))
+
+
+def _rebuilt(definition: Definition, terms: list[Term]) -> Value:
+    value = definition.value
+    if not isinstance(value, Reduce):
+        return value_of(terms)
+    # One sum stays one sum.
+    first = terms[0].generators if terms else ()
+    if len(terms) != 1:
+        return value
+    inside = replace(terms[0], generators=(), brackets=())
+    brackets = conjunction(*terms[0].brackets)
+    bound = list(first)
+    if brackets != ALWAYS:
+        bound[-1] = replace(bound[-1], condition=brackets)
+    return Reduce("sum", tuple(bound), value_of([inside]))
+
+
+def _is_lowest(value: Value) -> bool:
+    match value:
+        case Unary("-", operand):
+            return is_number(operand, -_LOWEST)
+        case _:
+            return is_number(value, _LOWEST)
+
+
+def _find_mask(found: Prepared, definition: Definition) -> None:
+    """Split a definition that may be minus infinity into when and what else."""
+    inner, conditions = found.without_masks(definition.value)
+    if not conditions:
+        return
+    name = found.system.names.array(f"{definition.name}_in")
+    order = dict(found.system.definitions)
+    found.system.definitions.clear()
+    for known, each in order.items():
+        if known == definition.name:
+            found.system.add(replace(definition, name=name, value=inner))
+            cell = Read(Access(name, definition.cell.access.subscripts))
+            lowest = definition.value
+            lowest = Select(conjunction(*conditions), cell, MINUS_INFINITY)
+            found.system.add(replace(definition, value=lowest))
+        else:
+            found.system.add(each)
+    found.masks[definition.name] = _Mask(definition.variables, conjunction(*conditions), name)
+
+
+def _find_weight(found: Prepared, definition: Definition, term: Term) -> None:
+    """Make a definition of the quotient where a definition is a sum of exponentials."""
+    if not term.generators or len(term.factors) != 1 or term.coefficient != 1:
+        return
+    atom, exponent = term.factors[0]
+    if not isinstance(atom, Call) or atom.function not in EXPONENTIALS or exponent != 1:
+        return
+    system = found.system
+    own, new = refreshed_generators((*definition.indices, *term.generators), system.names)
+    argument = value_moved(atom.arguments[0], new)
+    variables = tuple(g.variable for g in own)
+    if set(free_variables(argument)) != set(variables):
+        return
+    count = len(definition.indices)
+    total = Read(Access(definition.name, tuple(Var(name) for name in variables[:count])))
+    numerator = Call(atom.function, (argument,))
+    known = _stored_quotient(system, numerator, total, frozenset(variables))
+    if known is None:
+        name = system.names.array("P")
+        system.add(
+            Definition(name, own, Binary("/", numerator, total), "forward", definition.label)
+        )
+        cell: Value = Read(Access(name, tuple(Var(v) for v in variables)))
+    else:
+        name, cell = known
+    found.weights[name] = Weight(name, definition.name, atom.function, argument, known is None)
+    result = Term(Fraction(1), ((cell, 1), (total, 1)))
+    found.identities.append(Identity(name, variables, numerator, result))
+
+
+def _stored_quotient(
+    system: System, numerator: Value, total: Value, free: frozenset[str]
+) -> tuple[str, Value] | None:
+    """Return the definition that is the quotient already, and its cell, if there is one."""
+    for other in system.definitions.values():
+        if other.has_reduction or not isinstance(other.value, Binary) or other.value.op != "/":
+            continue
+        bound: dict[str, Index] = {}
+        if not unify(Binary("/", numerator, total), other.value, free, bound):
+            continue
+        back = {v.name: k for k, v in bound.items() if isinstance(v, Var)}
+        if set(back) == set(other.variables) and len(back) == len(free):
+            cell = Read(Access(other.name, tuple(Var(back[v]) for v in other.variables)))
+            return other.name, cell
+    return None
+
+
+def _find_identity(found: Prepared, definition: Definition, term: Term) -> None:
+    """Let a quotient or a product that is stored stand for the function it is made of."""
+    if term.generators or term.brackets or definition.name in found.weights:
+        return
+    for atom, exponent in term.factors:
+        own = isinstance(atom, Call) and set(free_variables(atom)) == set(definition.variables)
+        if isinstance(atom, Read) and atom.access.array in found.system.definitions:
+            # The mean stands for the sum that it is a part of.
+            others_ = [a for a, _ in term.factors if a != atom]
+            inner = found.system.definitions[atom.access.array]
+            own = (
+                inner.has_reduction
+                and set(free_variables(atom)) == set(definition.variables)
+                and (definition.name in found.outputs or not any(map(free_variables, others_)))
+            )
+        if not own or abs(exponent) != 1 or any(i.atom == atom for i in found.identities):
+            continue
+        others = tuple((a, -p * exponent) for a, p in term.factors if a != atom)
+        size = term.coefficient if exponent < 0 else 1 / term.coefficient
+        rest = Term(size, others)
+        if divides(rest, found.nonzero) or (exponent < 0 and any(map(_is_read, others))):
+            continue
+        result = replace(rest, factors=((definition.cell, exponent), *others))
+        found.identities.append(Identity(definition.name, definition.variables, atom, result))
+        return
+
+
+def _is_read(factor: tuple[Value, int]) -> bool:
+    return any(isinstance(part, Read | Real) for part in walk_value(factor[0]))
+
+
+def log_sum(weight: Weight, system: System) -> tuple[tuple[Value, ...], Value]:
+    """Split an exponent into what its sum runs over and the logarithm of the sum.
+
+    Returns:
+        The terms of the exponent that differ within the sum, and the value of the number to take
+        off: the others, their sign changed, plus the logarithm of the sum.
+    """
+    total = system.definitions[weight.total]
+    own = system.definitions[weight.name]
+    fixed = set(total.variables)
+    # The quotient's first indices are those of the sum, under other names.
+    cell = next(part for part in _reads(own.value) if part.access.array == weight.total)
+    outer = {s.name for s in cell.access.indices if isinstance(s, Var)}
+    inside: list[Value] = []
+    taken: list[Value] = []
+    for sign, part in _summands(weight.exponent, 1):
+        if set(free_variables(part)) <= outer:
+            taken.append(part if sign < 0 else Unary("-", part))
+        else:
+            inside.append(part if sign > 0 else Unary("-", part))
+    logarithm = Call(EXPONENTIALS[weight.function], (cell,))
+    assert fixed or not outer
+    return tuple(inside), add(*taken, logarithm)
+
+
+def _reads(value: Value) -> list[Read]:
+    return [part for part in walk_value(value) if isinstance(part, Read)]
+
+
+def _summands(value: Value, sign: int) -> list[tuple[int, Value]]:
+    match value:
+        case Binary("+", left, right):
+            return [*_summands(left, sign), *_summands(right, sign)]
+        case Binary("-", left, right):
+            return [*_summands(left, sign), *_summands(right, -sign)]
+        case Unary("-", operand):
+            return _summands(operand, -sign)
+        case _:
+            return [(sign, value)]

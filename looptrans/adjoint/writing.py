@@ -1,0 +1,526 @@
+"""The backward listing: nests that gather each gradient, values worked out again inside them.
+
+    for j: for i:                                     outer loops: indices of the gradient
+        S = …; P = …; dP = …; dS = …                  what is not stored, worked out again
+        for e: dK[j, e] = dK[j, e] + dS * Q[i, e]     the gradient's other indices
+
+Each array that is stored gets a nest of its own, and nests with the same loops become one. Where a
+sum is worked out again, the gradient's indices it does not depend on run innermost, so that it is
+done once for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from looptrans.adjoint.definitions import (
+    Definition,
+    System,
+    condition_variables,
+    free_variables,
+    plain_name,
+    range_moved,
+)
+from looptrans.adjoint.printing import Printed, body_text, shape_text
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.saving import Saver
+from looptrans.adjoint.size import Sizes
+from looptrans.adjoint.solving import (
+    access_changed,
+    condition_changed,
+    replacing,
+    value_changed,
+)
+from looptrans.adjoint.sums import Term, combined, expanded, in_order, term_moved, value_of
+from looptrans.algebra.cells import condition_moved, moved, value_moved
+from looptrans.frontend import parse
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Some,
+    conjunction,
+    is_data_dependent,
+    negation,
+)
+from looptrans.ir.index import Arith, Index, Var, variables
+from looptrans.ir.listing import condition_text, contract_text, index_text
+from looptrans.ir.program import Declaration, Program
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.source import Source
+from looptrans.ir.value import (
+    Access,
+    Const,
+    Generator,
+    Holds,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    walk_value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The gradient of an input: its indices, and the terms it is the sum of."""
+
+    name: str
+    indices: tuple[Generator, ...]
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value worked out inside a nest: which cell of which definition."""
+
+    name: str
+    cell: Access
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """`target = target + value`, or `target = value`, for some further indices."""
+
+    target: Access
+    inner: tuple[Generator, ...]
+    value: Value
+    adds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops, conditions, values worked out inside, and updates.
+
+    Attributes:
+        loops: The loops, outermost first.
+        conditions: What must hold.
+        scalars: Values worked out in the nest, each behind those it reads.
+        updates: What is gathered.
+    """
+
+    loops: tuple[Generator, ...]
+    conditions: tuple[Condition, ...]
+    scalars: tuple[Scalar, ...]
+    updates: tuple[Update, ...]
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes the backward listing of definitions.
+
+    Attributes:
+        program: The listing that was differentiated.
+        system: Definitions, adjoints among them.
+        sizes: Which of them are stored.
+        outputs: The definition of each output.
+        kept: Adjoints that are stored in any case.
+        saved: What the forward hands over, in order: names of definitions.
+        nests: The nests that were written.
+        shown: What saved definitions are called in the listings.
+    """
+
+    program: Program
+    system: System
+    sizes: Sizes
+    outputs: dict[str, str]
+    kept: set[str]
+    saved: list[str] = field(default_factory=list)
+    nests: list[Nest] = field(default_factory=list)
+    shown: dict[str, str] = field(default_factory=dict)
+
+    def written(
+        self, gradients: dict[str, Gradient], incoming: dict[str, str], saver: Saver
+    ) -> tuple[Program, Program]:
+        """Return the backward listing, and the forward listing that hands over what it needs.
+
+        Args:
+            gradients: For each argument, its gradient.
+            incoming: For each output that receives one, the name of its gradient.
+            saver: Says how what is saved leaves the forward.
+        """
+        made: list[Definition] = []
+        nests: list[Nest] = []
+        for name in self._stored_adjoints(gradients, saver):
+            definition = self.system.definitions[name]
+            made.append(definition)
+            terms = combined(expanded(definition.value, self.system.names))
+            nests += self._nests(Gradient(name, definition.indices, tuple(terms)), definition)
+        for gradient in gradients.values():
+            nests += self._nests(gradient, None)
+        self.nests = _merged(nests)
+        forward, self.shown = saver.extended(self.saved)
+        return self._program(made, gradients, incoming), forward
+
+    # What is stored
+
+    def is_stored(self, name: str) -> bool:
+        """Tell whether a definition is in memory."""
+        definition = self.system.definitions[name]
+        return name in self.kept or self.sizes.is_stored(self.system, definition)
+
+    def _stored_adjoints(self, gradients: dict[str, Gradient], saver: Saver) -> list[str]:
+        """Return the adjoints to be stored, each behind those it needs; note what is saved."""
+        order: dict[str, None] = {}
+        seen: set[str] = set()
+
+        def visit(name: str) -> None:
+            definition = self.system.definitions.get(name)
+            if definition is None or name in seen:
+                return
+            seen.add(name)
+            stored = self.is_stored(name)
+            if stored and definition.origin == "forward" and saver.can(name):
+                self.saved.append(name)
+                return
+            for read in definition.reads():
+                visit(read)
+            if stored:
+                order[name] = None
+
+        for gradient in gradients.values():
+            for term in gradient.terms:
+                for atom, _ in term.factors:
+                    for part in walk_value(atom):
+                        if isinstance(part, Read):
+                            visit(part.access.array)
+                for condition in term.brackets:
+                    for part in walk_value(Holds(condition)):
+                        if isinstance(part, Read):
+                            visit(part.access.array)
+        return list(order)
+
+    # Nests
+
+    def _nests(self, gradient: Gradient, definition: Definition | None) -> list[Nest]:
+        """Return the nests that work out a stored array."""
+        target = Access(gradient.name, tuple(Var(g.variable) for g in gradient.indices))
+        groups: dict[str, list[Term]] = {}
+        for term in gradient.terms:
+            ordered = replace(term, generators=in_order(term.generators))
+            key, renamed = _grouped(ordered)
+            groups.setdefault(key, []).append(renamed)
+        found = []
+        keys = sorted(groups, key=lambda k: bool(groups[k][0].generators))
+        for number, key in enumerate(keys):
+            terms = groups[key]
+            first = terms[0].generators
+            bare = [replace(t, generators=()) for t in terms]
+            shared = tuple(
+                c
+                for c in bare[0].brackets
+                if not is_data_dependent(c) and all(c in t.brackets for t in bare)
+            )
+            inner = [
+                replace(t, brackets=tuple(c for c in t.brackets if c not in shared)) for t in bare
+            ]
+            value = value_of(inner)
+            adds = bool(first) or number > 0
+            found.append(self._nest(target, gradient.indices, first, shared, value, adds))
+        return found
+
+    def _nest(
+        self,
+        target: Access,
+        indices: tuple[Generator, ...],
+        generators: tuple[Generator, ...],
+        conditions: tuple[Condition, ...],
+        value: Value,
+        adds: bool,
+    ) -> Nest:
+        work = _Work(self)
+        body = work.out(value)
+        tested = tuple(_only_condition(work.out(Holds(c))) for c in conditions)
+        scalars = work.guarded()
+        heavy = any(isinstance(p, Reduce) for s in scalars.values() for p in walk_value(s.value))
+        inner: tuple[Generator, ...] = ()
+        if heavy and generators:
+            used: set[str] = set()
+            for scalar in scalars.values():
+                used |= set(free_variables(scalar.value))
+                used |= {n for index in scalar.cell.indices for n in variables(index)}
+            for condition in tested:
+                used |= condition_variables(condition)
+            for g in generators:
+                used |= {*variables(g.range.start), *variables(g.range.stop)}
+            inner = tuple(g for g in indices if g.variable not in used)
+        outer = tuple(g for g in indices if g not in inner)
+        update = Update(target, inner, body, adds)
+        nest = Nest((*outer, *generators), tested, tuple(scalars.values()), (update,))
+        return _without_quotients(nest)
+
+    # Text
+
+    def _program(
+        self,
+        made: list[Definition],
+        gradients: dict[str, Gradient],
+        incoming: dict[str, str],
+    ) -> Program:
+        program = self.program
+        names = self.shown
+        variables_ = {plain_name(g.variable) for n in self.nests for g in n.loops}
+        variables_ |= {
+            plain_name(g.variable) for n in self.nests for u in n.updates for g in u.inner
+        }
+        fixed = {*program.arguments, *(p.name for p in program.parameters)}
+        fixed |= {*incoming.values(), *(g.name for g in gradients.values())}
+        fixed |= {d.name for d in made} | {names.get(n, n) for n in self.saved}
+        printed = Printed(variables_, names, fixed | variables_)
+        annotations = {a.name: a.annotation for a in program.arrays}
+        annotations |= {p.name: p.annotation for p in program.parameters}
+        arguments = []
+        for name in program.arguments:
+            annotation = annotations.get(name)
+            arguments.append(name if annotation is None else f"{name}: {annotation}")
+        precise = {
+            node.array
+            for node in program.body
+            if isinstance(node, Declaration) and node.creation.element == "float32"
+        }
+        for name in self.saved:
+            definition = self.system.definitions[name]
+            shown = names.get(name, name)
+            kind = "Float" if name in self.sizes.outputs else "Float32"
+            if shown in precise:
+                kind = "Float32"
+            arguments.append(f"{shown}: {self._annotation(definition.extents, kind)}")
+        for output, name in incoming.items():
+            extents = self.system.definitions[self.outputs[output]].extents
+            kind = "Float32" if output in precise else "Float"
+            arguments.append(f"{name}: {self._annotation(extents, kind)}")
+        lines = [f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"]
+        lines += [f"    {contract_text(c)}" for c in program.contracts]
+        for definition in made:
+            lines.append(f"    {self._created(definition.name, definition.extents, True)}")
+        for gradient in gradients.values():
+            extents = tuple(g.range.stop for g in gradient.indices)
+            lines.append(f"    {self._created(gradient.name, extents, False)}")
+        for nest in self.nests:
+            lines += ["    " + line for line in body_text(nest, printed)]
+        lines.append(f"    return {', '.join(g.name for g in gradients.values())}")
+        text = "\n".join(lines) + "\n"
+        return parse(Source(f"<backward of {program.name}>", text))
+
+    def _annotation(self, extents: tuple[Index, ...], kind: str) -> str:
+        if any(variables(extent) for extent in extents):
+            raise NotDifferentiated("an array that is saved has rows of different lengths")
+        return f'{kind}[Array, "{shape_text(extents)}"]'
+
+    def _created(self, name: str, extents: tuple[Index, ...], precise: bool) -> str:
+        if not extents:
+            return f"{name} = 0.0"
+        inner = ", ".join(index_text(extent) for extent in extents)
+        shape = f"({inner})" if len(extents) > 1 else inner
+        return f"{name} = zeros({shape}, dtype=float32)" if precise else f"{name} = zeros({shape})"
+
+
+_Read: TypeAlias = tuple[Access | None, tuple[Condition, ...]]
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is worked out in one nest.
+
+    Attributes:
+        writer: Knows what is stored.
+        scalars: What is worked out, each behind what it reads.
+        readers: For each of them, which other reads it (None is the update), and under which
+            conditions of choices.
+    """
+
+    writer: Writer
+    scalars: dict[Access, Scalar] = field(default_factory=dict)
+    readers: dict[Access, list[_Read]] = field(default_factory=dict)
+
+    def out(self, value: Value) -> Value:
+        """Replace reads of what is not stored by scalars, and note what those are."""
+        return self._out(value, frozenset(), None, ())
+
+    def _out(
+        self,
+        value: Value,
+        bound: frozenset[str],
+        reader: Access | None,
+        under: tuple[Condition, ...],
+    ) -> Value:
+        system = self.writer.system
+
+        def change(part: Value) -> Value | None:
+            match part:
+                case Read(access) if access.array in system.definitions:
+                    if self.writer.is_stored(access.array):
+                        return None
+                    if {n for i in access.indices for n in variables(i)} & bound:
+                        # Inside a sum there is no place for a statement.
+                        inner = system.instance(access.array, access.indices)
+                        return self._out(inner, bound, reader, under)
+                    self.readers.setdefault(access, []).append((reader, under))
+                    if access not in self.scalars:
+                        inner = system.instance(access.array, access.indices)
+                        own = self._out(inner, bound, access, ())
+                        self.scalars[access] = Scalar(access.array, access, own)
+                    return part
+                case Select(condition, chosen, otherwise):
+                    tested = _only_condition(self._out(Holds(condition), bound, reader, under))
+                    held, not_held = (condition,), (negation(condition),)
+                    if is_data_dependent(condition) or condition_variables(condition) & bound:
+                        held = not_held = ()
+                    return Select(
+                        tested,
+                        self._out(chosen, bound, reader, (*under, *held)),
+                        self._out(otherwise, bound, reader, (*under, *not_held)),
+                    )
+                case Reduce(function, generators, body):
+                    inside = bound | {g.variable for g in generators}
+                    found = tuple(
+                        replace(
+                            g,
+                            condition=_only_condition(
+                                self._out(Holds(g.condition), inside, reader, under)
+                            ),
+                        )
+                        for g in generators
+                    )
+                    return Reduce(function, found, self._out(body, inside, reader, under))
+                case _:
+                    return None
+
+        return replaced(value, change)
+
+    def guarded(self) -> dict[Access, Scalar]:
+        """Return the scalars, those read only under conditions worked out only where they hold.
+
+        Elsewhere what they read may lie outside its array.
+        """
+        when: dict[Access | None, Condition] = {None: ALWAYS}
+        found: dict[Access, Scalar] = {}
+        for access in reversed(self.scalars):
+            ways = [conjunction(when[reader], *under) for reader, under in self.readers[access]]
+            distinct = tuple(dict.fromkeys(ways))
+            when[access] = distinct[0] if len(distinct) == 1 else Some(distinct)
+            if ALWAYS in distinct:
+                when[access] = ALWAYS
+            scalar = self.scalars[access]
+            if when[access] != ALWAYS:
+                value = Select(when[access], scalar.value, Const(0.0))
+                scalar = replace(scalar, value=value)
+            found[access] = scalar
+        return {access: found[access] for access in self.scalars}
+
+
+def _only_condition(value: Value) -> Condition:
+    assert isinstance(value, Holds)
+    return value.condition
+
+
+def _grouped(term: Term) -> tuple[str, Term]:
+    """Return what terms share that can stand in one nest, and the term in common names."""
+    names: dict[str, Index] = {}
+    ranges = []
+    for number, g in enumerate(term.generators):
+        # The names count the position, so that terms of one group have the same.
+        names[g.variable] = Var(f"{plain_name(g.variable)}~g{number}")
+        ranges.append(g.range)
+    moved = term_moved(term, names)
+    generators = tuple(
+        replace(g, variable=names[g.variable].name)  # type: ignore[union-attr]
+        for g in moved.generators
+    )
+    text = " ".join(
+        f"{g.variable.partition('~')[2]} {index_text(g.range.start)} {index_text(g.range.stop)}"
+        for g in generators
+    )
+    brackets = sorted(condition_text(c) for c in moved.brackets) if generators else []
+    return f"{text} | {' '.join(brackets)}", replace(moved, generators=generators)
+
+
+def _without_quotients(nest: Nest) -> Nest:
+    """Write `h // R` as `g` inside `for h in range(g * R, g * R + R)`."""
+    for loop in nest.loops:
+        match loop.range.start:
+            case Arith("*", Var() as outer, divisor):
+                quotient = Arith("//", Var(loop.variable), divisor)
+            case _:
+                continue
+        change = replacing(quotient, outer)
+        nest = replace(
+            nest,
+            conditions=tuple(condition_changed(c, change) for c in nest.conditions),
+            scalars=tuple(
+                replace(
+                    s,
+                    cell=access_changed(s.cell, change),
+                    value=value_changed(s.value, change),
+                )
+                for s in nest.scalars
+            ),
+            updates=tuple(replace(u, value=value_changed(u.value, change)) for u in nest.updates),
+        )
+    return nest
+
+
+def _merged(nests: list[Nest]) -> list[Nest]:
+    """Make nests one that have the same loops and do not read what the other gathers."""
+    found: list[Nest] = []
+    for nest in nests:
+        for number in range(len(found) - 1, -1, -1):
+            joined = _joined(found[number], nest)
+            if joined is not None:
+                found[number] = joined
+                break
+            touched = _arrays_read(nest) | _arrays_written(nest)
+            if _arrays_written(found[number]) & touched:
+                found.append(nest)
+                break
+        else:
+            found.append(nest)
+    return found
+
+
+def _joined(first: Nest, second: Nest) -> Nest | None:
+    if len(first.loops) != len(second.loops):
+        return None
+    if _arrays_written(first) & (_arrays_read(second) | _arrays_written(second)):
+        return None
+    new: dict[str, Index] = {}
+    for a, b in zip(first.loops, second.loops, strict=True):
+        if a.range != range_moved(b.range, new):
+            return None
+        new[b.variable] = Var(a.variable)
+    moved = _nest_moved(second, new)
+    if moved.conditions != first.conditions:
+        return None
+    if not first.scalars and not second.scalars and not _same_shape(first, moved):
+        return None
+    known = {s.cell: s for s in first.scalars}
+    more = tuple(s for s in moved.scalars if s.cell not in known)
+    return replace(first, scalars=(*first.scalars, *more), updates=(*first.updates, *moved.updates))
+
+
+def _same_shape(first: Nest, second: Nest) -> bool:
+    return all(not u.adds for n in (first, second) for u in n.updates) or all(
+        u.adds for n in (first, second) for u in n.updates
+    )
+
+
+def _nest_moved(nest: Nest, new: dict[str, Index]) -> Nest:
+    return Nest(
+        nest.loops,
+        tuple(condition_moved(c, new) for c in nest.conditions),
+        tuple(Scalar(s.name, moved(s.cell, new), value_moved(s.value, new)) for s in nest.scalars),
+        tuple(
+            Update(moved(u.target, new), u.inner, value_moved(u.value, new), u.adds)
+            for u in nest.updates
+        ),
+    )
+
+
+def _arrays_written(nest: Nest) -> set[str]:
+    return {u.target.array for u in nest.updates}
+
+
+def _arrays_read(nest: Nest) -> set[str]:
+    values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
+    return {p.access.array for v in values for p in walk_value(v) if isinstance(p, Read)}
