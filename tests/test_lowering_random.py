@@ -28,6 +28,9 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
 from looptrans.runtime import verify as verification  # it imports torch
+from looptrans.runtime.device import prepare_device
+from looptrans.runtime.reference import reference_of
+from looptrans.runtime.verify_sizes import SizeSet
 
 ALL = "LOOPTRANS_TEST_ALL" in os.environ
 LISTINGS = 500 if ALL else 50
@@ -63,13 +66,10 @@ def assert_follows(
 ) -> None:
     """Compare a kernel with the listing; sizes at which the listing itself fails are left out."""
     names = {p.name for p in program.parameters if p.kind != "real"}
-    sets = [
-        verification.SizeSet("one", {name: each[name] for name in each if name in names})
-        for each in at
-    ]
-    device = verification.prepare_device("cpu")
+    sets = [SizeSet("one", {name: each[name] for name in each if name in names}) for each in at]
+    device = prepare_device("cpu")
     report = verification.verify_launcher(
-        verification.reference_of(program),
+        reference_of(program),
         verification._launcher(made),
         sets,
         (dtype,),
