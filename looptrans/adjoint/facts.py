@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from looptrans.ir.affine import Form, form_of
+from looptrans.ir.affine import Form, difference, form_of
 from looptrans.ir.condition import (
     NEGATED,
     Condition,
@@ -97,7 +97,7 @@ def bounds_of(variable: str, bounds: Range) -> tuple[Condition, ...]:
         ends = Relation("<=", here, bounds.start), Relation(">", here, bounds.stop)
     if abs(bounds.step) == 1:
         return ends
-    apart = Arith("-", here, bounds.start)
+    apart = difference(here, bounds.start)
     return *ends, Relation("==", Arith("%", apart, Int(abs(bounds.step))), Int(0))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from looptrans.adjoint.definitions import plain_name
 from looptrans.adjoint.sums import Term, combined, expanded, times
+from looptrans.adjoint.weights import summands
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.normal import Assumptions, Equality, equality
 from looptrans.algebra.numbers import Domain
@@ -223,9 +224,13 @@ def _statistic(reverse: Reverse, statistic: LogSum) -> Step:
     system = reverse.system
     weight = statistic.weight
     names: dict[Access, str] = {}
+    # What the exponent is the sum of is taken as it is.
+    terms = {part: f"e{k}" for k, (_, part) in enumerate(summands(weight.exponent, 1), 1)}
 
     def named(value: Value) -> Value:
         def change(part: Value) -> Value | None:
+            if part in terms:
+                return Real(terms[part])
             if not isinstance(part, Read):
                 return None
             access = part.access

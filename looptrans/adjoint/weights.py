@@ -418,7 +418,7 @@ def log_sum(weight: Weight, system: System) -> tuple[tuple[Value, ...], Value]:
     outer = {s.name for s in cell.access.indices if isinstance(s, Var)}
     inside: list[Value] = []
     taken: list[Value] = []
-    for sign, part in _summands(weight.exponent, 1):
+    for sign, part in summands(weight.exponent, 1):
         if set(free_variables(part)) <= outer:
             taken.append(part if sign < 0 else Unary("-", part))
         else:
@@ -432,13 +432,14 @@ def _reads(value: Value) -> list[Read]:
     return [part for part in walk_value(value) if isinstance(part, Read)]
 
 
-def _summands(value: Value, sign: int) -> list[tuple[int, Value]]:
+def summands(value: Value, sign: int) -> list[tuple[int, Value]]:
+    """Return the terms of a sum with their signs."""
     match value:
         case Binary("+", left, right):
-            return [*_summands(left, sign), *_summands(right, sign)]
+            return [*summands(left, sign), *summands(right, sign)]
         case Binary("-", left, right):
-            return [*_summands(left, sign), *_summands(right, -sign)]
+            return [*summands(left, sign), *summands(right, -sign)]
         case Unary("-", operand):
-            return _summands(operand, -sign)
+            return summands(operand, -sign)
         case _:
             return [(sign, value)]

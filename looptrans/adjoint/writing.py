@@ -364,13 +364,13 @@ class _Work:
                     return part
                 case Select(condition, chosen, otherwise):
                     tested = _only_condition(self._out(Holds(condition), bound, reader, under))
-                    held, not_held = (condition,), (negation(condition),)
+                    ways = [condition, negation(condition)]
                     if is_data_dependent(condition) or condition_variables(condition) & bound:
-                        held = not_held = ()
+                        ways = [ALWAYS, ALWAYS]
                     return Select(
                         tested,
-                        self._out(chosen, bound, reader, (*under, *held)),
-                        self._out(otherwise, bound, reader, (*under, *not_held)),
+                        self._out(chosen, bound, reader, (*under, ways[0])),
+                        self._out(otherwise, bound, reader, (*under, ways[1])),
                     )
                 case Reduce(function, generators, body):
                     inside = bound | {g.variable for g in generators}

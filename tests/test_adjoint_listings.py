@@ -1,0 +1,504 @@
+"""Listings nobody derived a backward for: written by hand, and made at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.adjoint.backward import Backward, backward
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.executor import execute, prepare
+from looptrans.ir.program import Program
+from tests.analysis import program
+from tests.test_adjoint_torch import gradients
+
+SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "B": 2, "H": 4, "G": 2, "R": 2, "K": 3, "V": 5, "W": 2}
+ALL = """
+### sigmoid weights
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], c: float):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            p = 1.0 / (1.0 + exp(c - s))
+            for d in range(0, D):
+                O[i, d] = O[i, d] + p * V[j, d]
+    return O
+### a cap on scores, worked out three times
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], cap: float):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            m = max(m, cap * tanh(s / cap))
+        l = 0.0
+        for j in range(0, N):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            l = l + exp(cap * tanh(s / cap) - m)
+        for j in range(0, N):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            for d in range(0, D):
+                O[i, d] = O[i, d] + exp(cap * tanh(s / cap) - m) / l * V[j, d]
+    return O
+### a window and slopes
+def f(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"],
+      slope: Float[Array, "H"], W):
+    S = zeros((H, M, N))
+    m = full((H, M), -inf)
+    l = zeros((H, M))
+    O = zeros((H, M, D))
+    for h in range(0, H):
+        for i in range(0, M):
+            for j in range(max(0, i - W), min(N, i + 1)):
+                S[h, i, j] = sum(Q[h, i, e] * K[h, j, e] for e in range(0, E)) - slope[h] * (i - j)
+                m[h, i] = max(m[h, i], S[h, i, j])
+            for j in range(max(0, i - W), min(N, i + 1)):
+                l[h, i] = l[h, i] + exp(S[h, i, j] - m[h, i])
+            for j in range(max(0, i - W), min(N, i + 1)):
+                for d in range(0, D):
+                    O[h, i, d] = O[h, i, d] + exp(S[h, i, j] - m[h, i]) / l[h, i] * V[h, j, d]
+    return O
+### divided at the end, the state returned
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    S = zeros((M, N))
+    m = full(M, -inf)
+    l = zeros(M)
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            m[i] = max(m[i], S[i, j])
+        for j in range(0, N):
+            l[i] = l[i] + exp(S[i, j] - m[i])
+            for d in range(0, D):
+                O[i, d] = O[i, d] + exp(S[i, j] - m[i]) * V[j, d]
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l[i]
+    return O, m, l
+### powers of two
+def f(X: Float[Array, "M N"], c: float):
+    Y = zeros((M, N))
+    for i in range(0, M):
+        m = max(X[i, j] for j in range(0, N))
+        l = sum(exp2(c * (X[i, j] - m)) for j in range(0, N))
+        for j in range(0, N):
+            Y[i, j] = exp2(c * (X[i, j] - m)) / l
+    return Y
+### three layers
+def f(X: Float[Array, "M E"], U: Float[Array, "E K"], V: Float[Array, "K N"],
+      W: Float[Array, "N D"]):
+    H = zeros((M, K))
+    G = zeros((M, N))
+    Y = zeros((M, D))
+    for i in range(0, M):
+        for k in range(0, K):
+            for e in range(0, E):
+                H[i, k] = H[i, k] + X[i, e] * U[e, k]
+        for n in range(0, N):
+            for k in range(0, K):
+                G[i, n] = G[i, n] + max(H[i, k], 0.0) * V[k, n]
+        for d in range(0, D):
+            for n in range(0, N):
+                Y[i, d] = Y[i, d] + tanh(G[i, n]) * W[n, d]
+    return Y
+### a table
+def f(T: Float[Array, "V D"], at: Int[Array, "N", "0:V"], w: Float[Array, "N"]):
+    Y = zeros((N, D))
+    for n in range(0, N):
+        for d in range(0, D):
+            Y[n, d] = T[at[n], d] * w[n]
+    return Y
+### a convolution
+def f(X: Float[Array, "N"], w: Float[Array, "K"]):
+    Y = zeros(N - K + 1)
+    for i in range(0, N - K + 1):
+        for k in range(0, K):
+            Y[i] = Y[i] + X[i + k] * w[k]
+    return Y
+### the largest
+def f(X: Float[Array, "M N"]):
+    y = full(M, -inf)
+    for i in range(0, M):
+        for j in range(0, N):
+            y[i] = max(y[i], X[i, j])
+    return y
+### two sums, one under a condition on data
+def f(X: Float[Array, "M N"]):
+    total = 0.0
+    big = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            total = total + abs(X[i, j]) ** 3 * sin(X[i, j])
+            if X[i, j] > 0.0:
+                big[i] = big[i] + X[i, j] * cos(X[i, j])
+    return total, big
+### a product in the middle
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    A = zeros((E, D))
+    z = zeros(E)
+    O = zeros((M, D))
+    for j in range(0, N):
+        for e in range(0, E):
+            z[e] = z[e] + exp(K[j, e])
+            for d in range(0, D):
+                A[e, d] = A[e, d] + exp(K[j, e]) * V[j, d]
+    for i in range(0, M):
+        n = sum(Q[i, e] * z[e] for e in range(0, E))
+        for d in range(0, D):
+            O[i, d] = sum(Q[i, e] * A[e, d] for e in range(0, E)) / (1.0 + n * n)
+    return O
+### written over
+def f(X: Float[Array, "M N"], a: float):
+    Y = zeros((M, N))
+    for i in range(0, M):
+        for j in range(0, N):
+            t = X[i, j] * a
+            t = t * t + a
+            Y[i, j] = t / (1.0 + abs(t))
+        for j in range(0, N):
+            if j > 0:
+                Y[i, j] = Y[i, j] * 2.0
+    return Y
+### groups
+def f(X: Float[Array, "B H"], w: Float[Array, "G"]):
+    assert H == G * R
+    y = zeros(B)
+    for b in range(0, B):
+        for h in range(0, H):
+            y[b] = y[b] + sqrt(1.0 + X[b, h] ** 2) * w[h // R] * w[h // R]
+    return y
+### triangles and reversed subscripts
+def f(A: Float[Array, "N N"], x: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(0, N):
+        for j in range(i, N):
+            y[i] = y[i] + A[i, j - i] * x[N - 1 - j] + log(2.0 + x[i] ** 2)
+        for j in range(0, i):
+            y[i] = y[i] - A[j, i] * stop_gradient(x[j])
+    return y
+### a sink
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], sink: float):
+    O = zeros((M, D))
+    S = zeros((M, N))
+    for i in range(0, M):
+        m = sink
+        for j in range(0, N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            m = max(m, S[i, j])
+        l = exp(sink - m)
+        for j in range(0, N):
+            l = l + exp(S[i, j] - m)
+        for d in range(0, D):
+            for j in range(0, N):
+                O[i, d] = O[i, d] + exp(S[i, j] - m) / l * V[j, d]
+    return O
+### a mask that is data
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      ok: Bool[Array, "M N"]):
+    S = zeros((M, N))
+    m = full(M, -inf)
+    l = zeros(M)
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            S[i, j] = where(ok[i, j], sum(Q[i, e] * K[j, e] for e in range(0, E)), -inf)
+            m[i] = max(m[i], S[i, j])
+        for j in range(0, N):
+            l[i] = l[i] + exp(S[i, j] - m[i])
+        for j in range(0, N):
+            for d in range(0, D):
+                O[i, d] = O[i, d] + exp(S[i, j] - m[i]) / l[i] * V[j, d]
+    return O
+### normalized queries
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      g: Float[Array, "E"]):
+    O = zeros((M, D))
+    S = zeros((M, N))
+    for i in range(0, M):
+        r = sqrt(sum(Q[i, e] ** 2 for e in range(0, E)) + 0.001)
+        m = -inf
+        for j in range(0, N):
+            S[i, j] = sum(Q[i, e] / r * g[e] * K[j, e] for e in range(0, E))
+            m = max(m, S[i, j])
+        l = 0.0
+        for j in range(0, N):
+            l = l + exp(S[i, j] - m)
+        for d in range(0, D):
+            for j in range(0, N):
+                O[i, d] = O[i, d] + exp(S[i, j] - m) / l * V[j, d]
+    return O
+### dropped at random
+def f(X: Float[Array, "M N"], p: float, seed: Seed):
+    Y = zeros((M, N))
+    for i in range(0, M):
+        for j in range(0, N):
+            Y[i, j] = X[i, j] / (3.0 - p) if uniform(seed, i, j) >= 0.5 else 0.0
+    return Y
+### loops backwards, in steps, and not from zero
+def f(X: Float[Array, "M N"], w: Float[Array, "N"]):
+    Y = zeros((M, N))
+    y = zeros(M)
+    z = zeros(N)
+    for i in range(M - 1, -1, -1):
+        for j in range(N - 1, -1, -1):
+            Y[i, j] = X[i, j] * w[j]
+        for j in range(0, N, 2):
+            y[i] = y[i] + exp(Y[i, j]) * w[N - 1 - j]
+        s = 0.0
+        for j in range(1, N):
+            s = s + sqrt(1.0 + X[i, j] ** 2)
+        for j in range(1, N):
+            z[j] = z[j] + X[i, j] / s
+        for j in range(N - 1, 0, -2):
+            z[j] = z[j] - Y[i, j - 1] * s
+    for i in range(1, M):
+        t = X[i, 0] * X[i - 1, 1]
+        for j in range(0, N):
+            z[j] = z[j] + t * Y[i, j]
+    return y, z
+### several at once, and a row
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
+    S = zeros((M, N))
+    y = zeros(M)
+    for i in range(M):
+        a, b = Q[i, 0], Q[i, 1]
+        for j in range(N):
+            c = d = K[j, 0] * a
+            S[i, j] = c * b + d
+            y[i] += S[i, j] ** 2
+    return S, y
+### a product that may be zero
+def f(X: Float[Array, "M N"], w: Float[Array, "M"]):
+    S = zeros((M, N))
+    y = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            S[i, j] = exp(X[i, j]) * w[i]
+            y[i] = y[i] + exp(X[i, j]) * w[i]
+    return S, y
+"""
+LISTINGS = {part.split("\n", 1)[0]: part.split("\n", 1)[1] for part in ALL.split("### ")[1:]}
+
+
+def made_inputs(listing: Program, seed: int) -> tuple[dict[str, int], dict[str, Any]]:
+    sizes = {p.name: SIZES.get(p.name, 7) for p in listing.parameters if p.is_integer}
+    given = prepare(listing, sizes, None, seed)
+    inputs: dict[str, Any] = {**given.arrays, **given.reals}
+    return sizes, inputs
+
+
+def handed_over(
+    found: Backward, sizes: Mapping[str, int], inputs: Mapping[str, Any], seed: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the incoming gradients, and every argument of the backward listing."""
+    forward = execute(found.forward, sizes=sizes, inputs=inputs)
+    random_ = np.random.default_rng(seed)
+    incoming = {name: random_.standard_normal(forward[name].shape) for name in found.of}
+    arguments = {**inputs, **{found.incoming[name]: g for name, g in incoming.items()}}
+    return incoming, arguments | {saved.name: forward[saved.name] for saved in found.saved}
+
+
+def check(
+    listing: Program, found: Backward, changes: Mapping[str, Any] | None = None, times: int = 2
+) -> None:
+    """Compare a backward listing with torch's autograd, at random inputs."""
+    for seed in range(times):
+        sizes, inputs = made_inputs(listing, seed)
+        inputs |= changes or {}
+        incoming, arguments = handed_over(found, sizes, inputs, seed)
+        got = execute(found.program, sizes=sizes, inputs=arguments)
+        want = gradients(listing, sizes, inputs, incoming)
+        assert set(found.gradients) <= set(want)
+        for name, gradient in found.gradients.items():
+            np.testing.assert_allclose(got[gradient], want[name], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_gradients_are_those_of_autograd(name: str) -> None:
+    listing = program(LISTINGS[name])
+    found = backward(listing)
+    changes = {}
+    if name == "a product that may be zero":
+        changes["w"] = np.zeros(SIZES["M"])
+    if name == "a mask that is data":
+        changes["ok"] = np.tril(np.ones((SIZES["M"], SIZES["N"]), dtype=bool))
+    check(listing, found, changes)
+    assert all(step.decision == "legal" for step in found.steps)
+
+
+def test_what_needs_an_arg_max_receives_no_gradient_unless_asked() -> None:
+    found = backward(program(LISTINGS["divided at the end, the state returned"]))
+    assert found.of == ("O",)
+    assert len(found.notes) == 2
+    alone = backward(program(LISTINGS["the largest"]))
+    assert alone.of == ("y",)
+    assert "shared equally" in alone.notes[0]
+
+
+def test_a_tie_of_the_largest_is_shared() -> None:
+    listing = program(LISTINGS["the largest"])
+    found = backward(listing)
+    X = np.array([[1.0, 2.0, 2.0, 0.0]])
+    got = execute(found.program, inputs={"X": X, "y": np.array([2.0]), "dy": np.array([3.0])})
+    assert got["dX"].tolist() == [[0.0, 1.5, 1.5, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            'def f(x: Float[Array, "N"]):\n    y = zeros(N)\n    for i in range(1, N):\n'
+            "        y[i] = y[i - 1] + x[i]\n    return y\n",
+            "an earlier iteration of i",
+        ),
+        (
+            'def f(x: Float[Array, "N"]):\n    s = 1.0\n    for i in range(0, N):\n'
+            "        s = s * x[i]\n    return s\n",
+            "not by a plain sum",
+        ),
+        (
+            'def f(x: Float[Array, "N"]):\n    s = 0.0\n    y = zeros(N)\n'
+            "    for i in range(0, N):\n        s = s + x[i]\n        y[i] = s\n    return y\n",
+            "still gathers it",
+        ),
+        (
+            'def f(x: Float[Array, "N"]):\n    s = 0.0\n    y = zeros(N)\n'
+            "    for i in range(0, N):\n        y[i] = s\n        s = x[i] * 2.0\n    return y\n",
+            "an earlier iteration of i",
+        ),
+        (
+            'def f(x: Float[Array, "N"]):\n    for i in range(0, N):\n        s = x[i]\n'
+            "    return s\n",
+            "the last iteration",
+        ),
+        (
+            'def f(x: Float[Array, "N"]):\n    for i in range(0, N):\n        x[i] = x[i] * 2.0\n',
+            "first values are lost",
+        ),
+    ],
+)
+def test_what_is_refused_says_why(text: str, reason: str) -> None:
+    with pytest.raises(NotDifferentiated, match=reason):
+        backward(program(text))
+
+
+class Made:
+    """A random listing over A (M, N), B (N, K), v (N), u (M) and a number c."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.two = ["A[i, j]"]  # values for i and j
+        self.row = ["u[i]"]  # values for i
+        self.lines: list[str] = []
+        self.heads: list[str] = []
+        self.returned: list[str] = []
+        self.count = 0
+
+    def value(self, atoms: list[str], depth: int = 2) -> str:
+        pick = self.random.choice
+        if depth == 0 or self.random.random() < 0.2:
+            return pick([*atoms, "c"])
+        a, b = self.value(atoms, depth - 1), self.value(atoms, depth - 1)
+        return pick(
+            [
+                f"({a} + {b})",
+                f"({a} - {b})",
+                f"{a} * ({b})",
+                f"({a}) * ({a})",
+                f"tanh({a})",
+                f"exp(0.3 * ({a}) - {b} * 0.2)",
+                f"({a}) / (1.0 + ({b}) ** 2)",
+                f"sqrt(1.0 + ({a}) ** 2)",
+                f"max({a}, {b} * 0.5)",
+                f"abs({a} + 0.3)",
+                f"sin({a})",
+                f"log(2.0 + ({a}) ** 2)",
+                f"(({a}) if {b} > 0.1 else 0.5 * ({b}))",
+            ]
+        )
+
+    def both(self) -> list[str]:
+        return [*self.two, *self.row, "v[j]"]
+
+    def name(self, letter: str) -> str:
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def stage(self) -> None:
+        kind = self.random.choice(["pointwise", "sum", "softmax", "product", "columns", "triangle"])
+        value = self.value(self.both())
+        match kind:
+            case "pointwise":
+                T = self.name("T")
+                self.heads.append(f"{T} = zeros((M, N))")
+                self.lines += ["    for j in range(0, N):", f"        {T}[i, j] = {value}"]
+                self.two.append(f"{T}[i, j]")
+            case "sum" | "triangle":
+                s = self.name("s")
+                stop = "N" if kind == "sum" else "min(N, i + 1)"
+                self.lines += [f"    {s} = 0.0", f"    for j in range(0, {stop}):"]
+                self.lines += [f"        {s} = {s} + {value}"]
+                self.row.append(s)
+            case "softmax":
+                m, n, r = self.name("m"), self.name("n"), self.name("r")
+                self.lines += [f"    {m} = -inf", "    for j in range(0, N):"]
+                self.lines += [f"        {m} = max({m}, {value})", f"    {n} = 0.0"]
+                self.lines += ["    for j in range(0, N):"]
+                self.lines += [f"        {n} = {n} + exp({value} - {m})", f"    {r} = 0.0"]
+                self.lines += ["    for j in range(0, N):"]
+                self.lines += [f"        {r} = {r} + exp({value} - {m}) / {n} * v[j]"]
+                self.row.append(r)
+            case "product":
+                Y = self.name("Y")
+                self.heads.append(f"{Y} = zeros((M, K))")
+                self.lines += ["    for k in range(0, K):", "        for j in range(0, N):"]
+                self.lines += [f"            {Y}[i, k] = {Y}[i, k] + ({value}) * B[j, k]"]
+                self.returned.append(Y)
+            case _:
+                z = self.name("z")
+                self.heads.append(f"{z} = zeros(N)")
+                self.lines += ["    for j in range(0, N):"]
+                self.lines += [f"        {z}[j] = {z}[j] + {value}"]
+                self.returned.append(z)
+
+    def text(self) -> str:
+        for _ in range(self.random.randint(2, 4)):
+            self.stage()
+        y = self.name("y")
+        self.heads.append(f"{y} = zeros(M)")
+        self.lines.append(f"    {y}[i] = {self.value(self.row)} + {self.row[-1]}")
+        if len(self.two) > 1:
+            X = self.name("X")
+            self.heads.append(f"{X} = zeros((M, N))")
+            last = f"{self.two[-1]} * ({self.row[-1]})"
+            self.lines += ["    for j in range(0, N):", f"        {X}[i, j] = {last}"]
+            self.returned.append(X)
+        arguments = 'A: Float[Array, "M N"], B: Float[Array, "N K"], v: Float[Array, "N"], '
+        arguments += 'u: Float[Array, "M"], c: float'
+        lines = [f"def f({arguments}):", *(f"    {head}" for head in self.heads)]
+        lines += ["    for i in range(0, M):", *(f"    {line}" for line in self.lines)]
+        return "\n".join([*lines, f"    return {', '.join([*self.returned, y])}"]) + "\n"
+
+
+@pytest.mark.parametrize("first", range(0, 50, 10))
+def test_random_listings_are_right_or_refused(first: int) -> None:
+    refused = []
+    for seed in range(first, first + 10):
+        text = Made(seed).text()
+        listing = program(text)
+        try:
+            found = backward(listing)
+        except NotDifferentiated as reason:
+            refused.append(str(reason))
+            continue
+        try:
+            check(listing, found, times=1)
+        except AssertionError as error:
+            raise AssertionError(f"{text}\n{error}") from None
+        assert all(step.decision == "legal" for step in found.steps), text
+    assert len(refused) <= 2, refused
