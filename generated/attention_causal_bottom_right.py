@@ -211,7 +211,7 @@ def attention_causal_bottom_right_kernel_config(BLOCK_I, BLOCK_J, num_warps, num
 # Used where nothing is timed, by the bytes of an element.
 attention_causal_bottom_right_kernel_default = {
     2: attention_causal_bottom_right_kernel_config(128, 64, 8, 3),
-    4: attention_causal_bottom_right_kernel_config(32, 64, 8, 1),
+    4: attention_causal_bottom_right_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.

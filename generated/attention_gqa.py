@@ -199,7 +199,7 @@ def attention_gqa_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed, by the bytes of an element.
 attention_gqa_kernel_default = {
     2: attention_gqa_kernel_config(128, 64, 8, 3),
-    4: attention_gqa_kernel_config(32, 64, 8, 1),
+    4: attention_gqa_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.

@@ -78,7 +78,7 @@ def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice,
     names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
     own = {d.block or "" for d in rows}
     narrow = Config({n: 128 if n in own else 64 for n in names}, 8, 3)
-    wide = Config({n: 32 if n in own else 64 for n in names}, 8, 1)
+    wide = Config(dict.fromkeys(names, 32), 8, 1)
     return (
         Choice(
             narrow,

@@ -87,7 +87,7 @@ def findings(folder: Path) -> Iterator[Error]:
         q = strided(b, g * r, m, e, dtype=dtype)
         k, v = strided(b, g, n, e, dtype=dtype), strided(b, g, n, d, dtype=dtype)
         lengths = torch.randint(0, n + 1, (b,), dtype=torch.int32)
-        found = run(q, k, v, lengths, 0.3, r, check=True)
+        found = run(q, k, v, lengths, 0.3, check=True)
         scores = q.double() @ k.double().repeat_interleave(r, 1).mT * 0.3
         seen = torch.arange(n) <= torch.arange(m)[:, None]
         seen = seen & (torch.arange(n) < lengths[:, None, None, None])
@@ -157,16 +157,15 @@ def findings(folder: Path) -> Iterator[Error]:
         ("tuple of 2", refused("softmax", a, out=a)),
         ("float32", refused("matmul", a, b, bias, out=torch.ones(2, 4, dtype=half))),
         ("one device", refused("matmul", a, b.to("meta"), bias)),
-        ("at least 1", refused("attention", *[torch.ones(1, 1, 2, 2)] * 3, page[:1], 1.0, 0)),
         (
-            "H == G * R; here H = 1, G = 1, R = 2",
-            refused("attention", *[torch.ones(1, 1, 2, 2)] * 3, page[:1], 1.0, 2),
+            "H == G * R; here H = 3, G = 2, R = 1",
+            refused(
+                "attention", torch.ones(1, 3, 2, 2), *[torch.ones(1, 2, 2, 2)] * 2, page[:1], 1.0
+            ),
         ),
         (
             "n_kv should hold integers from 0",
-            refused(
-                "attention", *[torch.ones(1, 1, 2, 2)] * 3, page[:1] * 0 - 1, 1.0, 1, check=True
-            ),
+            refused("attention", *[torch.ones(1, 1, 2, 2)] * 3, page[:1] * 0 - 1, 1.0, check=True),
         ),
         (
             "page[i] != page[j]",
