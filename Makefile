@@ -65,7 +65,7 @@ demo: $(READY)
 	    '$(BIN)/looptrans' '$(BIN)/looptrans report FILE.py'
 
 test: $(READY)
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)
 	@$(BIN)/ruff check .
