@@ -42,6 +42,7 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.index import Let as IndexLet
 from looptrans.ir.program import Program
+from looptrans.ir.value import Value
 
 _RANK: dict[Role, int] = {"program": 0, "rows": 1, "element": 2, "tile": 3, "lanes": 4}
 
@@ -253,9 +254,7 @@ class Builder:
             case _:
                 return False
 
-    def condition(
-        self, condition: Condition, value: Callable[[object], Expr] | None = None
-    ) -> Expr:
+    def condition(self, condition: Condition, value: Callable[[Value], Expr] | None = None) -> Expr:
         """Return a condition as a truth value."""
         match condition:
             case Truth(truth):

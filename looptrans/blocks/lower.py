@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Literal
 
 from looptrans.algebra.append import Append, appends
@@ -161,7 +162,9 @@ class _Lowering:
         nest = Nest(b, self._fact, self.creations, row_dims, serial)
         with b.frame(grid) as frame:
             scopes: list[Path] = [path[:n] for n in range(len(path) + 1)] if loops else [()]
-            with _all_scopes(nest, scopes):
+            with ExitStack() as stack:
+                for scope in scopes:
+                    stack.enter_context(nest.scope(scope))
                 nest.body(inner, path)
         ops = shared(needed(tuple(frame.ops)), b.name)
         self.notes += b.notes
@@ -301,21 +304,6 @@ def _stores(
             yield op, around
         elif isinstance(op, TileLoop | ElementLoop):
             yield from _stores(op.body, (*around, op.dim))
-
-
-class _all_scopes:
-    """Enter the scopes of the grid's loops, the outermost first."""
-
-    def __init__(self, nest: Nest, paths: list[Path]) -> None:
-        self.scopes = [nest.scope(path) for path in paths]
-
-    def __enter__(self) -> None:
-        for scope in self.scopes:
-            scope.__enter__()
-
-    def __exit__(self, *details: object) -> None:
-        for scope in reversed(self.scopes):
-            scope.__exit__(*details)  # type: ignore[arg-type]
 
 
 def _key(program: Program, fact: Append) -> tuple[str, frozenset[str]]:

@@ -258,7 +258,7 @@ class Nest:
             self.lifted[(*path, guard.number)] = guard.rest
         start, stop = extremum("max", bounds.lower), extremum("min", bounds.upper)
         dim = self.b.dim(node.variable, "tile", start, stop)
-        before = (dict(self.b.values), {k: dict(v) for k, v in self.b.known.items()})
+        before = {name: dict(facts) for name, facts in self.b.known.items()}
         context: Appending | None = None
         if fact is not None:
             context = Appending(self.b, self.v, fact, dim, path, node.body, frozenset(pure))
@@ -280,14 +280,12 @@ class Nest:
                 if context is not None:
                     context.begin(part)
                 self.body(node.body, path)
-            kind = "full" if part.kind == "full" else "boundary"
-            self.b.emit(
-                TileLoop(dim, part.start, part.stop, kind, tuple(frame.ops), part.note)  # type: ignore[arg-type]
-            )
+            body = tuple(frame.ops)
+            self.b.emit(TileLoop(dim, part.start, part.stop, part.kind, body, part.note))
         self.around.pop()
         del self.b.stops[dim]
         self.b.known.clear()
-        self.b.known.update(before[1])
+        self.b.known.update(before)
         if context is not None:
             self.appending.pop()
             context.leave()
@@ -547,10 +545,8 @@ class Nest:
                 else:
                     joined = Call(op, (carried, reduced(self.b, op, body, dim, mask)))
                 self.b.emit(Let(name, joined, label, dims=dims))
-            kind = "full" if part.kind == "full" else "boundary"
-            self.b.emit(
-                TileLoop(dim, part.start, part.stop, kind, tuple(frame.ops), part.note)  # type: ignore[arg-type]
-            )
+            ops = tuple(frame.ops)
+            self.b.emit(TileLoop(dim, part.start, part.stop, part.kind, ops, part.note))
         self.around.pop()
         del self.b.stops[dim]
         return carried

@@ -11,9 +11,9 @@ any other is worked out for every row and reduced.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from looptrans.blocks.arithmetic import extreme
 from looptrans.blocks.builder import Builder
@@ -32,7 +32,7 @@ from looptrans.blocks.program import (
     dims_of,
 )
 from looptrans.ir.affine import Form, difference, form_of, index_of, simplified, total
-from looptrans.ir.condition import Condition, Every, Relation, conjunction
+from looptrans.ir.condition import Comparison, Condition, Every, Relation, conjunction
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -45,6 +45,15 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.program import Assign, If, Node
 from looptrans.ir.value import Range
+
+# What a comparison becomes when both sides change their sign.
+_MIRRORED: Final[dict[Comparison, Comparison]] = {
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+    "==": "==",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +144,7 @@ def _solved(variable: str, part: Condition) -> Bounds | None:
         return None
     # factor * v + rest op 0, so v op' -rest for 1 and v op'' rest for -1.
     edge = index_of(Form(rest, form.constant).times(-factor))
-    op = part.op
-    if factor == -1:
-        op = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}[op]  # type: ignore[assignment]
-    match op:
+    match part.op if factor == 1 else _MIRRORED[part.op]:
         case "<":
             return Bounds((), (edge,))
         case "<=":
@@ -164,7 +170,7 @@ class Part:
         note: Why.
     """
 
-    kind: str
+    kind: Literal["full", "boundary"]
     start: Expr
     stop: Expr
     hull: Expr | None
@@ -238,7 +244,7 @@ def _named(b: Builder, stem: str, value: Expr, note: str) -> Expr:
     return made
 
 
-def _end(b: Builder, index: Index, want: str) -> Expr:
+def _end(b: Builder, index: Index, want: Literal["min", "max"]) -> Expr:
     """Return the least or greatest value of a bound over the vectors it depends on."""
     expr = b.index(index)
     vectors = dims_of(expr)
@@ -249,13 +255,11 @@ def _end(b: Builder, index: Index, want: str) -> Expr:
         ways = {name: slope(index, name) for name in rows}
         if all(way is not None for way in ways.values()):
             return _at_ends(b, index, rows, ways, want)
-    op = "max" if want == "max" else "min"
     for dim in vectors:
         exists = b.inside((dim,))
         if exists is not None:
-            worst = -math.inf if op == "max" else math.inf
-            expr = Where(exists, expr, Number(-(2**31) if worst < 0 else 2**31 - 1))
-        expr = Reduce(op, dim, expr)  # type: ignore[arg-type]
+            expr = Where(exists, expr, Number(-(2**31) if want == "max" else 2**31 - 1))
+        expr = Reduce(want, dim, expr)
     return expr
 
 

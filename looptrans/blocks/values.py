@@ -109,9 +109,9 @@ class Values:
         """Return a value in float32."""
         return as_float(self.lower(value))
 
-    def truth_of(self, value: object) -> Expr:
+    def truth_of(self, value: Value) -> Expr:
         """Return a value as a truth value."""
-        tested = self.lower(value)  # type: ignore[arg-type]
+        tested = self.lower(value)
         if kind_of(tested) == "bool":
             return tested
         zero = Number(0) if kind_of(tested) == "int" else Number(0.0)
