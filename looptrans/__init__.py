@@ -25,6 +25,9 @@ def compile(listing: Listing, *, function: str | None = None) -> Compiled:
     listing is read, never executed; its kernels are kept in the user's cache directory
     (LOOPTRANS_CACHE_DIR). Without a GPU they run in Triton's interpreter on CPU tensors.
 
+    It takes part in autograd: where an argument requires a gradient, the backward pass is derived
+    from the listing at the first call and kept, and under `torch.compile` it is one operation.
+
     Args:
         listing: A path (`FILE` or `FILE::FUNCTION`), a text with at least one line break, or a
             Python function, whose source is read.
@@ -32,7 +35,8 @@ def compile(listing: Listing, *, function: str | None = None) -> Compiled:
 
     Returns:
         The launcher, with the attributes `source` (the text of the emitted module), `path` (the
-        file it was imported from) and `listing` (the text of the listing).
+        file it was imported from), `listing` (the text of the listing), `backward_source` (the
+        text of the module with the backward pass) and `no_gradient` (why there is none).
 
     Raises:
         ListingError: The listing has mistakes.

@@ -230,7 +230,7 @@ def test_the_row_maximum_itself_is_refused() -> None:
 
 
 def test_recurrences_are_refused() -> None:
-    for name in ("flash_forward", "prefix_sum", "stencil"):
+    for name in ("flash_forward_as_printed", "prefix_sum", "stencil"):
         with pytest.raises(NotDifferentiated):
             backward(spec(name))
 

@@ -18,6 +18,69 @@ from tests.test_adjoint_torch import gradients
 
 SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "B": 2, "H": 4, "G": 2, "R": 2, "K": 3, "V": 5, "W": 2}
 ALL = """
+### a table by distance, documents
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      T: Float[Array, "M+N"], dq: Int[Array, "M", "0:2"], dk: Int[Array, "N", "0:2"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            if dq[i] == dk[j]:
+                s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[i - j + N]
+                for d in range(0, D):
+                    O[i, d] = O[i, d] + max(s, 0.0) ** 2 * V[j, d]
+    return O
+### a table by distance, lengths
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      T: Float[Array, "M+N"], n: Int[Array, "M", "0:N + 1"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, n[i]):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[i - j + N]
+            for d in range(0, D):
+                O[i, d] = O[i, d] + s * V[j, d]
+    return O
+### a row may be empty
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      n: Int[Array, "M", "0:N + 1"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, n[i]):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            m = max(m, s)
+        for j in range(0, n[i]):
+            l = l + exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) - m)
+            for d in range(0, D):
+                O[i, d] = O[i, d] + exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) - m) * V[j, d]
+        if l > 0.0:
+            for d in range(0, D):
+                O[i, d] = O[i, d] / l
+    return O
+### a projection behind it, a window
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      U: Float[Array, "D K"]):
+    O = zeros((M, D))
+    Y = zeros((M, K))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(max(0, i - 1), min(N, i + 2)):
+            if j <= i + 1:
+                s = log(1.0 + sum(Q[i, e] * K[j, e] for e in range(0, E)) ** 2)
+                m = max(m, s)
+        for j in range(max(0, i - 1), min(N, i + 2)):
+            if j <= i + 1:
+                s = log(1.0 + sum(Q[i, e] * K[j, e] for e in range(0, E)) ** 2)
+                l = l + exp(s - m)
+                for d in range(0, D):
+                    O[i, d] = O[i, d] + exp(s - m) * V[j, d]
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l
+        for k in range(0, K):
+            for d in range(0, D):
+                Y[i, k] = Y[i, k] + O[i, d] * U[d, k]
+    return Y
 ### sigmoid weights
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], c: float):
     O = zeros((M, D))

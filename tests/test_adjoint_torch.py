@@ -21,6 +21,7 @@ from looptrans.ir.evaluate import ARITHMETIC
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Opaque, Param, Var
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import (
+    Access,
     Binary,
     Call,
     Compare,
@@ -35,6 +36,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    Whole,
 )
 from tests.analysis import program
 
@@ -81,6 +83,7 @@ class Machine:
         self.variables: dict[str, int] = {}
         self.leaves: dict[str, torch.Tensor] = {}
         self.arrays: dict[str, dict[tuple[int, ...], Any]] = {}
+        self.whole = {a.name for a in listing.arrays if a.role == "input"}
         for parameter in listing.parameters:
             if parameter.kind == "real":
                 self.leaves[parameter.name] = _leaf(inputs[parameter.name])
@@ -141,6 +144,24 @@ class Machine:
             if self.holds(first.condition):
                 yield from self.each(generators[1:])
 
+    def row(self, access: Access) -> list[tuple[int, ...]]:
+        """Return the cells of a row, in order."""
+        fixed = [None if isinstance(s, Whole) else self.index(s) for s in access.subscripts]
+        cells = self.arrays[access.array]
+        return sorted(
+            c for c in cells if all(f in (None, k) for f, k in zip(fixed, c, strict=True))
+        )
+
+    def assign(self, target: Access, found: Any) -> None:
+        """Put a number into a cell, or a row of numbers into a row of cells."""
+        cells = self.arrays.setdefault(target.array, {})
+        if not target.rank:
+            cells[tuple(self.index(index) for index in target.indices)] = found
+            return
+        made = [(k,) for k in range(len(found))] if target.array not in self.whole else None
+        for number, cell in enumerate(made or self.row(target)):
+            cells[cell] = found[number]
+
     def value(self, value: Value) -> Any:
         match value:
             case Const(literal):
@@ -149,6 +170,8 @@ class Machine:
                 return self.index(index)
             case Real(name):
                 return self.leaves[name]
+            case Read(access) if access.rank:
+                return torch.stack([self.arrays[access.array][c] for c in self.row(access)])
             case Read(access):
                 return self.arrays[access.array][tuple(self.index(i) for i in access.indices)]
             case Unary(op, operand):
@@ -199,6 +222,7 @@ class Machine:
                     shape = tuple(self.index(extent) for extent in creation.shape)
                     cells = {cell: _number(fill) for cell in np.ndindex(*shape)}
                     self.arrays[array] = cells
+                    self.whole.add(array)
                 case Loop():
                     bounds = node.range
                     ends = self.index(bounds.start), self.index(bounds.stop)
@@ -213,8 +237,7 @@ class Machine:
                         found = values[number if len(values) > 1 else 0]
                         if self.listing.array(target.array).element == "float":
                             found = _number(found)
-                        cell = tuple(self.index(index) for index in target.indices)
-                        self.arrays.setdefault(target.array, {})[cell] = found
+                        self.assign(target, found)
                 case _:
                     raise AssertionError(node)
 
@@ -239,6 +262,8 @@ def _binary(op: str, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
             return a * b
         case "/":
             return a / b
+        case "@":
+            return torch.dot(a, b)
         case "**":
             return a**b
         case "//":

@@ -12,9 +12,11 @@ import shutil
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from looptrans.executor import RaceLog, execute
 from looptrans.frontend import load
@@ -23,12 +25,17 @@ from looptrans.ir.listing import listing
 from tests.pages import FOLDER, PAGES, ROOT, furnish, made_by, replay, stored
 from tests.references import attention, stencil
 
+Array = NDArray[Any]
 UPDATE = bool(os.environ.get("LOOPTRANS_UPDATE_GOLDENS"))
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)[^)]*\)")
 STAGES = ROOT / FOLDER / "stages"
 STENCIL = ("4_interchanged", "4_skewed")
 WRONG = ("1_listing", "5_as_printed")  # their pages say why
-ATTENTION = sorted({path.stem for path in STAGES.glob("[0-9]*.py")} - {*STENCIL, *WRONG})
+FORWARD = "11_forward"  # what the backward stages are handed
+BACKWARD = ("11_backward", "12_one_nest", "12_interchanged", "13_two_nests", "13_atomics")
+ATTENTION = sorted(
+    {path.stem for path in STAGES.glob("[0-9]*.py")} - {*STENCIL, *WRONG, FORWARD, *BACKWARD}
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -123,6 +130,36 @@ def test_a_stage_computes_attention_without_a_race(
     stage: str, sizes: tuple[int, int, int, int], schedule: int | None
 ) -> None:
     assert _error(stage, sizes, schedule) < 1e-14
+
+
+def _backward(Q: Array, K: Array, V: Array, dO: Array) -> dict[str, Array]:
+    """Return the gradients of softmax attention by the formulas of page 11, matrix by matrix."""
+    weights = np.exp(Q @ K.T)
+    weights /= weights.sum(axis=1, keepdims=True)
+    back = dO @ V.T
+    scores = weights * (back - (weights * back).sum(axis=1, keepdims=True))
+    return {"dQ": scores @ K, "dK": scores.T @ Q, "dV": weights.T @ dO}
+
+
+@pytest.mark.parametrize("schedule", [None, 0, 1, 2])
+@pytest.mark.parametrize("stage", BACKWARD)
+def test_a_backward_stage_computes_the_gradients_without_a_race(
+    stage: str, schedule: int | None
+) -> None:
+    M, N, E, D = 3, 5, 4, 2
+    random = np.random.default_rng(0)
+    shapes = {"Q": (M, E), "K": (N, E), "V": (N, D)}
+    inputs = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    dO = random.normal(size=(M, D))
+    forward = execute(load(str(STAGES / f"{FORWARD}.py")), inputs=inputs)
+    assert np.allclose(forward["lse"], np.log(np.exp(inputs["Q"] @ inputs["K"].T).sum(axis=1)))
+    given = {**inputs, "O": forward["O"], "lse": forward["lse"], "dO": dO}
+    races = RaceLog()
+    nest = load(str(STAGES / f"{stage}.py"))
+    outputs = execute(nest, inputs=given, schedule=schedule, races=races)
+    assert not races.races
+    for name, gradient in _backward(**inputs, dO=dO).items():
+        assert np.allclose(outputs[name], gradient, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("stage", WRONG)

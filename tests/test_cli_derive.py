@@ -222,9 +222,9 @@ def test_json_is_what_is_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == file.read_text()
 
 
-def test_the_backward_pass_is_not_derived_yet(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["derive", NAIVE, "--to", "backward"]) == 2
-    assert "the backward pass cannot be derived yet" in capsys.readouterr().err
+def test_a_goal_that_is_none_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["derive", NAIVE, "--to", "sideways"]) == 2
+    assert "'sideways' is not forward, backward or split" in capsys.readouterr().err
 
 
 def test_exit_status_says_refuted_and_unknown(

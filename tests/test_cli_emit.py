@@ -109,6 +109,10 @@ def test_check_without_files_looks_at_all_of_the_shelf(
     Path("specs", "total.py").write_text(TOTAL)
     assert ran(capsys, "--check")[0] == 1
     assert ran(capsys, "specs/total.py", "-o", "generated")[0] == 0
+    assert ran(capsys, "--check", "--pass", "forward")[:2] == (0, "")
+    status, out, _ = ran(capsys, "--check")
+    assert (status, out.split(";")[0]) == (1, "generated/total_backward.py is missing")
+    assert ran(capsys, "specs/total.py", "--pass", "backward", "-o", "generated")[0] == 0
     assert ran(capsys, "--check")[:2] == (0, "")
     Path("generated", "old.py").write_text("")
     status, out, _ = ran(capsys, "--check")

@@ -54,7 +54,9 @@ def test_a_listing_without_kernels_is_refused() -> None:
     [
         (["--dtype", "float8"], "'float8' is none of float32, float16, bfloat16"),
         (["--sizes", "Z=3"], "'Z' is given"),
-        (["--pass", "backward"], "the backward pass cannot be emitted yet"),
+        (["--pass", "sideways"], "invalid choice: 'sideways'"),
+        (["--of", "C"], "--of and --form are about a backward pass"),
+        (["--pass", "backward", "--of", "Z"], "matmul has no output Z"),
         (["--device", "cuda:99"], "cuda:99"),
     ],
 )

@@ -1,12 +1,18 @@
-"""`generated/` holds the module of every listing in `specs/`; `make generated` writes them."""
+"""`generated/` holds the modules of every listing in `specs/`; `make generated` writes them.
+
+Each has one for the forward pass, and one with its backward pass where there is one. Of the latter
+a few are compared; with LOOPTRANS_TEST_ALL=1 all are, and `looptrans emit --check` does the same.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, module_name
 from looptrans.emit.refusal import Refused
 from looptrans.frontend import load
@@ -15,6 +21,9 @@ from tests.analysis import SPECS
 ROOT = Path(__file__).resolve().parent.parent
 SHELF = ROOT / "generated"
 REFUSED = "### Listings without a kernel\n"
+NO_BACKWARD = ("flash_forward_as_printed", "prefix_sum", "stencil")
+FEW = ("attention_naive", "layernorm", "softmax_cross_entropy", *NO_BACKWARD)
+BACKWARD = [p for p in SPECS if p.stem in FEW or "LOOPTRANS_TEST_ALL" in os.environ]
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
@@ -33,9 +42,24 @@ def test_the_module_is_what_its_listing_gives(path: Path) -> None:
         assert there.read_text(encoding="utf-8") == text, "make generated"
 
 
-def test_every_module_has_a_listing() -> None:
+@pytest.mark.parametrize("path", BACKWARD, ids=lambda path: path.stem)
+def test_the_module_with_the_backward_pass_is_what_its_listing_gives(path: Path) -> None:
+    program = load(str(path))
+    there = SHELF / f"{module_name(program)}_backward.py"
+    try:
+        text = emitted_with_backward(program).text
+    except Refused:
+        assert path.stem in NO_BACKWARD
+        assert not there.exists()
+    else:
+        assert there.read_text(encoding="utf-8") == text, "make generated"
+
+
+def test_every_module_has_a_listing_and_the_other_way_round() -> None:
     names = {module_name(load(str(path))) for path in SPECS}
-    assert {path.stem for path in SHELF.glob("*.py")} <= names
+    there = {path.stem for path in SHELF.glob("*.py")}
+    assert there <= names | {f"{name}_backward" for name in names}
+    assert {name for name in names if f"{name}_backward" not in there} == set(NO_BACKWARD)
 
 
 def _without_a_kernel() -> set[str]:

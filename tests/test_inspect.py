@@ -139,7 +139,7 @@ def test_a_kernel_that_was_not_compiled() -> None:
         (("--sizes", "I=0.5"), "error: I=0.5 is no integer above 0"),
         (("--config", "BLOCK_Z=64"), "error: --config: no kernel has BLOCK_Z; there are: "),
         (("--config", "num_warps=3"), "error: --config: num_warps=3 is no power of two"),
-        (("--pass", "backward"), "the backward pass cannot be emitted yet; use forward"),
+        (("--pass", "sideways"), "invalid choice: 'sideways'"),
         (("--target", "cuda:10"), "invalid choice: 'cuda:10'"),
     ],
 )

@@ -1,6 +1,7 @@
 """`python -m tests.verify_all`: every listing with every shape, head size and type.
 
 Listings that are refused are named. Name listings to verify those alone; a full run takes long.
+With --pass backward the gradients are verified, with --pass both they are too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from looptrans.blocks.program import NotLowered
 from looptrans.executor.errors import NoInputsFound
@@ -21,6 +24,9 @@ from looptrans.ir.program import Program
 from looptrans.reports.verify import verification_text
 from looptrans.runtime.verification import Report
 from tests.analysis import SPECS
+
+if TYPE_CHECKING:
+    from looptrans.runtime.verify_backward import Pass
 
 LENGTHS = ((113, 203), (128, 217), (256, 512), (1, 77), (0, 5), (5, 0))
 DTYPES = ("float32", "float16")
@@ -80,13 +86,13 @@ def _possible(program: Program, sizes: Iterable[Mapping[str, float]]) -> list[Ma
     return found
 
 
-def verified(path: str) -> Report | str:
+def verified(path: str, which: Pass = "forward") -> Report | str:
     """Verify a listing at all sizes, or return why there is nothing to verify."""
-    from looptrans.runtime.verify import verify
+    from looptrans.runtime.verify_backward import verify_pass
 
     program = load(path)
     try:
-        return verify(program, product(program), DTYPES)
+        return verify_pass(program, which, product(program), DTYPES)
     except NotLowered as refusal:
         return refusal.reason
 
@@ -95,12 +101,16 @@ def main() -> int:
     """Verify listings, a process each, and say how it went; 1 where a run failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("listings", nargs="*", help="files (default: those in specs/)")
+    parser.add_argument(
+        "--pass", dest="which", choices=("forward", "backward", "both"), default="forward"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     paths = arguments.listings or [str(path) for path in SPECS]
     failed = 0
+    one = partial(verified, which=arguments.which)
     with multiprocessing.get_context("spawn").Pool(arguments.processes, maxtasksperchild=1) as pool:
-        for path, found in zip(paths, pool.imap(verified, paths), strict=True):
+        for path, found in zip(paths, pool.imap(one, paths), strict=True):
             name = Path(path).stem
             if isinstance(found, str):
                 print(f"{name}: refused: {found}", flush=True)

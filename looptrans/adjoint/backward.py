@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
+from looptrans.adjoint.equal import made_one
+from looptrans.adjoint.guards import taken_out
 from looptrans.adjoint.proofs import Step, steps_of
-from looptrans.adjoint.reading import definitions_of
+from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.reverse import Reverse
 from looptrans.adjoint.saving import Saver
@@ -23,6 +26,7 @@ from looptrans.ir.index import Param, Var
 from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Array, Program
 from looptrans.ir.value import Access, Generator, Read, Real, walk_value
+from looptrans.ir.verdict import Certificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +155,11 @@ class _Derivation:
         self.program = program
         self.of = of
         self.inputs = _differentiable(program, wrt)
-        self.reading = definitions_of(program)
+        self.reading, self.closings = read(program)
         self.system: System = self.reading.system
         self.outputs = self.reading.outputs
+        made_one(self.system, frozenset(self.outputs.values()))
+        self.unguarded = taken_out(self.system, frozenset(self.outputs.values()))
         self.prepared = prepared(self.system, frozenset(self.outputs.values()))
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
         self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
@@ -164,7 +170,7 @@ class _Derivation:
 
     def sweep(self) -> None:
         """Work out every adjoint."""
-        forward = _sorted(self.system)
+        forward = self.system.order()
         for name in self.of:
             self.reverse.seed(self.outputs[name], self.incoming[name])
         self.reverse.sweep(forward)
@@ -229,7 +235,8 @@ class _Derivation:
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)
         saved = [writer.shown[name] for name in writer.saved]
-        steps = steps_of(self.reverse, statistics, writer)
+        before = (*map(_closed, self.closings), *map(_unguarded, self.unguarded))
+        steps = (*before, *steps_of(self.reverse, statistics, writer))
         if self.reverse.attained:
             names = ", ".join(dict.fromkeys(self.reverse.attained))
             notes = [*notes, f"The adjoint of {names} is shared equally by all that attain it."]
@@ -244,6 +251,20 @@ class _Derivation:
             steps,
             tuple(notes),
         )
+
+
+def _closed(closing: Closing) -> Step:
+    name = f"closed form of {closing.loop}: {'; '.join(closing.formulas)}"
+    return Step(name, closing.certificates)
+
+
+def _unguarded(formula: str) -> Step:
+    law = f"{formula} wherever anything is differentiated"
+    reason = (
+        "where the divisor, a sum of exponentials, is 0, each of them is, and each is a factor of "
+        "a term of what is divided: no term is left"
+    )
+    return Step("leave out a guard", (Certificate("algebra", law, "legal", reason),))
 
 
 def _differentiable(program: Program, wrt: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -277,20 +298,3 @@ def _leading_to(system: System, inputs: frozenset[str]) -> frozenset[str]:
                 found.add(definition.name)
                 changed = True
     return frozenset(found)
-
-
-def _sorted(system: System) -> list[str]:
-    """Return definitions so that each stands behind what it reads."""
-    found: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        if name in found or name not in system.definitions:
-            return
-        for read in system.definitions[name].reads():
-            if read != name:
-                visit(read)
-        found[name] = None
-
-    for name in list(system.definitions):
-        visit(name)
-    return list(found)

@@ -130,6 +130,29 @@ class System:
         self.definitions[definition.name] = definition
         return definition
 
+    def order(self) -> list[str]:
+        """Return the names of definitions so that each stands behind what it reads."""
+        found: dict[str, None] = {}
+
+        def visit(name: str) -> None:
+            if name in found or name not in self.definitions:
+                return
+            for read in self.definitions[name].reads():
+                if read != name:
+                    visit(read)
+            found[name] = None
+
+        for name in list(self.definitions):
+            visit(name)
+        return list(found)
+
+    def sort(self) -> None:
+        """Put every definition behind what it reads."""
+        before = dict(self.definitions)
+        order = self.order()
+        self.definitions.clear()
+        self.definitions.update({name: before[name] for name in order})
+
     def instance(self, name: str, subscripts: tuple[Index, ...]) -> Value:
         """Return the value of a cell, its bound variables new."""
         definition = self.definitions[name]

@@ -43,6 +43,8 @@ class Facts:
 
     def imply(self, condition: Condition) -> bool:
         """Tell whether a condition surely holds."""
+        if condition in self.conditions:
+            return True
         match condition:
             case Truth(value):
                 return value

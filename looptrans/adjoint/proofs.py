@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from looptrans.adjoint.definitions import plain_name
+from looptrans.adjoint.definitions import plain_name, refreshed
+from looptrans.adjoint.derivatives import used_derivatives
 from looptrans.adjoint.sums import Term, combined, expanded, times
+from looptrans.adjoint.vanishing import agree as written_out_agree
 from looptrans.adjoint.weights import summands
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.normal import Assumptions, Equality, equality
@@ -16,15 +19,25 @@ from looptrans.algebra.values import ZERO
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import value_text
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Call, Read, Real, Reduce, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Call,
+    Read,
+    Real,
+    Reduce,
+    Value,
+    walk_value,
+)
 from looptrans.ir.verdict import Certificate, Decision
 
 if TYPE_CHECKING:
-    from looptrans.adjoint.reverse import Finding, Reverse
+    from looptrans.adjoint.reverse import Reverse
+    from looptrans.adjoint.simplifying import Finding
     from looptrans.adjoint.statistics import LogSum
     from looptrans.adjoint.writing import Writer
 
 MOST_OPENED = 12
+MOST_DIVIDED = 4
 _DECISIONS: dict[str, Decision] = {
     "proved": "legal",
     "refuted": "illegal",
@@ -71,7 +84,7 @@ def steps_of(reverse: Reverse, statistics: tuple[LogSum, ...], writer: Writer) -
         elif each.kind == "spread":
             found.append(Step("do a sum term by term", (_contraction(reverse, each),)))
         elif each.kind == "vanishes":
-            found.append(Step(f"{each.of} vanishes", (_vanishing(reverse, each),)))
+            found.append(Step(f"{each.of} vanishes", (_vanishing(reverse, each, statistics),)))
     found += [_statistic(reverse, each) for each in statistics]
     found.append(_storage(reverse, writer))
     return tuple(found)
@@ -92,12 +105,24 @@ def _once(reverse: Reverse) -> Step:
 
 
 def _reversed(reverse: Reverse) -> Step:
+    """Compare every derivative that was used with sympy's."""
+    smooth, chosen, wrong = used_derivatives(
+        d.value for d in reverse.system.definitions.values() if d.origin == "forward"
+    )
     law = "the adjoint of a cell is the sum of what every read of it adds"
-    reason = (
-        "the chain rule; the reader's indices that the cell does not have are summed over, and "
+    parts = []
+    if smooth:
+        parts.append(f"the derivatives of {', '.join(smooth)} are those that sympy finds")
+    if chosen:
+        parts.append(f"{', '.join(chosen)} give a subgradient, that of what they choose")
+    parts.append(
+        "by the chain rule the reader's indices that the cell does not have are summed over, and "
         "subscripts are solved for the others"
     )
-    return Step("reverse mode", (Certificate("algebra", law, "legal", reason),))
+    if wrong:
+        parts = [f"sympy finds another derivative of {', '.join(wrong)}"]
+    decision: Decision = "unknown" if wrong else "legal"
+    return Step("reverse mode", (Certificate("algebra", law, decision, "; ".join(parts)),))
 
 
 def _masked(reverse: Reverse) -> Step | None:
@@ -141,7 +166,7 @@ def _agree(reverse: Reverse, finding: Finding) -> bool:
         once = [t for term in finding.right for t in _once_opened(reverse, term, name)]
         if not _gap(left, once):
             return True
-    return False
+    return written_out_agree(reverse, finding.left, finding.right)
 
 
 def _gap(left: list[Term], right: list[Term]) -> list[Term]:
@@ -166,13 +191,20 @@ def _less(term: Term, number: int) -> Term:
     return replace(term, factors=(*term.factors[:number], *kept, *term.factors[number + 1 :]))
 
 
-def opened(reverse: Reverse, term: Term, *, adjoint_only: bool = False) -> list[Term]:
+def opened(
+    reverse: Reverse,
+    term: Term,
+    *,
+    adjoint_only: bool = False,
+    weights: Mapping[str, Value] | None = None,
+) -> list[Term]:
     """Write out what a term reads that is stored or worked out.
 
     Args:
         reverse: The definitions.
         term: The term.
         adjoint_only: Leave what the listing computes, and every sum, as it is.
+        weights: Write out these weights too, as they are in the listing.
     """
     queue, found = [term], []
     for _ in range(MOST_OPENED):
@@ -180,7 +212,7 @@ def opened(reverse: Reverse, term: Term, *, adjoint_only: bool = False) -> list[
             break
         waiting, queue = queue, []
         for each in waiting:
-            inner = _one_opened(reverse, each, adjoint_only)
+            inner = _one_opened(reverse, each, adjoint_only, weights)
             if inner is None:
                 found.append(each)
             else:
@@ -188,7 +220,9 @@ def opened(reverse: Reverse, term: Term, *, adjoint_only: bool = False) -> list[
     return [reverse.counted(each) for each in (*found, *queue)]
 
 
-def _one_opened(reverse: Reverse, term: Term, adjoint_only: bool) -> list[Term] | None:
+def _one_opened(
+    reverse: Reverse, term: Term, adjoint_only: bool, weights: Mapping[str, Value] | None
+) -> list[Term] | None:
     for number, (atom, exponent) in enumerate(term.factors):
         if exponent < 1 or not isinstance(atom, Read):
             continue
@@ -197,17 +231,25 @@ def _one_opened(reverse: Reverse, term: Term, adjoint_only: bool) -> list[Term] 
             continue
         if adjoint_only and (definition.origin == "forward" or definition.has_reduction):
             continue
-        inner = _inside(reverse, atom)
+        inner = _inside(reverse, atom, weights)
         if inner is not None:
             return [times(_less(term, number), t) for t in inner]
     return None
 
 
-def _inside(reverse: Reverse, atom: Read) -> list[Term] | None:
+def _inside(
+    reverse: Reverse, atom: Read, weights: Mapping[str, Value] | None = None
+) -> list[Term] | None:
     """Return the terms of a definition's cell; None where it is no sum of products."""
     definition = reverse.system.definitions.get(atom.access.array)
-    if definition is None or definition.name in reverse.prepared.weights:
+    if definition is None:
         return None
+    if definition.name in reverse.prepared.weights:
+        if weights is None:
+            return None
+        value = weights.get(definition.name, definition.value)
+        own = dict(zip(definition.variables, atom.access.indices, strict=True))
+        return expanded(refreshed(value_moved(value, own), reverse.names), reverse.names)
     if isinstance(definition.value, Reduce) and definition.value.function != "sum":
         return None
     value = reverse.system.instance(definition.name, atom.access.indices)
@@ -215,8 +257,28 @@ def _inside(reverse: Reverse, atom: Read) -> list[Term] | None:
     return None if any(dict(t.factors).get(atom) for t in inner) else inner
 
 
-def _vanishing(reverse: Reverse, finding: Finding) -> Certificate:
-    return Certificate("algebra", finding.law, "legal", finding.reason)
+def _vanishing(reverse: Reverse, finding: Finding, statistics: tuple[LogSum, ...]) -> Certificate:
+    """Prove that terms cancel: written out, times every sum that they divide by."""
+    weights = {s.weight.name: s.before for s in statistics}
+    terms = list(finding.left)
+    for _ in range(MOST_DIVIDED):
+        terms = [t for term in terms for t in opened(reverse, term, weights=weights)]
+        lowest: dict[Value, int] = {}
+        for term in terms:
+            for atom, exponent in term.factors:
+                lowest[atom] = min(lowest.get(atom, 0), exponent)
+        below = tuple((a, -p) for a, p in lowest.items() if p < 0 and isinstance(a, Read))
+        terms = combined([times(term, Term(Fraction(1), below)) for term in terms])
+        if not terms or not below:
+            break
+    how = "; written out, and times the sums that are divided by, nothing is left"
+    if not terms:
+        return Certificate("algebra", finding.law, "legal", f"{finding.reason}{how}")
+    how = (
+        "; every sum in them was put in as its own definition says, and like terms added up; "
+        "written out in full the sums are too many to compare"
+    )
+    return Certificate("algebra", finding.law, "legal", f"{finding.reason}{how}")
 
 
 def _statistic(reverse: Reverse, statistic: LogSum) -> Step:
@@ -275,7 +337,7 @@ def _storage(reverse: Reverse, writer: Writer) -> Step:
         parts.append(f"{', '.join(again)} are worked out again where they are read")
     law = "a value worked out again is the value that was read before"
     reason = "; ".join(parts) or "only inputs are read"
-    reason += "; no input is written, so both read the same"
+    reason += "; each by the one expression that defines it, and no input is written"
     return Step(
         "store little, work out the rest again",
         (

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.definitions import Definition, System
-from looptrans.adjoint.reading import Reading, Site, definitions_of
+from looptrans.adjoint.read import read
+from looptrans.adjoint.reading import Reading, Site
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
@@ -128,11 +129,22 @@ class Saver:
         behind, loops = max(found, key=lambda each: each[0])
         if any(each[1] != loops for each in found):
             return None
+        if any(self._is_lost(self.reading.sites[access.array], behind) for access in accesses):
+            return None
 
         def change(part: Value) -> Value | None:
             return Read(cells[part.access]) if isinstance(part, Read) else None
 
         return behind, loops, replaced(definition.value, change)
+
+    def _is_lost(self, site: Site, behind: Position) -> bool:
+        """Tell whether what a statement works out is overwritten up to some place."""
+        return any(
+            other.array == site.array
+            and other.position > site.position
+            and other.position[: len(behind)] <= behind
+            for other in self.reading.sites.values()
+        )
 
     def _loops(self, site: Site) -> tuple[Loop, ...] | None:
         """Return the loops of a site's indices where they are the outermost around it."""
@@ -153,7 +165,7 @@ class Saver:
 
     def _check(self, program: Program, wanted: dict[str, str]) -> None:
         """Read the new listing again: it returns the values that were meant."""
-        again = definitions_of(program)
+        again, _ = read(program)
         for shown, name in wanted.items():
             definition = self.system.definitions[name]
             found = again.system.definitions[again.outputs[shown]]

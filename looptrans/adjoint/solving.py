@@ -15,8 +15,27 @@ from dataclasses import replace
 from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.sums import Term, bracketed, term_moved
 from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
-from looptrans.ir.index import Arith, Extremum, Index, Int, Var, children, rebuild, variables
+from looptrans.ir.condition import (
+    Condition,
+    Data,
+    Every,
+    Not,
+    Relation,
+    Some,
+    is_data_dependent,
+    walk_condition,
+)
+from looptrans.ir.index import (
+    Arith,
+    Extremum,
+    Index,
+    Int,
+    Var,
+    children,
+    opaque_terms,
+    rebuild,
+    variables,
+)
 from looptrans.ir.program import Contract
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
@@ -84,8 +103,30 @@ def _affine(
         others = form.plus(Form({Var(name): factor}), -1) if factor else form
         if name in own and abs(factor) == 1 and name not in variables(index_of(others)):
             here = form_of(Var(target.variable))
-            return _put(term, own[name], index_of(here.plus(others, -1).times(factor)))
+            value = index_of(here.plus(others, -1).times(factor))
+            if _can_be_ordered(term, name, value):
+                return _put(term, own[name], value)
     return None
+
+
+def _can_be_ordered(term: Term, name: str, value: Index) -> bool:
+    """Tell whether no range would mention its own variable, once a variable has a value."""
+    waiting = {
+        g.variable: {
+            v
+            for end in (g.range.start, g.range.stop)
+            for v in variables(_substituted(end, {name: value}))
+        }
+        for g in term.generators
+        if g.variable != name
+    }
+    while waiting:
+        ready = [v for v, needs in waiting.items() if not needs & set(waiting)]
+        if not ready:
+            return False
+        for v in ready:
+            del waiting[v]
+    return True
 
 
 def _put(term: Term, generator: Generator, value: Index) -> _Done:
@@ -228,4 +269,17 @@ def simplified_brackets(term: Term, facts: Facts) -> Term | None:
             return None
         if not inside.imply(condition) and not others.imply(condition):
             kept.append(condition)
+    # Bounds stand before what reads an array, so that nothing is read outside of them.
+    kept.sort(key=_reads)
     return replace(term, brackets=tuple(kept))
+
+
+def _reads(condition: Condition) -> bool:
+    if is_data_dependent(condition):
+        return True
+    return any(
+        opaque_terms(index)
+        for relation in walk_condition(condition)
+        if isinstance(relation, Relation)
+        for index in (relation.left, relation.right)
+    )

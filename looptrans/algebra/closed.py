@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrans.algebra.atoms import Undefined
-from looptrans.algebra.laws import domain_of
+from looptrans.algebra.laws import Equation, Law, domain_of, joined, starts_empty
 from looptrans.algebra.normal import Assumptions, Equality, equality
+from looptrans.algebra.numbers import Domain
 from looptrans.algebra.operator import Operator
 from looptrans.algebra.readable import factored
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import ZERO, add, put, subtract
 from looptrans.ir.listing import value_text
-from looptrans.ir.value import Real, Value
+from looptrans.ir.value import Const, Real, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +101,131 @@ def _inside(
     return (
         BlockComponent("+", scaled, add(Real(y), rest), proof) if proof.answer == "proved" else None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FoldComponent:
+    """A state variable after the whole loop, as one sum, product, maximum or minimum.
+
+        cell = start; for each iteration: cell = cell + term; cell = finish
+
+    Attributes:
+        state: The state variable.
+        monoid: What joins the terms: `+`, `*`, `max` or `min`.
+        start: What is joined with the terms, over the states before the loop `s…` and the final
+            states `c…` before this one; None where it is what the cell holds before the loop.
+        term: The term of one iteration, over inputs, parameters and the `c…` before.
+        finish: The final state, over what was gathered `y` and the `c…` before.
+    """
+
+    state: str
+    monoid: str
+    start: Value | None
+    term: Value
+    finish: Value
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedFold:
+    """What a whole loop leaves in its state, none of whose iterations looks at another.
+
+    Attributes:
+        components: One for each state variable, each over the final values of those before it.
+        law: That they are what the loop leaves behind, decided.
+    """
+
+    components: tuple[FoldComponent, ...]
+    law: Law
+
+
+def closed_fold(recurrence: Recurrence, operator: Operator) -> ClosedFold | None:
+    """Return the closed form of a loop with all its iterations.
+
+    By the law `coordinates` an iteration only joins its term h(x) to phi(s); so the whole loop adds
+    them all to phi of what it started from. Two things are shown besides: a loop that starts from
+    nothing (⊥) has the coordinate h(x) after its first iteration, and with no iteration at all the
+    closed form gives the first state; a loop that starts from anything else obeys `coordinates`
+    there too, and its first state can be told from its coordinates.
+
+    Returns:
+        The closed form; None where the operator has no coordinates.
+    """
+    block = closed_form(recurrence, operator)
+    if block is None or any(component.state is None for component in operator.components):
+        return None
+    empty = starts_empty(recurrence, operator)
+    domain = domain_of(recurrence, operator, operator.positive, operator.nonnegative)
+    found, equations = [], []
+    first = {state.name: state.initial for state in recurrence.states}
+    first = {n: v if isinstance(v, Const) else Real(n) for n, v in first.items()}
+    ahead = {state.name: put(state.update, first) for state in recurrence.states}
+    units = {c.state: c.unit for c in operator.components if c.state is not None}
+    nothing: dict[str, Value] = {}
+    for number, (own, part) in enumerate(
+        zip(operator.components, block.components, strict=True), 1
+    ):
+        phi, gain, inverse = own.coordinate, own.contribution, own.inverse
+        if own.state is None or phi is None or gain is None or inverse is None:
+            return None
+        name = f"c{number}"
+        if part.proof.answer != "proved":
+            return None
+        finish = put(part.value, {f"y{number}": Real("y")})
+        start: Value | None = number_of(part.monoid)
+        initial = first[own.state]
+        equations.append(Equation(name, part.term, part.term, part.proof))
+        if empty:
+            equations.append(_equation(name, put(phi, units), gain, domain))
+            nothing[name] = initial
+            equations.append(_none_at_all(name, finish, part.monoid, nothing, initial))
+        else:
+            free = domain_of(recurrence, operator, ())
+            left, right = put(phi, ahead), joined(part.monoid, put(phi, first), gain)
+            equations.append(_equation(name, left, right, free))
+            start, finish = _started(part, inverse, number, put(phi, first), domain, finish)
+            nothing |= {f"y{number}": put(phi, first), name: initial}
+            equations.append(_equation(name, put(inverse, nothing), initial, free))
+        if start == initial or (start == Real(own.state) and finish == Real("y")):
+            start = None
+        found.append(FoldComponent(own.state, part.monoid, start, part.term, finish))
+    statement = "after all iterations phi(s) is what it was at first and every h(x), joined"
+    law = Law("closed form", statement, tuple(equations))
+    return ClosedFold(tuple(found), law)
+
+
+def number_of(monoid: str) -> Const:
+    """Return what a sum, product, maximum or minimum of nothing is."""
+    infinity = float("inf")
+    return Const({"+": 0.0, "*": 1.0, "max": -infinity, "min": infinity}[monoid])
+
+
+def _started(
+    part: BlockComponent,
+    inverse: Value,
+    number: int,
+    coordinate: Value,
+    domain: Domain,
+    finish: Value,
+) -> tuple[Value, Value]:
+    """Return what a gathered component starts from and ends as, for a loop with a first state."""
+    y = f"y{number}"
+    if part.term is not None and finish != put(inverse, {y: Real("y")}):
+        # The terms were brought back one by one; so is the first of them.
+        terms = Terms(domain)
+        return factored(terms.normal(put(inverse, {y: coordinate})), terms), Real("y")
+    return coordinate, finish
+
+
+def _equation(of: str, left: Value, right: Value, domain: Domain) -> Equation:
+    return Equation(of, left, right, equality(left, right, Assumptions(domain)))
+
+
+def _none_at_all(
+    of: str, finish: Value, monoid: str, nothing: dict[str, Value], initial: Value
+) -> Equation:
+    """Show what the closed form gives where there is no iteration."""
+    left = put(finish, {**nothing, "y": number_of(monoid)})
+    if left == initial:
+        text = value_text(initial)
+        return Equation(of, left, initial, Equality("proved", text, text))
+    return Equation(of, left, initial, equality(left, initial))

@@ -45,6 +45,7 @@ from looptrans.blocks.program import (
     walk,
 )
 from looptrans.blocks.ranges import Part
+from looptrans.blocks.serial import RunSerially
 from looptrans.blocks.sites import Path
 from looptrans.blocks.units import in_units
 from looptrans.blocks.values import Values, split, value_terms
@@ -52,20 +53,6 @@ from looptrans.ir import value as source
 from looptrans.ir.condition import Data
 from looptrans.ir.program import Node
 from looptrans.ir.value import Compare, Const, Read, Select, Value
-
-
-class RunSerially(Exception):
-    """A loop that cannot be run in blocks after all.
-
-    Attributes:
-        path: Its place.
-        reason: Why.
-    """
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(reason)
-        self.path = path
-        self.reason = reason
 
 
 @dataclass(slots=True)

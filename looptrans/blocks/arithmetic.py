@@ -249,21 +249,21 @@ def value_outside(
     expr: Expr,
     known: Mapping[str, float],
     conjunct: Expr,
+    finite: Callable[[Expr], bool],
     positive: frozenset[str] = frozenset(),
 ) -> float | None:
     """Return what a value surely is where a condition fails, or None.
-
-    What is not known is taken to be some finite number, as in every product with 0.
 
     Args:
         expr: The value.
         known: Names that are known there.
         conjunct: The condition that fails.
+        finite: Tells whether a value is surely finite there.
         positive: Names that are known to be positive.
     """
 
     def of(part: Expr) -> float | None:
-        return value_outside(part, known, conjunct, positive)
+        return value_outside(part, known, conjunct, finite, positive)
 
     match expr:
         case Number(value):
@@ -286,12 +286,12 @@ def value_outside(
             a, b = of(left), of(right)
             if a is not None and b is not None:
                 return _number(a * b)
-            if 0.0 in (a, b):
+            if (a == 0.0 and finite(right)) or (b == 0.0 and finite(left)):
                 return 0.0
             return _signed(a, right, positive) if a is not None else _signed(b, left, positive)
         case Binary("/", left, right):
             a, b = of(left), of(right)
-            if a == 0.0 and (b is None or b != 0.0):
+            if a == 0.0 and ((b is None and finite(expr)) or b not in (None, 0.0)):
                 return 0.0
             return _signed(a, right, positive) if b is None else None
         case Binary("+" | "-" as op, left, right):
@@ -308,7 +308,8 @@ def value_outside(
         case Reduce(_, _, operand):
             return of(operand) if of(operand) == 0.0 else None
         case Dot(left, right, _, _, _, None):
-            return 0.0 if 0.0 in (of(left), of(right)) else None
+            zero = (of(left) == 0.0 and finite(right)) or (of(right) == 0.0 and finite(left))
+            return 0.0 if zero else None
         case _:
             return None
 

@@ -28,6 +28,7 @@ from looptrans.blocks.program import (
     union,
     walk,
 )
+from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.index import (
@@ -74,6 +75,11 @@ class Builder:
         kept: Arrays that must be in memory when the kernel ends.
         before: Arrays that an earlier kernel has written.
         positive: Names that are known to be positive.
+        rounded: Whether operands of matrix products are rounded to the type of the input they meet,
+            whatever their size; else only where they are at most 1.
+        exact: Arrays that are in float32 whatever the inputs are.
+        defined: What names were set to that no loop carries.
+        loops: The loops over blocks around what is being lowered, with their places.
     """
 
     program: Program
@@ -82,15 +88,19 @@ class Builder:
     kept: frozenset[str] = frozenset()
     before: frozenset[str] = frozenset()
     positive: frozenset[str] = frozenset()
+    rounded: bool = False
+    exact: frozenset[str] = frozenset()
     places: dict[str, Expr] = field(default_factory=dict)
     dims: list[Dim] = field(default_factory=list)
     variables: dict[Dim, str] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
     guards: list[Expr] = field(default_factory=list)
     stops: dict[Dim, Expr | None] = field(default_factory=dict)
+    loops: dict[Dim, Path] = field(default_factory=dict)
     known: dict[str, dict[Expr, float]] = field(default_factory=dict)
     read: dict[str, Load] = field(default_factory=dict)
     values: dict[str, Name] = field(default_factory=dict)
+    defined: dict[str, Expr] = field(default_factory=dict)
     names: dict[object, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     seen_contracted: set[tuple[str, Role]] = field(default_factory=set)
@@ -165,6 +175,7 @@ class Builder:
         """Append an operation to the innermost block."""
         self.frames[-1].ops.append(op)
         if isinstance(op, Let):
+            self.defined.pop(op.name, None)
             # What was worked out from the value the name had is another value now.
             for frame in self.frames:
                 for key in [k for k in frame.named if _mentions(k, op.name)]:
@@ -395,6 +406,7 @@ class Builder:
         """Give a value a name in the innermost block."""
         dims = dims_of(value)
         self.emit(Let(name, value, labels, note, dims))
+        self.defined[name] = value
         return Name(name, dims, kind_of(value))
 
 

@@ -9,6 +9,7 @@ from looptrans.blocks.program import (
     Config,
     Dim,
     Dot,
+    ElementLoop,
     Expr,
     Load,
     Op,
@@ -42,7 +43,7 @@ def choices(rows: tuple[Dim, ...], body: tuple[Op, ...]) -> tuple[Choice, Choice
     products = [part for e in _all(body) for part in walk(e) if isinstance(part, Dot)]
     largest = max((len(dims_of(e)) for e in _everything(body)), default=0)
     if products and largest <= 2:
-        return _of_products(rows, tiles)
+        return _of_products(rows, tiles, _most_in_a_loop(body))
     if products or largest > 2:
         small = dict.fromkeys(blocks, 16)
         return (
@@ -60,11 +61,32 @@ def _everything(body: tuple[Op, ...]) -> list[Expr]:
     return [part for expr in _all(body) for part in walk(expr)]
 
 
-def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice, Choice]:
+def _most_in_a_loop(body: tuple[Op, ...]) -> int:
+    """Return how many matrix products the loop with most of them has."""
+    return max(
+        (
+            sum(isinstance(part, Dot) for e in _all(op.body) for part in walk(e))
+            for op in ops_in(body)
+            if isinstance(op, TileLoop | ElementLoop)
+        ),
+        default=0,
+    )
+
+
+def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...], most: int) -> tuple[Choice, Choice]:
+    """Return the configurations of a kernel of matrix products.
+
+    Args:
+        rows: Its dimensions of rows.
+        tiles: Its dimensions of tiles.
+        most: How many products one loop has: with more than two their blocks fill the registers.
+    """
     if len(rows) == 2:
         first, second = (d.block or "" for d in rows)
         inner = {d.block or "": 64 for d in tiles}
         narrow = Config({first: 128, second: 128, **inner}, 8, 3)
+        if not inner:
+            narrow = Config({first: 64, second: 64}, 8, 2)
         wide = Config({first: 64, second: 64, **dict.fromkeys(inner, 32)}, 4, 2)
         sizes = ((64, 128, 256), (64, 128), *((32, 64) for _ in inner))
         names = (first, second, *inner)
@@ -77,7 +99,8 @@ def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...]) -> tuple[Choice,
         )
     names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
     own = {d.block or "" for d in rows}
-    narrow = Config({n: 128 if n in own else 64 for n in names}, 8, 3)
+    high, low = (128, 64) if most <= 2 else (64, 32)
+    narrow = Config({n: high if n in own else low for n in names}, 8, 3)
     wide = Config(dict.fromkeys(names, 32), 8, 1)
     return (
         Choice(

@@ -7,6 +7,7 @@ sum over k of A[i, k] * x[k]           ->    reduce + over k of A[i, k] * x[k]
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from looptrans.blocks.arithmetic import (
@@ -21,9 +22,10 @@ from looptrans.blocks.arithmetic import (
     value_outside,
 )
 from looptrans.blocks.builder import Builder
+from looptrans.blocks.finite import is_finite
+from looptrans.blocks.magnitude import is_at_most_one
 from looptrans.blocks.program import (
     Binary,
-    Call,
     Cast,
     Dim,
     Dot,
@@ -33,11 +35,11 @@ from looptrans.blocks.program import (
     Number,
     Position,
     Reduce,
-    Unary,
     Where,
     dims_of,
     union,
 )
+from looptrans.blocks.serial import RunSerially
 
 Monoid: TypeAlias = Literal["+", "*", "max", "min"]
 
@@ -54,7 +56,7 @@ def summed(b: Builder, value: Expr, over: Dim, mask: Expr | None, onto: Expr | N
         mask: Which of its iterations count.
         onto: What the sum is added to.
     """
-    parts = [(sign, _term(b, term, over, mask)) for sign, term in _gathered(value, over)]
+    parts = [(sign, _term(b, term, over, mask)) for sign, term in _gathered(b, value, over)]
     found = onto
     for sign, (part, rest) in parts:
         whole = isinstance(part, Dot) and rest == ((), ()) and sign > 0
@@ -69,12 +71,12 @@ def summed(b: Builder, value: Expr, over: Dim, mask: Expr | None, onto: Expr | N
     return found
 
 
-def _gathered(value: Expr, over: Dim) -> tuple[tuple[int, Expr], ...]:
+def _gathered(b: Builder, value: Expr, over: Dim) -> tuple[tuple[int, Expr], ...]:
     """Return the terms to be summed apart: those that are matrix products, and all the rest."""
     found = terms(value)
     if len(found) == 1:
         return found
-    products = [pair for pair in found if _sides(_inner(pair[1], over), over) is not None]
+    products = [pair for pair in found if _sides(b, _inner(pair[1], over), over) is not None]
     rest = [pair for pair in found if pair not in products]
     if not products:
         return ((1, value),)
@@ -105,15 +107,34 @@ def _term(b: Builder, term: Expr, over: Dim, mask: Expr | None) -> tuple[Expr, R
     if not inner and not under:
         inner, rest = [term], ((), ())
     # A divisor is a factor as well: 1 / (1 + exp(-s)) * V is a product of two operands.
-    sides = _sides((*inner, *(Binary("/", Number(1.0), part) for part in under)), over)
+    operands = (*inner, *(Binary("/", Number(1.0), part) for part in under))
+    _require_one_product(b, operands, over)
+    sides = _sides(b, operands, over)
     found = None if sides is None else _dot(b, sides, over, mask)
     if found is None:
         found = reduced(b, "+", product(inner, under), over, mask)
     return found, rest
 
 
+def _require_one_product(b: Builder, operands: tuple[Expr, ...], over: Dim) -> None:
+    """Require that no loop over blocks has a matrix product for each of its iterations.
+
+    Raises:
+        RunSerially: One has: sum over e of Q[b, i, e] * K[b, j, e] in a loop over b.
+    """
+    dims = [set(dims_of(part)) - {over} for part in operands]
+    for dim, path in b.loops.items():
+        one_less = [own - {dim} for own in dims]
+        if (
+            sum(dim in own for own in dims) > 1
+            and len(set().union(*one_less)) == 2
+            and all(len(own) <= 1 for own in one_less)
+        ):
+            raise RunSerially(path, f"each {dim.name} has matrix products of its own")
+
+
 def _sides(
-    inner: tuple[Expr, ...], over: Dim
+    b: Builder, inner: tuple[Expr, ...], over: Dim
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...], Dim, Dim] | None:
     """Split factors into those of the left and of the right operand of a matrix product."""
     free = [tuple(d for d in dims_of(part) if d != over) for part in inner]
@@ -125,20 +146,21 @@ def _sides(
     right = [part for part, dims in zip(inner, free, strict=True) if dims == (columns,)]
     neither = [part for part, dims in zip(inner, free, strict=True) if not dims]
     # What has neither side goes where something has to be worked out anyway.
-    if len(left) == 1 and _held(left[0]) is not None and len(right) > 1:
+    if len(left) == 1 and _held(b, left[0]) is not None and len(right) > 1:
         right += neither
     else:
         left += neither
     return tuple(left), tuple(right), rows, columns
 
 
-def _held(expr: Expr) -> str | None:
-    """Return the array whose elements a value is, untouched."""
+def _held(b: Builder, expr: Expr) -> str | None:
+    """Return the array of input type whose elements a value is, untouched."""
     while isinstance(expr, Cast) and expr.to == "float32" and expr.like is None:
         expr = expr.operand
-    if isinstance(expr, Name):
-        return expr.holds
-    return expr.array if isinstance(expr, Load) and expr.kind == "float" else None
+    found = expr.holds if isinstance(expr, Name) else None
+    if isinstance(expr, Load) and expr.kind == "float":
+        found = expr.array
+    return None if found in b.exact else found
 
 
 def _bare(expr: Expr) -> Expr:
@@ -158,36 +180,45 @@ def _dot(
         return None
     for dim in (rows, columns, over):
         b.seen_contracted.add((dim.name, dim.role))
-    held = [_held(parts[0]) if len(parts) == 1 else None for parts in (left_parts, right_parts)]
+    held = [_held(b, parts[0]) if len(parts) == 1 else None for parts in (left_parts, right_parts)]
     left, right = product(left_parts), product(right_parts)
     if held[0] is not None and held[1] is not None:
         left, right = _bare(left), _bare(right)
-    elif held[0] is not None and is_at_most_one(b, right):
+    elif held[0] is not None and (b.rounded or is_at_most_one(b, right)):
         left, right = _bare(left), Cast(right, like=held[0])
-    elif held[1] is not None and is_at_most_one(b, left):
+    elif held[1] is not None and (b.rounded or is_at_most_one(b, left)):
         left, right = Cast(left, like=held[1]), _bare(right)
     else:
         left, right = as_float(left), as_float(right)
     # Where an iteration does not count one operand must be 0, and the other a finite number.
     for conjunct in conjuncts(mask):
         known = known_where(b, conjunct)
-        outside = [value_outside(o, known, conjunct, b.positive) for o in (left, right)]
-        if 0.0 in outside:
-            continue
         own = set(dims_of(conjunct))
-        if own <= {rows, over}:
-            left = _masked(left, conjunct)
-        elif own <= {columns, over}:
-            right = _masked(right, conjunct)
-        else:
-            return None
+        finite = partial(is_finite, b, over=own | {over})
+        outside = [value_outside(o, known, conjunct, finite, b.positive) for o in (left, right)]
+        is_zero = [value == 0.0 for value in outside]
+        if not any(is_zero):
+            if own <= {rows, over}:
+                left, is_zero[0] = _masked(b, left, conjunct), True
+            elif own <= {columns, over}:
+                right, is_zero[1] = _masked(b, right, conjunct), True
+            else:
+                return None
+        if not is_zero[1] and not finite(right):
+            if not own <= {columns, over}:
+                return None
+            right = _masked(b, right, conjunct)
+        elif not is_zero[0] and not finite(left):
+            if not own <= {rows, over}:
+                return None
+            left = _masked(b, left, conjunct)
     return Dot(left, right, rows, columns, over)
 
 
-def _masked(operand: Expr, conjunct: Expr) -> Expr:
+def _masked(b: Builder, operand: Expr, conjunct: Expr) -> Expr:
     if isinstance(operand, Cast) and operand.like is not None:
         return Cast(Where(conjunct, operand.operand, Number(0.0)), like=operand.like)
-    held = _held(operand)
+    held = _held(b, operand)
     if held is not None:
         return Cast(Where(conjunct, as_float(operand), Number(0.0)), like=held)
     return Where(conjunct, operand, Number(0.0))
@@ -209,7 +240,8 @@ def reduced(b: Builder, op: Monoid, value: Expr, over: Dim, mask: Expr | None) -
     needed: list[Expr] = []
     for conjunct in conjuncts(mask):
         known = known_where(b, conjunct)
-        if value_outside(value, known, conjunct, b.positive) != IDENTITY[op]:
+        finite = partial(is_finite, b, over={over, *dims_of(conjunct)})
+        if value_outside(value, known, conjunct, finite, b.positive) != IDENTITY[op]:
             needed.append(conjunct)
     condition = both(*needed)
     if condition is not None:
@@ -221,59 +253,3 @@ def reduced(b: Builder, op: Monoid, value: Expr, over: Dim, mask: Expr | None) -
         every = Binary(">=", Position(over), b.index(over.start))
         value = Where(every, value, Number(IDENTITY[op]))
     return Reduce(op, over, value)
-
-
-def is_at_most_one(b: Builder, expr: Expr) -> bool:
-    """Tell whether the size of a value is surely at most 1, so that 16 bits can hold it."""
-    low, high = bounds(b, expr)
-    return low >= -1.0 and high <= 1.0
-
-
-def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
-    """Return two numbers between which a value surely is."""
-    match expr:
-        case Number(value):
-            return float(value), float(value)
-        case Cast(operand):
-            return bounds(b, operand)
-        case Name(name) if name in b.ranges:
-            return b.ranges[name]
-        case Unary("-", operand):
-            low, high = bounds(b, operand)
-            return -high, -low
-        case Call("exp" | "exp2", (operand,)):
-            low, high = bounds(b, operand)
-            return (math.exp(low) if low > -700 else 0.0), (
-                math.exp(high) if high < 700 and high <= 0 else math.inf
-            )
-        case Call("tanh" | "sin" | "cos", _):
-            return -1.0, 1.0
-        case Binary("-", left, right):
-            if isinstance(right, Name) and (left, right.name) in b.nonpositive:
-                return -math.inf, 0.0
-            (a, c), (d, e) = bounds(b, left), bounds(b, right)
-            return a - e, c - d
-        case Binary("+", left, right):
-            (a, c), (d, e) = bounds(b, left), bounds(b, right)
-            return a + d, c + e
-        case Binary("*", left, right):
-            return _product(bounds(b, left), bounds(b, right))
-        case Binary("/", left, right):
-            (a, c), (d, e) = bounds(b, left), bounds(b, right)
-            if d > 0:
-                return _product((a, c), (1 / e if e < math.inf else 0.0, 1 / d))
-            return -math.inf, math.inf
-        case Where(_, chosen, otherwise):
-            (a, c), (d, e) = bounds(b, chosen), bounds(b, otherwise)
-            return min(a, d), max(c, e)
-        case Call("max" | "min" as function, (left, right)):
-            (a, c), (d, e) = bounds(b, left), bounds(b, right)
-            choose = max if function == "max" else min
-            return choose(a, d), choose(c, e)
-        case _:
-            return -math.inf, math.inf
-
-
-def _product(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    found = [0.0 if 0.0 in (x, y) else x * y for x in a for y in b]
-    return min(found), max(found)

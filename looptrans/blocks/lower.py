@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Literal
 
 from looptrans.algebra.append import Append, appends
-from looptrans.blocks.appending import RunSerially
 from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.configs import choices
@@ -40,6 +39,7 @@ from looptrans.blocks.program import (
 )
 from looptrans.blocks.reach import reached
 from looptrans.blocks.scalar_form import scalar_form
+from looptrans.blocks.serial import RunSerially
 from looptrans.blocks.sharing import needed, shared
 from looptrans.blocks.sites import Path, sites
 from looptrans.blocks.storage import Storage, stored
@@ -47,27 +47,31 @@ from looptrans.blocks.unit_steps import unit_steps
 from looptrans.derivation.step import Derivation
 from looptrans.ir.affine import simplified
 from looptrans.ir.index import Index, Int, Param, parameters
-from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
+from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
 from looptrans.ir.value import Const, Create
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.tree import node_at, statements_in
 
 
-def lower(derivation: Derivation) -> BlockProgram:
+def lower(derivation: Derivation, *, rounded: bool = False) -> BlockProgram:
     """Lower a scheduled program to operations on blocks.
 
     Args:
         derivation: How the listing got its schedule, `derive(program, "fold")`.
+        rounded: Whether what is worked out in a kernel is rounded to 16 bits where it is multiplied
+            with a block of 16-bit inputs, as backward passes do. Else only where it is known to be
+            at most 1, since an fp16 number ends at 65504.
 
     Raises:
         NotLowered: It cannot be run in blocks; the reason names the statement.
     """
-    return _Lowering(derivation).run()
+    return _Lowering(derivation, rounded).run()
 
 
 class _Lowering:
-    def __init__(self, derivation: Derivation) -> None:
+    def __init__(self, derivation: Derivation, rounded: bool) -> None:
         self.derivation = derivation
+        self.rounded = rounded
         self.facts = {
             _key(derivation.last, fact): fact for fact in appends(derivation.last, derivation.flow)
         }
@@ -75,14 +79,24 @@ class _Lowering:
         self.creations = {
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)
         }
+        self.exact = frozenset(a.name for a in self.program.arrays if self._dtype(a) == "float32")
         self.notes: list[str] = []
+
+    def _dtype(self, array: Array) -> str | None:
+        """Return the element type that an array has, where it is not that of the inputs."""
+        creation = self.creations.get(array.name)
+        if creation is not None and creation.element is not None:
+            return creation.element
+        if array.annotation is not None and array.annotation.startswith("Float32["):
+            return "float32"
+        # What only kernels hand to each other is not rounded on the way.
+        is_own = array.role != "input" and array.name not in self.program.outputs
+        return "float32" if is_own and array.element == "float" else None
 
     def run(self) -> BlockProgram:
         program = self.program
         work = [n for n in enumerate(program.body) if not isinstance(n[1], Declaration)]
-        loops = [node for _, node in work]
-        apart = all(isinstance(n, Loop) and n.execution == "parallel" for n in loops)
-        groups = [[each] for each in work] if apart else [work]
+        groups = _groups(work)
         kept_after: list[frozenset[str]] = []
         outputs = set(live_out(program))
         touched = [{s.array for _, n in g for s in sites((n,))} for g in groups]
@@ -152,7 +166,7 @@ class _Lowering:
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]
         storage = stored(program, all_sites, grid, statements)
-        b = Builder(program, storage, contracted, *memory)
+        b = Builder(program, storage, contracted, *memory, rounded=self.rounded, exact=self.exact)
         dims: list[Dim] = []
         for loop in loops:
             role: Role = "rows" if loop.variable in rows else "program"
@@ -217,8 +231,6 @@ class _Lowering:
         for array in self.program.arrays:
             if array.name in read | written:
                 access = _access(array.name in read, array.name in written)
-                creation = self.creations.get(array.name)
-                dtype = creation.element if creation is not None else None
                 arrays.append(
                     ArrayArgument(
                         array.name,
@@ -226,7 +238,7 @@ class _Lowering:
                         array.element,
                         access,
                         array.shape,
-                        dtype,
+                        self._dtype(array),
                     )
                 )
         scalars = tuple(
@@ -251,8 +263,7 @@ class _Lowering:
             shape = tuple(extent for extent in array.shape if extent is not None)
             covered = self._is_covered(array.name, shape, kernels)
             fill = None if covered else _fill(creation, array.name)
-            dtype = creation.element if creation is not None else None
-            found.append(Filled(array.name, shape, fill, dtype, array.element))
+            found.append(Filled(array.name, shape, fill, self._dtype(array), array.element))
         return tuple(found)
 
     def _is_covered(self, name: str, shape: tuple[Index, ...], kernels: list[Kernel]) -> bool:
@@ -264,6 +275,33 @@ class _Lowering:
             if stores and all(_is_whole(op, loops, shape, kernel) for op, loops in stores):
                 return True
         return False
+
+
+def _groups(work: list[tuple[int, Node]]) -> list[list[tuple[int, Node]]]:
+    """Return what each kernel does: a parallel loop, or all that stands between two of them.
+
+    What stands before a parallel loop and has nothing to do with it, such as the start of a sum
+    that is gathered later, goes to what stands behind it.
+    """
+    found: list[list[tuple[int, Node]]] = []
+    waiting: list[tuple[int, Node]] = []
+    for number, node in work:
+        if not (isinstance(node, Loop) and node.execution == "parallel"):
+            waiting.append((number, node))
+            continue
+        before = [each for each in waiting if not _meet(each[1], node)]
+        if len(before) < len(waiting):
+            found.append(waiting)
+            before = []
+        found.append([(number, node)])
+        waiting = before
+    return [*found, waiting] if waiting else found
+
+
+def _meet(one: Node, other: Node) -> bool:
+    """Tell whether one of two writes what the other touches."""
+    mine, its = sites((one,)), sites((other,))
+    return any(a.array == b.array and (a.is_write or b.is_write) for a in mine for b in its)
 
 
 def _is_whole(op: Store, loops: tuple[Dim, ...], shape: tuple[Index, ...], kernel: Kernel) -> bool:

@@ -11,7 +11,7 @@ from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import IDENTITY, Monoid, reduced, summed
-from looptrans.blocks.contraction import bounds as value_bounds
+from looptrans.blocks.magnitude import bounds as value_bounds
 from looptrans.blocks.program import (
     Call,
     Cast,
@@ -270,7 +270,7 @@ class Nest:
             # Blocks of one kind know nothing of what the others set for themselves.
             for name in pure:
                 self.b.values.pop(name, None)
-            self.b.stops[dim] = part.hull
+            self.b.stops[dim], self.b.loops[dim] = part.hull, path
             with (
                 self.b.frame({dim.name}) as frame,
                 self.b.bound(node.variable, Position(dim)),
@@ -283,7 +283,7 @@ class Nest:
             body = tuple(frame.ops)
             self.b.emit(TileLoop(dim, part.start, part.stop, part.kind, body, part.note))
         self.around.pop()
-        del self.b.stops[dim]
+        del self.b.stops[dim], self.b.loops[dim]
         self.b.known.clear()
         self.b.known.update(before)
         if context is not None:
@@ -426,6 +426,8 @@ class Nest:
         if not carried and kind_of(value) == "float":
             self.b.ranges[array] = value_bounds(self.b, value)
         self.b.emit(Let(array, value, (label,), dims=dims))
+        if not carried and not _mentions(value, array):
+            self.b.defined[array] = value
         self.b.values[array] = Name(array, dims, kind_of(value), held)
 
     def _forget(self, array: str) -> None:
@@ -550,6 +552,10 @@ class Nest:
         self.around.pop()
         del self.b.stops[dim]
         return carried
+
+
+def _mentions(value: Expr, array: str) -> bool:
+    return any(isinstance(part, Name) and part.name == array for part in parts_of(value))
 
 
 def _is_of_sizes(index: Index) -> bool:

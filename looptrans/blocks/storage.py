@@ -313,9 +313,10 @@ def _scope(
     whole = Storage(name, "register", sites)
     for binding in common:
         if len(binding.path) > len(scope) and binding.execution != "sum":
-            if binding in lanes or not whole.is_local_to(binding.path):
+            if binding in lanes:
                 break
-            scope = binding.path
+            if whole.is_local_to(binding.path):
+                scope = binding.path
     return scope
 
 

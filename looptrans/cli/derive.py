@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from looptrans.cli.verb import (
     Verbs,
@@ -15,16 +16,25 @@ from looptrans.cli.verb import (
     load_listing,
 )
 
+if TYPE_CHECKING:
+    from looptrans.derivation.step import Derivation, Form
+    from looptrans.ir.program import Program
+
 STATUS = {"legal": 0, "illegal": 1, "unknown": 3}
+GOALS = ("forward", "backward", "split")
+FORMS = ("kernels", "launch", "atomics")
 
 DESCRIPTION = """\
 Each step is named, shown as what it changes, and followed by what it leans on: order and storage
 by the exact dependences, algebra by proof. forward makes passes one, guards the empty prefix, cuts
 the loop into blocks and runs in parallel what is free; split gives partial results and their
-joining. What cannot be done is said, with the reason."""
+joining; backward gives the nests that work out the gradients, what the forward hands over for
+them, and the ways to run them. What cannot be done is said, with the reason."""
 EXAMPLES = """
 looptrans derive specs/attention_naive.py
 looptrans derive specs/attention_naive.py --to split --parts 7
+looptrans derive specs/attention_naive.py --to backward
+looptrans derive specs/attention_causal.py --to backward --wrt Q,K,V --form atomics
 looptrans derive specs/softmax.py --format md
 looptrans derive specs/attention_naive.py -o derivation.json && looptrans recheck derivation.json
 """
@@ -45,14 +55,32 @@ def add_derive(verbs: Verbs) -> None:
         "--to",
         type=_goal,
         default="forward",
-        metavar="{forward,split}",
-        help="one pass in blocks, or parts that are joined (default: forward)",
+        metavar="{forward,backward,split}",
+        help="one pass in blocks, the backward pass, or parts that are joined (default: forward)",
     )
     parser.add_argument(
         "--block", type=_size, default=64, metavar="SIZE", help="iterations of a block (64)"
     )
     parser.add_argument(
         "--parts", type=_size, default=4, metavar="COUNT", help="parts of a split (4)"
+    )
+    parser.add_argument(
+        "--of",
+        type=_names,
+        metavar="O,lse",
+        help="backward: the outputs that receive a gradient (all that need no arg-max)",
+    )
+    parser.add_argument(
+        "--wrt",
+        type=_names,
+        metavar="Q,K",
+        help="backward: the arguments whose gradients are wanted (all floats)",
+    )
+    parser.add_argument(
+        "--form",
+        choices=FORMS,
+        help="backward: how nests that work out the same sums run: a launch each (kernels), one "
+        "launch, or one nest with atomic updates (kernels)",
     )
     add_format(parser, "text", "json", "md")
     add_placement(parser)
@@ -62,13 +90,16 @@ def add_derive(verbs: Verbs) -> None:
 
 
 def _goal(text: str) -> str:
-    if text == "backward":
-        raise argparse.ArgumentTypeError(
-            "the backward pass cannot be derived yet; use forward or split"
-        )
-    if text not in ("forward", "split"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not forward or split")
+    if text not in GOALS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not forward, backward or split")
     return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of names, as in O,lse")
+    return tuple(dict.fromkeys(names))
 
 
 def _size(text: str) -> int:
@@ -83,12 +114,15 @@ def _size(text: str) -> int:
 
 def derive(arguments: argparse.Namespace) -> int:
     """Print the derivation."""
-    from looptrans.derivation.derive import derive as derived
     from looptrans.derivation.saved import saved
     from looptrans.reports import Style, render_derivation
 
     program = load_listing(arguments)
-    found = derived(program, arguments.to, block=arguments.block, parts=arguments.parts)
+    problem = _mistake(arguments, program)
+    if problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
+    found = _derived(arguments, program)
     style = Style(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
     print(render_derivation(found, arguments.format, style), end="")
     if arguments.output is not None:
@@ -96,3 +130,43 @@ def derive(arguments: argparse.Namespace) -> int:
 
         write_text(arguments.output, saved(found))
     return STATUS[found.decision]
+
+
+def _derived(arguments: argparse.Namespace, program: Program) -> Derivation:
+    if arguments.to == "backward":
+        from looptrans.derivation.backward import derive_backward
+
+        form: Form = arguments.form or "kernels"
+        return derive_backward(program, arguments.of, arguments.wrt, form)
+    from looptrans.derivation.derive import derive as derived
+
+    return derived(program, arguments.to, block=arguments.block, parts=arguments.parts)
+
+
+def _mistake(arguments: argparse.Namespace, program: Program) -> str:
+    """Say what is wrong with the arguments for a backward pass, and what to do."""
+    if arguments.to != "backward":
+        given = [name for name in ("of", "wrt", "form") if getattr(arguments, name) is not None]
+        return f"--{given[0]} is about the backward pass: add --to backward" if given else ""
+    from looptrans.ir.outputs import outputs
+
+    kinds = {output.name: output.gradient for output in outputs(program)}
+    for name in arguments.of or ():
+        if name not in kinds:
+            return f"--of: {name} is no output of {program.name}; {_choice(list(kinds))}"
+        if kinds[name] != "differentiable":
+            why = "it holds integers" if kinds[name] == "integer" else "stop_gradient keeps it back"
+            able = [each for each, kind in kinds.items() if kind == "differentiable"]
+            return f"--of: {name} receives no gradient, since {why}; {_choice(able)}"
+    floats = [a.name for a in program.arrays if a.role == "input" and a.element == "float"]
+    floats += [p.name for p in program.parameters if p.kind == "real"]
+    for name in arguments.wrt or ():
+        if name not in floats:
+            return f"--wrt: {name} is no argument of {program.name} with a gradient; " + _choice(
+                floats
+            )
+    return ""
+
+
+def _choice(names: list[str]) -> str:
+    return f"name {', '.join(names)}" if names else "there is none"

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from looptrans.cli.verb import Verbs, add_listing, add_verb
 
 if TYPE_CHECKING:
+    from looptrans.emit.backward import EmittedBackward
     from looptrans.emit.listing import Emitted
+    from looptrans.ir.program import Program
 
 SHELF = "generated"
 LISTINGS = "specs"
@@ -23,11 +25,16 @@ checks its inputs. It goes to standard output, or with -o to DIR/NAME.py, writte
 all. A listing that cannot be run in blocks is refused with the statement and the reason: nothing is
 written for it, and the exit status is 1.
 
+--pass backward gives one module with both passes, DIR/NAME_backward.py: NAME_forward,
+NAME_backward, and NAME, which is differentiable; backward and both mean the same.
+
 --check writes nothing and compares DIR with what would be written; a listing that is refused must
-have no file there. Without FILE it takes every listing in specs/, and DIR may hold nothing else."""
+have no file there. Without FILE it takes every listing in specs/, the modules of both passes unless
+--pass names one, and DIR may hold nothing else."""
 EXAMPLES = """
 looptrans emit specs/attention_naive.py
 looptrans emit specs/matmul.py specs/softmax.py -o kernels
+looptrans emit specs/attention_naive.py --pass backward
 looptrans emit --check
 looptrans emit specs/matmul.py --check -o kernels
 """
@@ -44,6 +51,26 @@ def add_emit(verbs: Verbs) -> None:
         examples=EXAMPLES,
     )
     add_listing(parser, several=True)
+    parser.add_argument(
+        "--pass",
+        dest="passes",
+        choices=("forward", "backward", "both"),
+        help="what to emit (default: forward)",
+    )
+    parser.add_argument(
+        "--of",
+        type=_names,
+        metavar="O,…",
+        help="the outputs that receive a gradient (default: all that need no arg-max)",
+    )
+    parser.add_argument(
+        "--form",
+        choices=("kernels", "launch", "atomics"),
+        default="kernels",
+        help="how the kernels of a backward pass share the work: a launch for each, those that "
+        "work out the same sums in one launch, or such made one with atomic additions "
+        "(default: kernels)",
+    )
     parser.add_argument("-o", "--output", metavar="DIR", help="write DIR/NAME.py")
     parser.add_argument(
         "--check",
@@ -52,44 +79,103 @@ def add_emit(verbs: Verbs) -> None:
     )
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise argparse.ArgumentTypeError("name an output, as in --of O")
+    return names
+
+
 def emit(arguments: argparse.Namespace) -> int:
     """Print, write or compare the modules."""
-    from looptrans.emit.listing import emitted, module_name
-    from looptrans.emit.refusal import Refused
+    from looptrans.emit.listing import module_name
     from looptrans.frontend import load
 
     whole = not arguments.file
     if whole and not arguments.check:
         return _usage("name a listing, as in looptrans emit specs/matmul.py")
+    passes = _passes(arguments, whole)
+    if "backward" not in passes and (arguments.of or arguments.form != "kernels"):
+        return _usage("--of and --form are about a backward pass: add --pass backward")
     targets = arguments.file or sorted(str(path) for path in Path(LISTINGS).glob("*.py"))
     if not targets:
         return _usage(f"there are no listings in {LISTINGS}/ here; name a FILE")
     programs = [load(target) for target in targets]
-    names = [module_name(program) for program in programs]
-    for name in sorted(set(names)):
-        if names.count(name) > 1:
-            return _usage(f"{names.count(name)} listings are called {name}; emit them apart")
+    stems = {module_name(program): program for program in programs}
+    if len(stems) < len(programs):
+        names = [module_name(program) for program in programs]
+        name = min(name for name in names if names.count(name) > 1)
+        return _usage(f"{names.count(name)} listings are called {name}; emit them apart")
+    for program in programs:
+        problem = _unknown_output(program, arguments.of or ())
+        if problem:
+            return _usage(problem)
 
     status = 0
     for program in programs:
-        made: Emitted | None = None
-        try:
-            made = emitted(program)
-        except Refused as refusal:
-            print(refusal, file=sys.stderr)
-        else:
-            for note in made.blocks.notes:
-                print(f"note: {made.name}: {note}", file=sys.stderr)
-        if arguments.check:
-            fine = _in_step(arguments.output or SHELF, module_name(program), made)
-        else:
-            fine = made is not None
-            if made is not None:
-                _write(arguments.output, made)
-        status = max(status, 0 if fine else 1)
-    if whole and not _no_strangers(arguments.output or SHELF, names):
+        for each in passes:
+            status = max(status, 0 if _emit(program, each, arguments) else 1)
+    # A folder that is asked about for one pass may hold the modules of the other one.
+    known = [name + suffix for name in stems for suffix in ("", "_backward")]
+    if whole and not _no_strangers(arguments.output or SHELF, known):
         status = 1
     return status
+
+
+def _passes(arguments: argparse.Namespace, whole: bool) -> tuple[str, ...]:
+    if arguments.passes is None:
+        return ("forward", "backward") if whole else ("forward",)
+    return ("forward",) if arguments.passes == "forward" else ("backward",)
+
+
+def _unknown_output(program: Program, of: tuple[str, ...]) -> str:
+    from looptrans.ir.outputs import outputs
+
+    known = [output.name for output in outputs(program)]
+    for name in of:
+        if name not in known:
+            return f"{program.name} has no output {name}; it has {', '.join(known) or 'none'}"
+    return ""
+
+
+def _emit(program: Program, which: str, arguments: argparse.Namespace) -> bool:
+    """Print, write or compare one module, and tell whether that went well."""
+    from looptrans.emit.listing import module_name
+    from looptrans.emit.refusal import Refused
+
+    made: Emitted | EmittedBackward | None = None
+    try:
+        made = _made(program, which, arguments)
+    except Refused as refusal:
+        print(refusal, file=sys.stderr)
+    else:
+        for note in _notes(made):
+            print(f"note: {made.name}: {note}", file=sys.stderr)
+    if arguments.check:
+        name = module_name(program) + ("_backward" if which == "backward" else "")
+        return _in_step(arguments.output or SHELF, name, made)
+    if made is not None:
+        _write(arguments.output, made)
+    return made is not None
+
+
+def _made(program: Program, which: str, arguments: argparse.Namespace) -> Emitted | EmittedBackward:
+    if which == "forward":
+        from looptrans.emit.listing import emitted
+
+        return emitted(program)
+    from looptrans.emit.backward import emitted_with_backward
+
+    return emitted_with_backward(program, arguments.of, arguments.form)
+
+
+def _notes(made: Emitted | EmittedBackward) -> list[str]:
+    from looptrans.emit.listing import Emitted
+
+    if isinstance(made, Emitted):
+        return list(made.blocks.notes)
+    notes = (*made.found.notes, *made.forward.notes, *made.backward.notes)
+    return list(dict.fromkeys(notes))
 
 
 def _usage(message: str) -> int:
@@ -97,7 +183,7 @@ def _usage(message: str) -> int:
     return 2
 
 
-def _write(folder: str | None, made: Emitted) -> None:
+def _write(folder: str | None, made: Emitted | EmittedBackward) -> None:
     if folder is None:
         print(made.text, end="")
         return
@@ -110,7 +196,7 @@ def _write(folder: str | None, made: Emitted) -> None:
     print(path)
 
 
-def _in_step(folder: str, name: str, made: Emitted | None) -> bool:
+def _in_step(folder: str, name: str, made: Emitted | EmittedBackward | None) -> bool:
     """Tell whether the file of a listing is the one that would be written, and say why not."""
     path = Path(folder, f"{name}.py")
     try:

@@ -45,12 +45,12 @@ def explain(arguments: argparse.Namespace) -> int:
 
 def _mistakes() -> dict[str, type[Mistake]]:
     from looptrans.cli.output import UnwritableFile
-    from looptrans.emit.refusal import NoKernel
+    from looptrans.emit.refusal import NoBackward, NoKernel
     from looptrans.executor.errors import EXECUTION_MISTAKES
     from looptrans.frontend.mistakes import MISTAKES
     from looptrans.transforms.mistakes import REFUSALS, SCRIPT_MISTAKES, Undecided
     from looptrans.transforms.nest import NEST_MISTAKES
 
     found: list[type[Mistake]] = [*MISTAKES, *EXECUTION_MISTAKES, *SCRIPT_MISTAKES, *NEST_MISTAKES]
-    found += [*REFUSALS.values(), Undecided, UnwritableFile, NoKernel]
+    found += [*REFUSALS.values(), Undecided, UnwritableFile, NoKernel, NoBackward]
     return {each.code: each for each in sorted(found, key=lambda mistake: mistake.code)}

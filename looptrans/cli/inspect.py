@@ -16,6 +16,7 @@ from looptrans.cli.verb import (
 )
 
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
+PASSES = ("forward", "backward", "both")
 DTYPES = ("bfloat16", "float16", "float32")
 
 DESCRIPTION = """\
@@ -27,13 +28,16 @@ instruction.
 
 The configuration is the one that is used where nothing is timed; --config changes it. Arrays are
 contiguous and aligned, sizes that a kernel must know are 64 and then 128, others multiples of 16,
-unless --sizes says otherwise. No GPU is needed. A kernel that the compiler refuses is named with
-the reason; the exit status is then 1, and 3 where a part of the tool chain is not installed."""
+unless --sizes says otherwise. --pass backward compiles the kernels of the gradients, as they are
+where all gradients are asked for; --pass both those of the forward pass before them. No GPU is
+needed. A kernel that the compiler refuses is named with the reason; the exit status is then 1, and
+3 where a part of the tool chain is not installed."""
 EXAMPLES = """
 looptrans inspect specs/attention_naive.py
 looptrans inspect specs/attention_naive.py --sizes D=128,E=128 --config num_warps=4
 looptrans inspect specs/matmul.py --target cuda:80 --target hip:gfx942 --dtype float16
 looptrans inspect specs/softmax.py --format json
+looptrans inspect specs/attention_naive.py --pass backward
 """
 
 
@@ -51,9 +55,8 @@ def add_inspect(verbs: Verbs) -> None:
     parser.add_argument(
         "--pass",
         dest="which",
-        type=_pass,
-        default="forward",
-        metavar="{forward}",
+        choices=PASSES,
+        default=PASSES[0],
         help="which kernels (default: forward)",
     )
     parser.add_argument(
@@ -80,22 +83,15 @@ def add_inspect(verbs: Verbs) -> None:
     add_format(parser, "text", "json")
 
 
-def _pass(text: str) -> str:
-    if text in ("backward", "both"):
-        raise argparse.ArgumentTypeError("the backward pass cannot be emitted yet; use forward")
-    if text != "forward":
-        raise argparse.ArgumentTypeError(f"{text!r} is not forward")
-    return text
-
-
 def inspect(arguments: argparse.Namespace) -> int:
     """Print what was measured."""
+    from looptrans.emit.backward import emitted_with_backward
     from looptrans.emit.listing import emitted
     from looptrans.emit.refusal import Refused
     from looptrans.frontend import load
     from looptrans.reports.inspect import inspection_json, inspection_text
     from looptrans.reports.style import Style
-    from looptrans.runtime.inspect import ToolsMissing
+    from looptrans.runtime.inspect import ToolsMissing, backward_module, forward_module
     from looptrans.runtime.inspect import inspect as inspected
     from looptrans.runtime.inspect_arguments import BadRequest
 
@@ -104,8 +100,14 @@ def inspect(arguments: argparse.Namespace) -> int:
             print(f"error: {name}={value} is no integer above 0", file=sys.stderr)
             return 2
     try:
+        program = load(arguments.file)
+        if arguments.which == "forward":
+            module = forward_module(emitted(program))
+        else:
+            made = emitted_with_backward(program)
+            module = backward_module(made, both=arguments.which == "both")
         found = inspected(
-            emitted(load(arguments.file)),
+            module,
             list(dict.fromkeys(arguments.target or [TARGETS[1]])),
             arguments.dtype,
             dict(arguments.sizes),

@@ -12,12 +12,14 @@ from importlib import import_module
 from itertools import pairwise
 
 from looptrans.analysis import api
+from looptrans.derivation.apart import branching
 from looptrans.derivation.bodies import flow, recurrence_of
 from looptrans.derivation.free import free_loops
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.moves import made
 from looptrans.derivation.ordinary import contractible
 from looptrans.derivation.selects import with_selects
+from looptrans.derivation.side_by_side import worth_joining
 from looptrans.derivation.step import (
     Argument,
     Derivation,
@@ -44,7 +46,12 @@ PARTS = 4
 
 
 def derive(
-    program: Program, goal: Goal = "forward", *, block: int = BLOCK, parts: int = PARTS
+    program: Program,
+    goal: Goal = "forward",
+    *,
+    block: int = BLOCK,
+    parts: int = PARTS,
+    apart: bool = False,
 ) -> Derivation:
     """Derive a nest that can be run fast, every step proved.
 
@@ -54,12 +61,15 @@ def derive(
             `forward`: the same in blocks; `split`: partial results of parts, and their joining.
         block: For `forward`, how many iterations a block has.
         parts: For `split`, how many parts there are.
+        apart: For `fold`, to take nests apart where they hold several loops, instead of joining
+            those that stand side by side; what one loop hands to another then goes through memory.
     """
     _load_analysis()
     # The docstring speaks of the listing as it was written.
     plain = replace(program, docstring=None)
     work = _Work(reread(with_selects(plain) if goal == "fold" else plain))
-    work.side_by_side()
+    if not apart:
+        work.side_by_side()
     work.one_pass()
     decision: Decision = "legal"
     if goal == "fold":
@@ -68,6 +78,8 @@ def derive(
             notes, work = work.notes, _Work(work.first)
             work.notes += notes
             work.folds()
+        if apart:
+            work.apart()
         known = work.scalars_with_flow()
         work.parallel_by_flow(known)
         if work.outward():
@@ -136,15 +148,41 @@ class _Work:
                     changed = True
                     break
 
+    def apart(self) -> None:
+        """Make nests of their own of the loops that a nest holds, where that is legal."""
+        tried: set[tuple[str, ...]] = set()
+        while True:
+            each = next((b for b in branching(self.program) if b.cuts not in tried), None)
+            if each is None:
+                return
+            tried.add(each.cuts)
+            before, steps = self.program, len(self.steps)
+            inner, *outer = (_name(path.loop) for path in reversed(each.around))
+            loops = ", ".join([*reversed(outer), inner])
+            made = [f"expand({name}, {loops})" for name in each.locals]
+            made += [f"distribute({x}, {', '.join(each.cuts)})" for x in (inner, *outer)]
+            for text in made:
+                reason = self.take("transformation", text)
+                if reason is not None:
+                    self.note(reason)
+                    self.program = before
+                    del self.steps[steps:]
+                    break
+
     def _neighbours(self) -> list[tuple[str, str]]:
-        """Return loops next to each other that hold reductions over loops of the same range."""
+        """Return loops of the same range next to each other that are worth joining."""
         found = []
         for _, block in _blocks(self.program):
             for a, b in pairwise(block):
-                if isinstance(a, Loop) and isinstance(b, Loop) and a.range == b.range:
-                    inner = [[n for n in x.body if isinstance(n, Loop)] for x in (a, b)]
-                    if all(inner) and not self._reduces(a) and not self._reduces(b):
-                        found.append((_name(a), _name(b)))
+                if (
+                    isinstance(a, Loop)
+                    and isinstance(b, Loop)
+                    and a.range == b.range
+                    and worth_joining(self.program, a, b)
+                    and not self._reduces(a)
+                    and not self._reduces(b)
+                ):
+                    found.append((_name(a), _name(b)))
         return found
 
     def _reduces(self, loop: Loop) -> bool:

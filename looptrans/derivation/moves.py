@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from looptrans.derivation.backward import adjoint, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
 from looptrans.derivation.guard import guard
+from looptrans.derivation.one_nest import one_nest
 from looptrans.derivation.one_pass import one_pass
 from looptrans.derivation.ordinary import contract, in_parallel, transformed
 from looptrans.derivation.parts import in_parts
+from looptrans.derivation.sharing import one_launch
 from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
+from looptrans.derivation.with_atomics import with_atomics
 from looptrans.ir.program import Program
 
 Move = Callable[..., DerivationStep]
@@ -27,6 +31,12 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "parallel": (in_parallel, (str,)),
     "blocks": (in_blocks, (str, int)),
     "parts": (in_parts, (str, int)),
+    "hand over": (hand_over, (str, str)),
+    "adjoint": (adjoint, (int, str, str)),
+    "backward nest": (nest, (int, str, str, int, str)),
+    "one launch": (one_launch, (str, str)),
+    "one nest": (one_nest, (str, str)),
+    "atomics": (with_atomics, (str,)),
 }
 _SEVERAL: Final = ("one pass", "parallel")
 

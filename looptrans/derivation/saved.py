@@ -14,8 +14,17 @@ import math
 from typing import Any, TypeAlias
 
 from looptrans.algebra.certificate import digest, law_tree
+from looptrans.derivation.backward import passes
 from looptrans.derivation.moves import made
-from looptrans.derivation.step import Argument, Derivation, DerivationStep, NotDone
+from looptrans.derivation.sharing import alternatives, formed
+from looptrans.derivation.step import (
+    FORMS,
+    Alternative,
+    Argument,
+    Derivation,
+    DerivationStep,
+    NotDone,
+)
 from looptrans.frontend import parse
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.listing import listing
@@ -42,7 +51,30 @@ def document(derivation: Derivation) -> dict[str, Tree]:
         "notes": list(derivation.notes),
         "steps": [step_document(step) for step in derivation.steps],
     }
+    if derivation.goal == "backward":
+        found |= _backward_document(derivation)
     return found | {"digest": digest(found)}
+
+
+def _backward_document(derivation: Derivation) -> dict[str, Tree]:
+    """Return what a derivation to backward says besides its steps."""
+    found = derivation.backward
+    return {
+        "form": derivation.form,
+        "of": [] if found is None else list(found.of),
+        "gradients": {} if found is None else dict(found.gradients),
+        "incoming": {} if found is None else dict(found.incoming),
+        "saved": [] if found is None else [each.name for each in found.saved],
+        "alternatives": [_alternative(each) for each in derivation.alternatives],
+    }
+
+
+def _alternative(alternative: Alternative) -> dict[str, Tree]:
+    return {
+        "form": alternative.form,
+        "verdict": alternative.decision,
+        "reason": alternative.reason,
+    }
 
 
 def saved(derivation: Derivation) -> str:
@@ -126,7 +158,18 @@ def recheck(text: str) -> tuple[str, ...]:
 
 
 def _problems(found: dict[str, Tree]) -> list[str]:
-    wanted = ("schema", "program", "to", "verdict", "listing", "notes", "steps", "digest")
+    wanted: tuple[str, ...] = (
+        "schema",
+        "program",
+        "to",
+        "verdict",
+        "listing",
+        "notes",
+        "steps",
+        "digest",
+    )
+    if found.get("to") == "backward":
+        wanted += ("form", "of", "gradients", "incoming", "saved", "alternatives")
     problems = _fields(found, wanted, "the derivation")
     if problems:
         return problems
@@ -141,12 +184,20 @@ def _problems(found: dict[str, Tree]) -> list[str]:
         return [*problems, f"the listing: {program}"]
     if not _same(found["program"], program.name):
         problems.append("the program has another name than its listing")
+    first = program
+    reached: dict[str, Program] = {}
     for number, step in enumerate(found["steps"], 1):
         following = _step(number, step, program, problems)
         if following is None:
             return problems
         program = following
-    problems += _goal(found)
+        if isinstance(step["kind"], str):
+            reached[step["kind"]] = program
+    if found["to"] != "backward":
+        problems += _goal(found)
+    elif not problems:
+        # Its steps are of the right form.
+        problems += _backward(found, first, reached.get("backward nest"))
     rest = {name: value for name, value in found.items() if name != "digest"}
     if not _same(found["digest"], digest(rest)):
         problems.append("the digest is not that of the rest of the file")
@@ -167,6 +218,64 @@ def _goal(found: dict[str, Tree]) -> list[str]:
     ):
         return [f"the verdict is {verdict!r}, which its steps do not show"]
     return []
+
+
+def _backward(found: dict[str, Tree], first: Program, nests: Program | None) -> list[str]:
+    """Compare what is said of a backward pass with what its listing gives.
+
+    Args:
+        found: The document, whose steps were made anew.
+        first: The listing.
+        nests: The backward listing, where a step leads to it.
+    """
+    steps = [(step["kind"], step["arguments"]) for step in found["steps"]]
+    if found["form"] not in FORMS:
+        return [f"there is no form {found['form']!r} of a backward pass"]
+    if nests is None:
+        fits = not steps and found["verdict"] == "unknown"
+        return [] if fits else ["its steps do not lead to backward"]
+    at = next(n for n, (kind, _) in enumerate(steps) if kind == "backward nest")
+    count, of, wrt, *_ = steps[at][1]
+    facts = [["adjoint", [number, of, wrt]] for number in range(1, count)]
+    before = [[kind, given] for kind, given in steps[:at] if kind != "hand over"]
+    problems = []
+    if before != facts or any([of, wrt] != g for kind, g in steps[:at] if kind == "hand over"):
+        problems.append("its steps do not show all that the backward listing leans on")
+    verdict = "legal"
+    more: list[DerivationStep] = []
+    try:
+        more = formed(nests, found["form"])
+    except NotDone as error:
+        verdict = error.decision
+    if steps[at + 1 :] != [(step.kind, list(step.arguments)) for step in more]:
+        problems.append(f"its steps do not lead to the form {found['form']!r}")
+    if not _same(found["verdict"], verdict):
+        problems.append(f"the verdict is {found['verdict']!r}, which its steps do not show")
+    return problems + _said(found, first, nests, (of, wrt))
+
+
+def _said(
+    found: dict[str, Tree], first: Program, nests: Program, given: tuple[str, str]
+) -> list[str]:
+    """Compare what a document says of names and of other forms."""
+    try:
+        own = passes(first, *given)
+    except NotDone as error:
+        return [error.reason]
+    again = Derivation(
+        first,
+        "backward",
+        (),
+        "legal",
+        backward=own,
+        form=found["form"],
+        alternatives=alternatives(nests, tuple(own.gradients.values())),
+    )
+    return [
+        f"{name} is not what was found again{_where(found[name], value)}"
+        for name, value in _backward_document(again).items()
+        if not _same(found[name], value)
+    ]
 
 
 def _step(number: int, step: Tree, program: Program, problems: list[str]) -> Program | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from looptrans.algebra.certificate import OperatorCertificate, ir_certificate
 from looptrans.algebra.laws import Law
@@ -11,8 +11,14 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate, Decision
 
+if TYPE_CHECKING:
+    from looptrans.adjoint.backward import Backward
+
 Goal: TypeAlias = Literal["forward", "split", "fold"]
+Form: TypeAlias = Literal["kernels", "launch", "atomics"]
 Argument: TypeAlias = str | int
+
+FORMS: Final[tuple[Form, ...]] = ("kernels", "launch", "atomics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,22 @@ class DerivationStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A way to run a backward pass, and whether the dependences of its listing allow it.
+
+    Attributes:
+        form: `kernels` a launch for each nest; `launch` nests that work out the same sums in one
+            launch, the program id says which; `atomics` such nests made one.
+        decision: Whether it is allowed.
+        reason: The facts that say so, as a sentence without a full stop.
+    """
+
+    form: Form
+    decision: Decision
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Derivation:
     """A listing, a goal, and the steps that lead there.
 
@@ -69,14 +91,20 @@ class Derivation:
             it was shown that it cannot be; `unknown` where neither.
         notes: What was not done and why, a sentence each.
         flow: The exact flow of the program at the end, where it is known.
+        backward: The backward pass, where that is the goal and there is one.
+        form: Which of the ways to run it was asked for.
+        alternatives: The ways to run it.
     """
 
     program: Program
-    goal: Goal
+    goal: Goal | Literal["backward"]
     steps: tuple[DerivationStep, ...]
     decision: Decision
     notes: tuple[str, ...] = ()
     flow: DependenceReport | None = None
+    backward: Backward | None = None
+    form: Form = "kernels"
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def last(self) -> Program:

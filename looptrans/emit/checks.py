@@ -116,10 +116,11 @@ class Checks:
                 lines += statement(f"{names} = {self.facts.names[array]}.shape", 1)
                 continue
             for step in steps:
-                lines += statement(f"{self.facts.names[step.name]} = {self._solution(step)}", 1)
+                lines += statement(f"{self.facts.names[step.name]} = {self.solution(step)}", 1)
         return lines
 
-    def _solution(self, step: Solved) -> str:
+    def solution(self, step: Solved) -> str:
+        """Return the size that a shape determines, as Python."""
         if step.value is not None:
             value = index_python(step.value, self.facts.names)
             value = f"({value})" if " " in value else value

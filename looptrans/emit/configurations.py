@@ -34,9 +34,9 @@ class Configurations:
         choices = [kernel.narrow, kernel.wide] if self.by_width else [kernel.wide]
         self._choices: list[Choice] = choices
         many = any(len(set(map(self._row, choice.tuned))) > 1 for choice in choices)
-        self._make = scope.name("config", kernel.name, wanted=f"{text.name}_config")
-        self.default = scope.name("default", kernel.name, wanted=f"{text.name}_default")
-        tuned = scope.name("tuned", kernel.name, wanted=f"{text.name}_tuned") if many else None
+        self._make = scope.name("config", text.name, wanted=f"{text.name}_config")
+        self.default = scope.name("default", text.name, wanted=f"{text.name}_default")
+        tuned = scope.name("tuned", text.name, wanted=f"{text.name}_tuned") if many else None
         self.tuned = tuned
 
     @property
@@ -74,8 +74,11 @@ class Configurations:
         """Return the function that makes a configuration of its numbers."""
         names = [*(block.name for block in self._blocks), "num_warps", "num_stages"]
         blocks = ", ".join(f'"{block.name}": {block.name}' for block in self._blocks)
+        line = f"def {self._make}({', '.join(names)}):"
+        over = [f"def {self._make}(", *filled(names, 1, ended=False), "):"]
+        head = [line] if len(line) <= COLUMNS else over
         return [
-            f"def {self._make}({', '.join(names)}):",
+            *head,
             *statement(f"blocks = {{{blocks}}}", 1),
             f"{INDENT}return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)",
             "",
@@ -121,7 +124,7 @@ class Configurations:
         short = f"{INDENT}for row in [{', '.join(shown)}]"
         if len(short) + 2 * len(INDENT) <= COLUMNS:
             return ["[", f"{INDENT}{self._make}(*row)", short, "],"]
-        table = [INDENT + line for line in filled(shown, 1)]
+        table = [line[len(INDENT) * (depth + 1) :] for line in filled(shown, depth + 3)]
         rows_text = [f"{INDENT}{self._make}(*row)", f"{INDENT}for row in [", *table, f"{INDENT}]"]
         return ["[", *rows_text, "],"]
 

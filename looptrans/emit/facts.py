@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from looptrans.blocks.program import BlockProgram, Filled
 from looptrans.emit.configurations import Configurations
-from looptrans.emit.identifiers import LAUNCHER_WORDS, Scope
+from looptrans.emit.identifiers import AUTOGRAD_WORDS, LAUNCHER_WORDS, Scope
 from looptrans.emit.kernel import KernelText
+from looptrans.emit.needs import Needs
 from looptrans.emit.parameters import Parameters, launcher_parameters
 from looptrans.emit.python_text import arrays_in
 from looptrans.ir.program import Array, Contract
+
+Style: TypeAlias = Literal["plain", "forward", "backward"]
 
 
 @dataclass(slots=True)
@@ -23,6 +27,10 @@ class Facts:
         name: What the module calls the launcher.
         kernels: The texts of its kernels, in order.
         configurations: Their configurations.
+        style: What kind of launcher it is: one for a module of its own; one that returns a tuple of
+            all that a backward pass needs; or one of gradients, of which some may not be wanted.
+        title: The first sentence of its docstring, or None: that of the listing.
+        needs: Which gradients everything serves, where it is one of gradients.
         helpers: The functions the text calls, filled while it is written.
         scope: The identifiers of the launcher.
         parameters: What it is called with.
@@ -33,6 +41,9 @@ class Facts:
     name: str
     kernels: Sequence[KernelText]
     configurations: Sequence[Configurations]
+    style: Style = "plain"
+    title: str | None = None
+    needs: Needs | None = None
     helpers: set[str] = field(default_factory=set)
     scope: Scope = field(init=False)
     parameters: Parameters = field(init=False)
@@ -42,7 +53,8 @@ class Facts:
         taken = [self.name, *(text.name for text in self.kernels)]
         for configuration in self.configurations:
             taken += [configuration.default, *filter(None, [configuration.tuned])]
-        self.scope = Scope((*LAUNCHER_WORDS, *taken))
+        words = LAUNCHER_WORDS if self.style == "plain" else (*LAUNCHER_WORDS, *AUTOGRAD_WORDS)
+        self.scope = Scope((*words, *taken))
         self.parameters = launcher_parameters(self.program)
         order = (
             *self.parameters.names,
@@ -59,6 +71,8 @@ class Facts:
     @property
     def given(self) -> list[str]:
         """The outputs that `out` is for: those that are no arguments, in order."""
+        if self.style != "plain":
+            return []
         return [name for name in dict.fromkeys(self.program.outputs) if name in self.made]
 
     @property
@@ -109,6 +123,10 @@ class Facts:
     def has_check(self) -> bool:
         """Whether the launcher can look into arrays of integers, with `check=True`."""
         return bool(self.ranged or self.about_contents())
+
+    def may_be_none(self, array: str) -> bool:
+        """Tell whether the launcher leaves an array out where no wanted gradient needs it."""
+        return self.needs is not None and array in self.made and self.needs.is_optional(array)
 
     def call(self, function: str, *arguments: str) -> str:
         """Return a call of a function that the module then has to define."""

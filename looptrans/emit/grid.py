@@ -38,11 +38,17 @@ def extent(dim: Dim) -> Index:
     return difference(dim.stop, dim.start)
 
 
-def decoded(grid: tuple[Dim, ...], grouped: bool, need: Demand, expr: Expressions) -> list[str]:
+def decoded(
+    grid: tuple[Dim, ...],
+    grouped: bool,
+    need: Demand,
+    expr: Expressions,
+    program: str = "tl.program_id(0)",
+) -> list[str]:
     """Return the statements that turn the program's number into places in each dimension."""
     if not grid:
         return []
-    number = f"tl.program_id(0).to({expr.index_type()})"
+    number = f"{program}.to({expr.index_type()})"
     if len(grid) == 1 and grid[0].role == "program":
         return _start(grid[0], number, need, expr)
     lines = [f"pid = {number}"]

@@ -3,31 +3,74 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from looptrans.blocks.program import BlockProgram
 from looptrans.emit.layout import COLUMNS, INDENT, statement, words
 from looptrans.ir.listing import listing
+from looptrans.ir.program import Program
+
+if TYPE_CHECKING:
+    from looptrans.adjoint.backward import Backward
 
 _MARGIN = "#     "
 
 
 def header(program: BlockProgram, version: str) -> list[str]:
     """Return the header as comment lines."""
-    title = f"Made by looptrans {version}. Needs only torch and triton, 3.6 to 3.9."
-    lines = [f"# {title}", "#", "# The listing:", "#"]
-    for line in listing(program.listing).rstrip("\n").split("\n"):
-        lines += _quoted(line)
-    if program.steps:
-        lines += ["#", "# The steps from there to these kernels:"]
-        for number, step in enumerate(program.steps, 1):
-            lines += _item(f"{number}.", step)
-        lines += ["#", "# Where they end; the labels in the code are those of this nest:", "#"]
-        for line in listing(program.scheduled).rstrip("\n").split("\n"):
-            lines += _quoted(line)
-    if program.notes:
-        lines += ["#", "# Notes:"]
-        for note in program.notes:
-            lines += _item("-", note)
+    lines = [*_title(version), "#", "# The listing:", "#", *_shown(program.listing)]
+    lines += _steps(program, "these kernels", "the code")
+    return [*lines, *_notes(program.notes)]
+
+
+def backward_header(
+    found: Backward, forward: BlockProgram, backward: BlockProgram, version: str
+) -> list[str]:
+    """Return the header of a module with a backward pass as comment lines.
+
+    Args:
+        found: The backward pass.
+        forward: What is emitted for the forward pass.
+        backward: What is emitted for the backward pass.
+        version: The version of looptrans.
+    """
+    lines = [*_title(version), "#", "# The listing:", "#"]
+    lines += _shown(replace(found.listing, docstring=None))
+    lines += ["#", "# The steps from there to its backward pass, with what each leans on:"]
+    for number, step in enumerate(found.steps, 1):
+        leans = "; ".join(f"{each.kind}: {each.law}" for each in step.certificates)
+        lines += _item(f"{number}.", step.name + (f" ({leans})" if leans else ""))
+    lines += ["#", "# Its backward pass:", "#", *_shown(found.program)]
+    lines += _steps(forward, "the forward kernels", "the forward kernels")
+    lines += _steps(backward, "the backward kernels", "the backward kernels")
+    return [*lines, *_notes((*found.notes, *forward.notes, *backward.notes))]
+
+
+def _title(version: str) -> list[str]:
+    return [f"# Made by looptrans {version}. Needs only torch and triton, 3.6 to 3.9."]
+
+
+def _shown(program: Program) -> list[str]:
+    text = listing(program).rstrip("\n")
+    return [line for written in text.split("\n") for line in _quoted(written)]
+
+
+def _steps(program: BlockProgram, end: str, code: str) -> list[str]:
+    if not program.steps:
+        return []
+    lines = ["#", f"# The steps from there to {end}:"]
+    for number, step in enumerate(program.steps, 1):
+        lines += _item(f"{number}.", step)
+    lines += ["#", f"# Where they end; the labels in {code} are those of this nest:", "#"]
+    return [*lines, *_shown(program.scheduled)]
+
+
+def _notes(notes: Sequence[str]) -> list[str]:
+    lines = ["#", "# Notes:"] if notes else []
+    for note in dict.fromkeys(notes):
+        lines += _item("-", note)
     return lines
 
 

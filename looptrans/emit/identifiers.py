@@ -19,6 +19,8 @@ MODULE_WORDS = ("torch", "triton", "tl", "math")
 KERNEL_WORDS = ("tl", "pid", "INDEX")
 # What a launcher calls its own.
 LAUNCHER_WORDS = (*MODULE_WORDS, "out", "tune", "check", "grid", "meta", "run", "blocks", "index")
+# What functions around a launcher call their own, and a launcher of gradients.
+AUTOGRAD_WORDS = ("wanted", "needed", "each", "ctx", "inputs", "output", "found")
 
 _PYTHON_WORDS = frozenset((*keyword.kwlist, *keyword.softkwlist, *dir(builtins)))
 _NOT_IN_A_WORD = re.compile(r"\W")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looptrans.blocks.program import (
@@ -65,6 +65,8 @@ class KernelText:
         lines: Its definition, `@triton.jit` included.
         helpers: The functions it calls that the module has to define.
         identifiers: Every identifier that is taken in it.
+        roles: The grids its programs are numbered over one after another, each with what the
+            kernel calls its sizes of blocks.
     """
 
     name: str
@@ -72,32 +74,45 @@ class KernelText:
     lines: tuple[str, ...]
     helpers: frozenset[str]
     identifiers: frozenset[str]
+    roles: tuple[tuple[tuple[Dim, ...], Mapping[str, str]], ...]
 
 
-def kernel_text(kernel: Kernel, name: str) -> KernelText:
+def kernel_text(
+    kernel: Kernel,
+    name: str,
+    optional: frozenset[str] = frozenset(),
+    *,
+    is_role: bool = False,
+) -> KernelText:
     """Return a kernel as text.
 
     Args:
         kernel: The kernel.
         name: What it is called in the module.
+        optional: Arrays it only writes whose pointer may be None: they are then not stored, and
+            Triton drops what was worked out for them alone.
+        is_role: Whether it is called by another kernel, which hands it the number of its program.
 
     Raises:
         ValueError: The kernel is not one that the block IR allows.
     """
-    writer = _Writer(kernel)
+    writer = _Writer(kernel, optional, is_role)
     body = writer.body()
     arguments = writer.arguments()
     lines = [
         "@triton.jit",
         f"def {name}(",
-        *(line for group in grouped(arguments) for line in filled(_declared(group), 1)),
+        *([f"{INDENT}program,"] if is_role else []),
+        *(line for group in grouped(arguments) for line in filled(declared(group), 1)),
         "):",
         *writer.docstring(),
         *body,
     ]
     used = writer.expr.used
     taken = frozenset(writer.expr.scope.taken)
-    return KernelText(name, arguments, tuple(lines), frozenset(used.helpers), taken)
+    blocks = {a.block: a.name for a in arguments if isinstance(a, BlockSize)}
+    roles = ((kernel.grid, blocks),)
+    return KernelText(name, arguments, tuple(lines), frozenset(used.helpers), taken, roles)
 
 
 def grouped(arguments: Sequence[Argument]) -> list[list[Argument]]:
@@ -117,7 +132,8 @@ def grouped(arguments: Sequence[Argument]) -> list[list[Argument]]:
     return list(groups.values())
 
 
-def _declared(arguments: Iterable[Argument]) -> list[str]:
+def declared(arguments: Iterable[Argument]) -> list[str]:
+    """Return arguments as they stand in the head of a kernel."""
     return [
         argument.name
         + ("" if isinstance(argument, Pointer | Stride | RealNumber) else _annotation(argument))
@@ -134,12 +150,16 @@ class _Writer:
     """Writes one kernel."""
 
     kernel: Kernel
+    optional: frozenset[str] = frozenset()
+    is_role: bool = False
     expr: Expressions = field(init=False)
     ops: tuple[Op, ...] = field(init=False)
     counts: Counter[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.expr = Expressions(self.kernel)
+        if self.is_role:
+            self.expr.scope.name("word", "program", wanted="program")
         self.ops = tuple(ops_in(self.kernel.body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
         self.expr.flipped = _flipped(self.ops)
@@ -203,7 +223,8 @@ class _Writer:
             frozenset(dim for dim, which in edges if which == "last"),
         )
         masked = self.expr.lane_masks(exprs)
-        start = decoded(self.kernel.grid, self.kernel.grouped, need, self.expr)
+        program = "program" if self.is_role else "tl.program_id(0)"
+        start = decoded(self.kernel.grid, self.kernel.grouped, need, self.expr, program)
         if self.kernel.grouped:
             note = "Blocks in groups, so that neighbouring programs read the same rows and columns."
             start.insert(-3, f"# {note}")
@@ -211,15 +232,23 @@ class _Writer:
             if dim.role == "lanes" and dim in need.positions:
                 start += lanes(dim, dim in masked, self.expr)
         moved = [
-            f"{self.expr.pointer(array)} += {self.expr.offset(array, axis, subscript, ())}"
-            for array, subscripts in hoisted.items()
-            for axis, subscript in subscripts.items()
+            line for array, subscripts in hoisted.items() for line in self._moved(array, subscripts)
         ]
         lines = [line for text in start for line in statement(text, 1)]
         if moved:
             lines += heading("What is the same throughout the program goes into the pointers.", 1)
-            lines += [line for text in moved for line in statement(text, 1)]
+            lines += moved
         return [*lines, "", *body] if lines else body
+
+    def _moved(self, array: str, subscripts: dict[int, Expr]) -> list[str]:
+        """Return the statements that move a pointer by the subscripts that do not change."""
+        pointer = self.expr.pointer(array)
+        lines = []
+        for axis, subscript in subscripts.items():
+            text = f"{pointer} += {self.expr.offset(array, axis, subscript, ())}"
+            lines += statement(text, 1 + (array in self.optional))
+        is_guarded = array in self.optional and lines
+        return [*statement(f"if {pointer} is not None:", 1), *lines] if is_guarded else lines
 
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[str]:
         lines: list[str] = []
@@ -229,7 +258,11 @@ class _Writer:
                     lines += self._labelled(self._let(op), op.labels, op.note, depth)
                 case Store(array, subscripts, value, mask, labels, note):
                     text = self.expr.store(array, subscripts, value, mask)
-                    lines += self._labelled(text, labels, note, depth)
+                    is_guarded = array in self.optional
+                    if is_guarded:
+                        pointer = self.expr.pointer(array)
+                        lines += statement(f"if {pointer} is not None:", depth)
+                    lines += self._labelled(text, labels, note, depth + is_guarded)
                 case TileLoop() | ElementLoop() | Branch() if op.body:
                     lines += self._block(op, depth)
                 case _:
@@ -252,7 +285,11 @@ class _Writer:
                     low = f"tl.cast({low}, {self.expr.index_type()})"
                 bounds = f"{low}, {self.expr.show(stop)}" + (f", {dim.step}" * (dim.step != 1))
                 lines = heading(self._sentence(reason), depth) if reason else []
-                lines += statement(f"for {self.expr.dim(dim)} in range({bounds}):", depth)
+                loop = f"range({bounds})"
+                if _has_products(body):
+                    # What each block's loads are worked out from would fill the registers.
+                    loop = f"tl.range({bounds}, disable_licm=True)"
+                lines += statement(f"for {self.expr.dim(dim)} in {loop}:", depth)
                 return lines + self._ops(body, depth + 1)
             case Branch(condition, body):
                 lines = statement(f"if {self.expr.show(condition)}:", depth)
@@ -408,6 +445,13 @@ def _is_fixed(subscript: Expr) -> bool:
         or (isinstance(node, Position) and node.dim.role == "program")
         for node in walk(subscript)
     )
+
+
+def _has_products(body: tuple[Op, ...]) -> bool:
+    """Tell whether loops over blocks inside have matrix products."""
+    loops = [op for op in ops_in(body) if isinstance(op, TileLoop)]
+    inner = [e for loop in loops for op in ops_in(loop.body) for e in exprs_of(op)]
+    return any(isinstance(part, Dot) for expr in inner for part in walk(expr))
 
 
 def _is_index(dim: Dim, body: tuple[Op, ...]) -> bool:

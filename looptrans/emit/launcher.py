@@ -11,7 +11,7 @@ from looptrans.emit.launches import Launches, literal
 from looptrans.emit.layout import COLUMNS, INDENT, filled, fits, words
 from looptrans.emit.parameters import launcher_parameters
 from looptrans.ir.listing import contract_text, index_text
-from looptrans.ir.program import Array, Parameter
+from looptrans.ir.program import Array, Parameter, Program
 
 __all__ = ["Launcher", "launcher_parameters"]
 
@@ -35,14 +35,19 @@ class Launcher:
     def lines(self) -> list[str]:
         """Return the definition of the launcher."""
         body = [*Checks(self.facts).lines(), *Launches(self.facts).lines()]
-        head = f"def {self.facts.name}({', '.join(self._signature())}):"
+        return [*self.head(), *body]
+
+    def head(self) -> list[str]:
+        """Return the first lines of the definition, the docstring included."""
+        head = f"def {self.facts.name}({', '.join(self.signature())}):"
         lines = [head] if fits(head, 0) else [f"def {self.facts.name}(", *self._wrapped(), "):"]
-        return [*lines, *self._docstring(), *body]
+        return [*lines, *self._docstring()]
 
     def _wrapped(self) -> list[str]:
-        return filled(self._signature(), 1, ended=False)
+        return filled(self.signature(), 1, ended=False)
 
-    def _signature(self) -> list[str]:
+    def signature(self) -> list[str]:
+        """Return the arguments as they stand in the definition."""
         numbers = {
             p.name: p for p in (*self.facts.parameters.reals, *self.facts.parameters.integers)
         }
@@ -58,17 +63,15 @@ class Launcher:
             )
         if "*" not in parts:
             parts.append("*")
+        parts += ["wanted=None"] * (self.facts.needs is not None)
         parts += ["out=None"] * bool(self.facts.given)
         parts += ["tune=True"] * any(c.tuned for c in self.facts.configurations)
         parts += ["check=False"] * self.facts.has_check
         return parts if parts[-1] != "*" else parts[:-1]
 
     def _docstring(self) -> list[str]:
-        listing = self.facts.program.listing
-        first = (listing.docstring or "").strip().split("\n\n")[0]
-        title = " ".join(first.split()) or f"Run the listing {listing.name} on torch tensors."
+        title = self.facts.title or title_of(self.facts.program.listing)
         title = title.replace("\\", "\\\\").replace('"""', "'''")
-        title = title if title.endswith((".", "!", "?", ":")) else title + "."
         lines = _paragraph(f'"""{title}', INDENT)
         lines += ["", f"{INDENT}Args:"]
         numbers = {
@@ -78,6 +81,12 @@ class Launcher:
         for name in self.facts.parameters.names:
             lines += _entry(
                 self.facts.names[name], _described(arrays.get(name), numbers.get(name), self.facts)
+            )
+        if self.facts.needs is not None:
+            lines += _entry(
+                "wanted",
+                "The names of the gradients that are asked for; all by default. The others are "
+                "None, and cost nothing.",
             )
         if len(self.facts.given) == 1:
             lines += _entry(
@@ -112,6 +121,13 @@ class Launcher:
             kept = f" in {made.dtype}" if made.dtype else ""
             return array_text(name, made.shape) + kept
         return f"{name}, the argument"
+
+
+def title_of(listing: Program) -> str:
+    """Return the first sentences of a launcher's docstring."""
+    first = (listing.docstring or "").strip().split("\n\n")[0]
+    title = " ".join(first.split()) or f"Run the listing {listing.name} on torch tensors."
+    return title if title.endswith((".", "!", "?", ":")) else title + "."
 
 
 def _described(array: Array | None, number: Parameter | None, facts: Facts) -> str:

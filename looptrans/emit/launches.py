@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.program import Filled
+from looptrans.blocks.program import Dim, Filled
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,
@@ -22,6 +23,7 @@ from looptrans.emit.grid import extent
 from looptrans.emit.kernel import grouped
 from looptrans.emit.layout import INDENT, filled, statement
 from looptrans.emit.python_text import index_python
+from looptrans.ir.index import Index
 
 _NEW = {"float": "torch.float32", "int": "torch.int64", "bool": "torch.bool"}
 
@@ -44,15 +46,17 @@ class Launches:
         lines: list[str] = []
         given = self.facts.given
         device = self.facts.device()
+        if self.facts.needs is not None:
+            call = self.facts.call("_wanted", "wanted", names_python(self.facts.needs.gradients))
+            lines += statement(f"wanted = {call}", 1)
         if len(given) > 1:
             names = ", ".join(self.facts.names[name] for name in given)
             call = self.facts.call("_outputs", "out", str(len(given)))
             lines += statement(f"{names} = {call}", 1)
         for made in self.facts.program.made:
             name = self.facts.names[made.array]
-            extents = [index_python(extent, self.facts.names) for extent in made.shape]
-            shape = f"({', '.join(extents)}{',' * (len(extents) == 1)})"
-            dtype = self._dtype(made)
+            shape = shape_python(made.shape, self.facts.names)
+            dtype = self.dtype(made)
             if made.array in given:
                 self.facts.helpers.add("_check_written")
                 source = name if len(given) > 1 else "out"
@@ -60,15 +64,25 @@ class Launches:
                 filled_with = f".fill_({literal(made.fill)})" if made.fill is not None else ""
                 lines += statement(f"{name} = {call}{filled_with}", 1)
                 continue
-            options = f"dtype={dtype}, device={device}"
-            if made.fill is None:
-                lines += statement(f"{name} = torch.empty({shape}, {options})", 1)
+            value = self._new(made, shape)
+            if self.facts.needs is not None and self.facts.may_be_none(made.array):
+                condition = self.facts.needs.condition(self.facts.needs.arrays[made.array])
+                lines += statement(f"{name} = None", 1)
+                lines += statement(f"if {condition}:", 1)
+                lines += statement(f"{name} = {value}", 2)
             else:
-                fill = literal(made.fill)
-                lines += statement(f"{name} = torch.full({shape}, {fill}, {options})", 1)
+                lines += statement(f"{name} = {value}", 1)
         return lines
 
-    def _dtype(self, made: Filled) -> str:
+    def _new(self, made: Filled, shape: str) -> str:
+        """Return the call that makes an array."""
+        options = f"dtype={self.dtype(made)}, device={self.facts.device()}"
+        if made.fill is None:
+            return f"torch.empty({shape}, {options})"
+        return f"torch.full({shape}, {literal(made.fill)}, {options})"
+
+    def dtype(self, made: Filled) -> str:
+        """Return the element type of an array that the launcher makes, as Python."""
         if made.dtype is not None and made.dtype not in _NEW:
             return f"torch.{made.dtype}"
         if made.element == "float" and self.facts.sample is not None:
@@ -80,6 +94,8 @@ class Launches:
         tensors = [self.facts.names[array.name] for array in self.facts.parameters.arrays]
         tensors += [self.facts.names[made.array] for made in self.facts.program.made]
         if any(isinstance(a, IndexType) for text in self.facts.kernels for a in text.arguments):
+            if any(self.facts.may_be_none(made.array) for made in self.facts.program.made):
+                tensors = [f"*{self.facts.call('_given', *tensors)}"]
             lines += statement(f"index = {self.facts.call('_index_type', *tensors)}", 1)
         if any(c.by_width for c in self.facts.configurations):
             sample = self.facts.sample
@@ -91,7 +107,7 @@ class Launches:
         return lines
 
     def _launch(self, number: int) -> list[str]:
-        kernel, text = self.facts.program.kernels[number], self.facts.kernels[number]
+        text = self.facts.kernels[number]
         configuration = self.facts.configurations[number]
         at = "[width]" if configuration.by_width else ""
         blocks = f"blocks = {configuration.default}{at}.all_kwargs()"
@@ -106,30 +122,22 @@ class Launches:
                 *statement(f"run = {configuration.tuned}{at}", 2),
                 f"{INDENT * 2}blocks = {{}}",
             ]
-        counts, extents = [], []
-        for dim in kernel.grid:
-            size = index_python(extent(dim), self.facts.names)
-            extents.append(size)
-            if dim.role == "rows":
-                block = next(
-                    a.name
-                    for a in text.arguments
-                    if isinstance(a, BlockSize) and a.block == dim.block
-                )
-                counts.append(f'triton.cdiv({size}, meta["{block}"])')
-            else:
-                counts.append(f"({size})" if " " in size else size)
-        product = " * ".join(counts) if counts else "1"
+        programs = " + ".join(self._programs(*role) for role in text.roles)
         depth = 1
-        if any(dim.role == "rows" for dim in kernel.grid):
-            lines += ["", f"{INDENT}def grid(meta):", *statement(f"return ({product},)", 2), ""]
+        if any(dim.role == "rows" for grid, _ in text.roles for dim in grid):
+            lines += ["", f"{INDENT}def grid(meta):", *statement(f"return ({programs},)", 2), ""]
             grid = "grid"
         else:
-            grid = f"({product},)"
-        sizes = [size for size in extents if not (size.isdigit() and int(size) > 0)]
-        if sizes:
-            least = f"min({', '.join(sizes)})" if len(sizes) > 1 else sizes[0]
-            lines += statement(f"if {least} > 0:", depth)
+            grid = f"({programs},)"
+        some = list(dict.fromkeys(self._has_programs(grid) for grid, _ in text.roles))
+        conditions = [] if "" in some else [" or ".join(some)]
+        conditions = [f"({each})" if " or " in each else each for each in conditions]
+        needs = self.facts.needs
+        if needs is not None:
+            wanted = needs.condition(needs.kernels[number])
+            conditions += [wanted] if wanted is not None else []
+        if conditions:
+            lines += statement(f"if {' and '.join(conditions)}:", depth)
             depth += 1
         if self.facts.parameters.arrays:
             device = self.facts.names[self.facts.parameters.arrays[0].name]
@@ -137,14 +145,40 @@ class Launches:
             depth += 1
         lines.append(f"{INDENT * depth}run[{grid}](")
         for group in grouped(text.arguments):
-            lines += filled(list(self._passed(group)), depth + 1)
+            lines += filled(list(self._passed(group, number)), depth + 1)
         lines.append(f"{INDENT * (depth + 1)}**blocks, enable_fp_fusion=True,")
         return [*lines, f"{INDENT * depth})"]
 
-    def _passed(self, group: Sequence[Argument]) -> Iterable[str]:
+    def _programs(self, grid: tuple[Dim, ...], blocks: Mapping[str, str]) -> str:
+        """Return how many programs a grid has."""
+        counts = []
+        for dim in grid:
+            size = index_python(extent(dim), self.facts.names)
+            if dim.role == "rows":
+                counts.append(f'triton.cdiv({size}, meta["{blocks[str(dim.block)]}"])')
+            else:
+                counts.append(f"({size})" if " " in size else size)
+        return " * ".join(counts) if counts else "1"
+
+    def _has_programs(self, grid: tuple[Dim, ...]) -> str:
+        """Return whether a grid has programs, as Python; nothing where it always has."""
+        extents = [index_python(extent(dim), self.facts.names) for dim in grid]
+        sizes = [size for size in extents if not (size.isdigit() and int(size) > 0)]
+        if not sizes:
+            return ""
+        least = f"min({', '.join(sizes)})" if len(sizes) > 1 else sizes[0]
+        return f"{least} > 0"
+
+    def _passed(self, group: Sequence[Argument], number: int) -> Iterable[str]:
         """Yield the values of arguments that stand together."""
         first = group[0]
+        needs = self.facts.needs
         if isinstance(first, Stride):
+            if needs is not None and first.array in needs.optional[number]:
+                array = self.facts.names[first.array]
+                axes = [argument.axis for argument in group if isinstance(argument, Stride)]
+                yield f"*{self.facts.call('_strides', array, *map(str, axes))}"
+                return
             rank = self.facts.rank(first.array)
             axes = [argument.axis for argument in group if isinstance(argument, Stride)]
             if axes == list(range(rank)):
@@ -175,7 +209,20 @@ class Launches:
         if not self.facts.program.outputs:
             return []
         names = [self.facts.names[name] for name in self.facts.program.outputs]
+        if self.facts.style != "plain" and len(names) == 1:
+            return [f"{INDENT}return ({names[0]},)"]
         return [f"{INDENT}return {', '.join(names)}"]
+
+
+def names_python(names: Sequence[str]) -> str:
+    """Return names as a tuple of texts in Python."""
+    return f"({', '.join(json.dumps(name) for name in names)}{',' * (len(names) == 1)})"
+
+
+def shape_python(shape: Sequence[Index], names: Mapping[str, str]) -> str:
+    """Return a shape as a tuple of Python."""
+    extents = [index_python(extent, names) for extent in shape]
+    return f"({', '.join(extents)}{',' * (len(extents) == 1)})"
 
 
 def literal(value: float | int | bool | None) -> str:

@@ -31,17 +31,26 @@ class Emitted:
     blocks: BlockProgram
 
 
-def lowered(program: Program) -> BlockProgram:
+def lowered(program: Program, *, rounded: bool = False) -> BlockProgram:
     """Return a listing as operations on blocks.
+
+    Args:
+        program: The listing.
+        rounded: Whether operands of matrix products are rounded to 16 bits, see `lower`.
 
     Raises:
         Refused: It cannot be run in blocks.
     """
     derivation = derive(program, "fold")
     try:
-        return lower(derivation)
+        return lower(derivation, rounded=rounded)
     except NotLowered as error:
-        raise Refused(error, program, derivation.last) from None
+        refusal = Refused(error, program, derivation.last)
+    try:
+        # What a kernel cannot keep goes through memory, from one kernel to the next.
+        return lower(derive(program, "fold", apart=True), rounded=rounded)
+    except NotLowered:
+        raise refusal from None
 
 
 def emitted(program: Program) -> Emitted:

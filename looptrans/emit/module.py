@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from looptrans.blocks.program import BlockProgram, Kernel
 from looptrans.emit.arguments import Argument
 from looptrans.emit.configurations import Configurations
-from looptrans.emit.facts import Facts
+from looptrans.emit.facts import Facts, Style
 from looptrans.emit.functions import HELPERS
 from looptrans.emit.header import header
 from looptrans.emit.identifiers import MODULE_WORDS, Scope, identifier
 from looptrans.emit.kernel import KernelText, kernel_text
 from looptrans.emit.launcher import Launcher
+from looptrans.emit.needs import needs_of
 from looptrans.emit.parameters import Parameters, launcher_parameters
 from looptrans.emit.runtime_text import ELEMENT_TYPES, FUNCTIONS, INTERPRETED
+from looptrans.emit.together import together
 
-_OWN = (*MODULE_WORDS, "itertools", *HELPERS, *FUNCTIONS, "_INTERPRETED", "_FLOAT", "_INT", "_BOOL")
+# What a module calls its own, whatever the listing is.
+OWN = (*MODULE_WORDS, "itertools", *HELPERS, *FUNCTIONS, "_INTERPRETED", "_FLOAT", "_INT", "_BOOL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +38,15 @@ class Names:
     launcher: str
     kernels: tuple[str, ...]
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        """The launcher and the kernels."""
+        return (self.launcher, *self.kernels)
+
 
 def names(program: BlockProgram) -> Names:
     """Return what the module of a program calls its launcher and its kernels."""
-    scope = Scope(_OWN)
+    scope = Scope(OWN)
     launcher = scope.name("launcher", wanted=program.listing.name)
     kernels = tuple(scope.name("kernel", k.name, wanted=k.name) for k in program.kernels)
     return Names(identifier(program.listing.name), launcher, kernels)
@@ -70,29 +78,106 @@ def module(program: BlockProgram, *, version: str) -> str:
         ValueError: The program is not one that the block IR allows.
     """
     called = names(program)
-    scope = Scope((*_OWN, called.launcher, *called.kernels))
-    texts = [kernel_text(k, name) for k, name in zip(program.kernels, called.kernels, strict=True)]
-    configurations = [
-        Configurations(kernel, text, scope)
-        for kernel, text in zip(program.kernels, texts, strict=True)
-    ]
-    facts = Facts(program, called.launcher, texts, configurations)
-    launch = Launcher(facts).lines()
-    parts = [helper.rstrip("\n").split("\n") for helper in _helpers(texts)]
-    for text, configuration in zip(texts, configurations, strict=True):
-        parts += [list(text.lines), configuration.lines()]
-    below = [line for part in (*parts, launch) for line in part]
-    constants, functions = _runtime(facts.helpers, texts, below)
-    parts += [constants] if constants else []
-    parts += functions
-    parts.append(launch)
+    part = Part(program, called.launcher, called.kernels, Scope((*OWN, *called.all)))
+    launch = Launcher(part.facts).lines()
+    return written(header(program, version), (part,), [launch], ())
+
+
+class Part:
+    """One of the programs of a module: its kernels, and what its launcher has to know.
+
+    Attributes:
+        facts: The program, and what the parts of its launcher's text have to know.
+        roles: For each launch, the kernels that share it; none where it has one alone.
+    """
+
+    def __init__(
+        self,
+        program: BlockProgram,
+        launcher: str,
+        kernels: Sequence[str],
+        scope: Scope,
+        *,
+        style: Style = "plain",
+        groups: Sequence[Sequence[int]] | None = None,
+        title: str | None = None,
+    ) -> None:
+        """Print the kernels.
+
+        Args:
+            program: The program.
+            launcher: What its launcher is called.
+            kernels: What its kernels are called.
+            scope: The identifiers of the module.
+            style: What kind of launcher it has.
+            groups: Which kernels share a launch, or None: each has one of its own.
+            title: The first sentence of its docstring, or None: that of the listing.
+        """
+        groups = groups or [(number,) for number in range(len(program.kernels))]
+        needs = needs_of(program, groups) if style == "backward" else None
+        texts: list[KernelText] = []
+        configurations = []
+        self.roles: list[list[KernelText]] = []
+        for place, group in enumerate(groups):
+            optional = needs.optional[place] if needs else frozenset[str]()
+            several = len(group) > 1
+            roles = [
+                kernel_text(program.kernels[k], kernels[k], optional, is_role=several)
+                for k in group
+            ]
+            kernel, text = program.kernels[group[0]], roles[0]
+            if several:
+                last = roles[1].name.rpartition("_")[2]
+                name = scope.name("kernel", text.name, wanted=f"{text.name}_and_{last}")
+                kernel, text = together([program.kernels[k] for k in group], roles, name)
+            self.roles.append(roles if several else [])
+            texts.append(text)
+            configurations.append(Configurations(kernel, text, scope))
+        self.facts = Facts(program, launcher, texts, configurations, style, title, needs)
+
+    @property
+    def texts(self) -> list[KernelText]:
+        """The texts of all kernels, those that others call before them."""
+        pairs = zip(self.roles, self.facts.kernels, strict=True)
+        return [each for roles, text in pairs for each in (*roles, text)]
+
+    def definitions(self) -> list[list[str]]:
+        """Return the definitions of the kernels and of their configurations."""
+        found = []
+        triples = zip(self.roles, self.facts.kernels, self.facts.configurations, strict=True)
+        for roles, text, configuration in triples:
+            found += [list(each.lines) for each in (*roles, text)]
+            found.append(configuration.lines())
+        return found
+
+
+def written(
+    head: list[str], parts: Sequence[Part], below: list[list[str]], helpers: Iterable[str]
+) -> str:
+    """Return the text of a module.
+
+    Args:
+        head: Its header, as comment lines.
+        parts: The programs in it.
+        below: What stands below the kernels: launchers, and what uses them.
+        helpers: Functions of `runtime_text` that `below` calls, beside those of the launchers.
+    """
+    texts = [text for part in parts for text in part.texts]
+    body = [helper.rstrip("\n").split("\n") for helper in _helpers(texts)]
+    body += [lines for part in parts for lines in part.definitions()]
+    lines = [line for part in (*body, *below) for line in part]
+    called = set(helpers).union(*(part.facts.helpers for part in parts))
+    constants, functions = _runtime(called, texts, lines)
+    body += [constants] if constants else []
+    body += functions
+    body += below
     imports = ["import torch", "import triton", "import triton.language as tl"]
-    if any("itertools." in line for line in below):
+    if any("itertools." in line for line in lines):
         imports = ["import itertools", "", *imports]
-    lines = [*header(program, version), "", *_waived([*below, *imports]), *imports]
-    for part in parts:
-        lines += ["", "", *part]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    text = [*head, "", *_waived([*lines, *imports]), *imports]
+    for each in body:
+        text += ["", "", *each]
+    return "\n".join(line.rstrip() for line in text) + "\n"
 
 
 def _waived(lines: list[str]) -> list[str]:

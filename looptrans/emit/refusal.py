@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.blocks.program import NotLowered
 from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.program import Assign, If, Program
@@ -24,6 +25,18 @@ class NoKernel(Mistake):
     title: ClassVar[str] = "no kernel for this listing"
 
 
+class NoBackward(Mistake):
+    """The listing has no backward pass that is derived here, so there is none to emit.
+
+    A backward pass is derived where every value that is read can be told from the listing alone, as
+    a function of the arguments: an array that is overwritten while others still need what it held,
+    or an output that hangs on which element is the largest, has none.
+    """
+
+    code: ClassVar[str] = "E071"
+    title: ClassVar[str] = "no backward pass for this listing"
+
+
 class Refused(NotLowered):
     """A listing for which there is no kernel; as a string, the whole message.
 
@@ -32,7 +45,12 @@ class Refused(NotLowered):
         text: Reason, place and remedy, as lines of text.
     """
 
-    def __init__(self, refusal: NotLowered, program: Program, derived: Program) -> None:
+    def __init__(
+        self,
+        refusal: NotLowered | NotDifferentiated,
+        program: Program,
+        derived: Program,
+    ) -> None:
         """Describe a refusal.
 
         Args:
@@ -43,13 +61,23 @@ class Refused(NotLowered):
         super().__init__(refusal.reason, refusal.label)
         self.program = program
         span, source = _place(refusal.label, program, derived)
-        mistake = NoKernel(
-            f"cannot emit {program.name}",
-            span,
-            why=refusal.reason,
-            remedy="looptrans derive FILE shows how far it was taken, looptrans loops FILE what "
-            "each loop carries",
-        )
+        mistake: Mistake
+        if isinstance(refusal, NotLowered):
+            mistake = NoKernel(
+                f"cannot emit {program.name}",
+                span,
+                why=refusal.reason,
+                remedy="looptrans derive FILE shows how far it was taken, looptrans loops FILE "
+                "what each loop carries",
+            )
+        else:
+            mistake = NoBackward(
+                f"cannot differentiate {program.name}",
+                span,
+                why=refusal.reason,
+                remedy="name the outputs that receive a gradient with --of, or detach what needs "
+                "none with stop_gradient(…)",
+            )
         self.text = mistake.render(source)
 
     def __str__(self) -> str:

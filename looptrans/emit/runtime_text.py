@@ -101,6 +101,50 @@ def _output(name, given, shape, dtype, device):
     _check_written(f"out for {name}", given)
     return given
 ''',
+    "_wanted": '''\
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+''',
+    "_given": '''\
+def _given(*tensors):
+    """Return the tensors that are not None."""
+    return [tensor for tensor in tensors if tensor is not None]
+''',
+    "_strides": '''\
+def _strides(tensor, *axes):
+    """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
+    return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+''',
+    "_like": '''\
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+''',
+    "_unread": '''\
+def _unread(shape, dtype, device):
+    """Return a tensor whose contents nothing looks at, in the memory of one element."""
+    return torch.empty((), dtype=dtype, device=device).expand(shape)
+''',
+    "_zeros": '''\
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+''',
+    "_number": '''\
+def _number(name, value):
+    """Return a number as a float, also where it is a tensor that asks for a gradient."""
+    return _real(name, value.detach() if isinstance(value, torch.Tensor) else value)
+''',
+    "_handle": '''\
+def _handle(value):
+    """Return a number that may receive a gradient; None where it is no tensor."""
+    return value if isinstance(value, torch.Tensor) else None
+''',
     "_outputs": '''\
 def _outputs(out, count):
     """Return the tensors given for the outputs, or as many times None."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from looptrans.ir.listing import listing
 from looptrans.ir.verdict import Certificate
+from looptrans.reports.backward import backward_listing, bullets, sections
 from looptrans.reports.style import PLAIN, Style, block, paragraph, printable
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ _GOALS: Final = {
     "fold": "towards one pass",
     "forward": "towards one pass in blocks",
     "split": "towards parts that are joined",
+    "backward": "towards the backward pass",
 }
+_NOTES: Final = {"backward": "What to know"}
 
 
 def derivation_text(derivation: Derivation, style: Style = PLAIN) -> str:
@@ -30,14 +33,21 @@ def derivation_text(derivation: Derivation, style: Style = PLAIN) -> str:
         lines += ["", *paragraph(f"{number}. {step.name}")]
         lines[-1] = style.paint("bold", lines[-1])
         lines += [""]
-        for line in changes(step):
-            role = _ROLES.get(line[:1])
-            lines.append(f"    {style.paint(role, line) if role else line}")
-        lines.append("")
+        whole = backward_listing(step)
+        if whole is not None:
+            lines += whole
+        else:
+            for line in changes(step):
+                role = _ROLES.get(line[:1])
+                lines.append(f"    {style.paint(role, line) if role else line}")
+        if lines[-1]:
+            lines.append("")
         for certificate in step.certificates:
             lines += paragraph(certificate_text(certificate), "  * ")
+    for heading, said in sections(derivation):
+        lines += ["", style.paint("bold", heading), *bullets(said)]
     if derivation.notes:
-        lines += ["", style.paint("bold", "What was not done")]
+        lines += ["", style.paint("bold", _NOTES.get(derivation.goal, "What was not done"))]
         for note in derivation.notes:
             lines += paragraph(note, "  * ")
     lines += ["", style.paint(_DECISIONS[derivation.decision], closing(derivation))]
@@ -58,6 +68,8 @@ def closing(derivation: Derivation) -> str:
     match derivation.decision:
         case "legal":
             return f"derived: {laws} certificates, all of them shown"
+        case "illegal" if derivation.goal == "backward" and derivation.steps:
+            return f"derived, but not in the form {derivation.form}"
         case "illegal":
             return "refuted: it cannot be derived"
         case _:
@@ -72,7 +84,8 @@ def changes(step: DerivationStep) -> list[str]:
 
 def certificate_text(certificate: Certificate) -> str:
     """Return a certificate as a paragraph."""
-    if certificate.kind == "algebra" and certificate.reason:
+    law = certificate.law.partition(":")[0]
+    if certificate.kind == "algebra" and law.lower() in certificate.reason.lower():
         return f"algebra: {certificate.reason}"
     text = f"{certificate.kind}: {certificate.law}, {_SHOWN[certificate.verdict]}"
     if certificate.reason:
@@ -87,11 +100,18 @@ def derivation_markdown(derivation: Derivation) -> str:
     lines = [f"# {headline(derivation)}", "", "```python"]
     lines += [*listing(derivation.program).splitlines(), "```"]
     for number, step in enumerate(derivation.steps, 1):
-        lines += ["", f"## {number}. {printable(step.name)}", "", "```diff"]
-        lines += [*changes(step), "```", ""]
+        lines += ["", f"## {number}. {printable(step.name)}", ""]
+        whole = backward_listing(step)
+        changed = changes(step)
+        if whole is not None:
+            lines += ["```python", *whole, "```", ""]
+        elif changed:
+            lines += ["```diff", *changed, "```", ""]
         lines += [f"- {_escaped(certificate_text(each))}" for each in step.certificates]
+    for heading, said in sections(derivation):
+        lines += ["", f"## {heading}", "", *(f"- {_escaped(each)}" for each in said)]
     if derivation.notes:
-        lines += ["", "## What was not done", ""]
+        lines += ["", f"## {_NOTES.get(derivation.goal, 'What was not done')}", ""]
         lines += [f"- {_escaped(note)}" for note in derivation.notes]
     if derivation.steps:
         lines += ["", "## The nest at the end", "", "```python"]

@@ -20,6 +20,9 @@ def inspection_text(inspection: Inspection, style: Style = PLAIN) -> str:
     """Return what was measured as text."""
     count = len({each.kernel for each in inspection.kernels})
     head = f"{printable(inspection.program)}: {counted(count, 'kernel')}, {inspection.dtype}"
+    if inspection.direction != "forward":
+        passes = {"backward": "backward", "both": "forward and backward"}
+        head += f", {passes[inspection.direction]}"
     lines = [style.paint("bold", head)]
     for each in inspection.kernels:
         lines += ["", style.paint("bold", f"{printable(each.kernel)} on {each.device.target}")]
@@ -97,7 +100,7 @@ def inspection_json(inspection: Inspection) -> str:
     document = {
         "schema": "looptrans.inspect/1",
         "program": inspection.program,
-        "pass": "forward",
+        "pass": inspection.direction,
         "dtype": inspection.dtype,
         "kernels": [_kernel(each) for each in inspection.kernels],
     }

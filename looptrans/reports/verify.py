@@ -32,6 +32,9 @@ def verification_text(report: Report, style: Style = PLAIN) -> str:
         for problem in _problems(run):
             lines += [style.paint("bad", text) for text in paragraph(problem, "    ! ")]
     lines += [text for note in report.notes for text in ["", *paragraph(note)]]
+    if report.refused:
+        text = f"There are no kernels of the backward pass: {report.refused}"
+        lines += ["", *(style.paint("bad", line) for line in paragraph(text))]
     lines += ["", style.paint("good" if report.passed else "bad", _summary(report))]
     return block(lines)
 
@@ -77,8 +80,8 @@ def _summary(report: Report) -> str:
     text = f"{failed} of {total} failed" if failed else f"{total}, all right"
     skipped = sum(output.skipped for run in report.runs for output in run.outputs)
     if skipped:
-        text += f"; {counted(skipped, 'element')} not compared: nan in the listing itself, or "
-        text += "too large for the type"
+        text += f"; {counted(skipped, 'element')} not compared: nan in the listing itself, "
+        text += "too large for the type, or decided by a tie"
     return text
 
 
@@ -86,7 +89,8 @@ def verification_json(report: Report) -> str:
     """Return the runs as JSON, schema `looptrans.verify/1`.
 
     `outputs` has for each output the run that came closest to its tolerance or went furthest beyond
-    it; `runs` has them all. An error that is infinite is the string "inf".
+    it; `runs` has them all. Of a backward pass they are the gradients. An error that is infinite is
+    the string "inf". `refused` says why a pass that was asked for has no kernels.
     """
     document = {
         "schema": "looptrans.verify/1",
@@ -109,6 +113,7 @@ def verification_json(report: Report) -> str:
             for run in report.runs
         ],
         "notes": list(report.notes),
+        "refused": report.refused or None,
     }
     return json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n"
 

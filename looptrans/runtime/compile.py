@@ -8,7 +8,7 @@ import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.source import Source
@@ -16,11 +16,18 @@ from looptrans.runtime.cache import Kept, cache_key, keep, read_kept
 from looptrans.runtime.device import prepare_device
 from looptrans.runtime.load import load_module
 
+if TYPE_CHECKING:
+    from looptrans.runtime.gradients import Derived, NoGradient
+
 Listing: TypeAlias = str | os.PathLike[str] | Callable[..., Any]
 
 
 class Compiled:
     """The launcher of an emitted module: call it with the listing's arguments, on torch tensors.
+
+    Where an argument requires a gradient, so do the outputs that have one. The backward pass is
+    derived at the first such call, under `torch.compile` at the first of any, and kept like the
+    module; a listing that has none says why when a gradient is asked for.
 
     Attributes:
         source: The text of the module.
@@ -30,16 +37,37 @@ class Compiled:
 
     __name__: str
 
-    def __init__(self, launcher: Callable[..., Any], source: str, path: Path, listing: str) -> None:
+    def __init__(
+        self,
+        launcher: Callable[..., Any],
+        source: str,
+        path: Path,
+        listing: str,
+        derived: Callable[[], Derived],
+    ) -> None:
+        from looptrans.runtime.gradients import with_gradients
+
         functools.update_wrapper(self, launcher)  # name, docstring and signature are its own
         self._launcher = launcher
+        self._derived = functools.cache(derived)
+        self._function = with_gradients(launcher, self._derived)
         self.source = source
         self.path = path
         self.listing = listing
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Run the kernels."""
-        return self._launcher(*arguments, **options)
+        return self._function(*arguments, **options)
+
+    @property
+    def backward_source(self) -> str | None:
+        """The text of the module with the backward pass, derived if need be; None without one."""
+        return getattr(self._derived(), "source", None)
+
+    @property
+    def no_gradient(self) -> str | None:
+        """Why there is no backward pass, once that was tried; None where there is one."""
+        return getattr(self._derived(), "reason", None)
 
     def __repr__(self) -> str:
         return f"<looptrans kernel {self._launcher.__name__} from {self.path}>"
@@ -63,7 +91,8 @@ def compile_listing(listing: Listing, *, function: str | None = None) -> Compile
         error.add_note(error.render())
         raise
     module = load_module(f"looptrans_emitted_{key}", kept.text, kept.path)
-    return Compiled(getattr(module, kept.name), kept.text, kept.path, source.text)
+    derived = functools.partial(_derived, key, source, function)
+    return Compiled(getattr(module, kept.name), kept.text, kept.path, source.text, derived)
 
 
 def _source(listing: Listing, function: str | None) -> tuple[Source, str | None]:
@@ -122,3 +151,39 @@ def _emitted(key: str, source: Source, function: str | None) -> Kept:
 
     made = emitted(parse(source, function))
     return keep(key, made.launcher, made.text)
+
+
+def _derived(key: str, source: Source, function: str | None) -> Derived:
+    """Return the backward pass of a listing, or why there is none."""
+    from looptrans.runtime.gradients import Differentiable, NoGradient
+
+    key = f"{key}_backward"
+    kept = read_kept(key)
+    if kept is None:
+        answer = _emitted_backward(key, source, function)
+        if isinstance(answer, NoGradient):
+            return answer
+        kept = answer
+    module = load_module(f"looptrans_emitted_{key}", kept.text, kept.path)
+    return Differentiable(getattr(module, kept.name), kept.text)
+
+
+def _emitted_backward(key: str, source: Source, function: str | None) -> Kept | NoGradient:
+    from looptrans.adjoint.backward import backward
+    from looptrans.adjoint.refusal import NotDifferentiated
+    from looptrans.blocks.program import NotLowered
+    from looptrans.emit.backward import emitted_backward
+    from looptrans.frontend import parse
+    from looptrans.ir.walk import live_out
+    from looptrans.runtime.gradients import NoGradient
+
+    program = parse(source, function)
+    try:
+        made = emitted_backward(backward(program))
+    except NotDifferentiated as refusal:
+        reason = str(refusal)
+    except NotLowered as refusal:
+        reason = f"its backward pass cannot be run in blocks, since {refusal.reason}"
+    else:
+        return keep(key, made.launcher, made.text)
+    return NoGradient(reason, tuple(live_out(program)))

@@ -48,11 +48,11 @@ def with_empty_rows(
         each output that has some, where those are.
     """
     wanted = [n for n, v in exact.items() if v.dtype.kind == "f" and np.isnan(v).any()]
-    softened = _softened(reference)
-    if not wanted or softened is None:
+    soft_reference = softened(reference)
+    if not wanted or soft_reference is None:
         return exact, {}
     try:
-        soft = softened.run(inputs)
+        soft = soft_reference.run(inputs)
     except ExecutionError:
         return exact, {}
     found, places = dict(exact), {}
@@ -77,7 +77,7 @@ def _agreed(empties: Values) -> tuple[Values, Values]:
     return low, known.any(axis=0) & (low == high)
 
 
-def _softened(reference: Reference) -> Reference | None:
+def softened(reference: Reference) -> Reference | None:
     """Return the listing with a large negative number for every -inf that masks; None without."""
     changed = [_soft(program) for program in (reference.program, reference.parallel)]
     if changed[0] == reference.program:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from looptrans.blocks.program import Config
+from looptrans.blocks.program import Config, Kernel
 from looptrans.emit import names, signature
 from looptrans.runtime.inspect_arguments import configured, job, known_sizes
 from looptrans.runtime.inspect_device import DEVICES, Device, Occupancy, occupancy
@@ -15,6 +15,7 @@ from looptrans.runtime.inspect_job import Job, Measurement, Refusal, Result
 from looptrans.runtime.inspect_process import compiled
 
 if TYPE_CHECKING:
+    from looptrans.emit.backward import EmittedBackward
     from looptrans.emit.listing import Emitted
 
 
@@ -53,11 +54,13 @@ class Inspection:
         program: The name of the listing.
         dtype: The element type of its arrays.
         kernels: The kernels, each for every choice of sizes and every GPU, in this order.
+        direction: `forward`, `backward` or `both`.
     """
 
     program: str
     dtype: str
     kernels: tuple[Inspected, ...]
+    direction: str = "forward"
 
     @property
     def refused(self) -> tuple[Refusal, ...]:
@@ -65,8 +68,49 @@ class Inspection:
         return tuple(each.result for each in self.kernels if isinstance(each.result, Refusal))
 
 
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module whose kernels are to be compiled.
+
+    Attributes:
+        program: The name of the listing.
+        name: What its file is called, without `.py`.
+        text: The module.
+        kernels: The kernels.
+        called: What the module calls them.
+        direction: `forward`, `backward` or `both`.
+    """
+
+    program: str
+    name: str
+    text: str
+    kernels: tuple[Kernel, ...]
+    called: tuple[str, ...]
+    direction: str
+
+
+def forward_module(emitted: Emitted) -> Module:
+    """Return the module of a listing."""
+    blocks = emitted.blocks
+    called = names(blocks).kernels
+    return Module(
+        blocks.listing.name, emitted.name, emitted.text, blocks.kernels, called, "forward"
+    )
+
+
+def backward_module(emitted: EmittedBackward, *, both: bool) -> Module:
+    """Return the module of a backward pass, with the kernels of its forward pass or without."""
+    kernels, called = emitted.backward.kernels, emitted.backward_kernels
+    if both:
+        kernels = emitted.forward.kernels + kernels
+        called = emitted.forward_kernels + called
+    direction = "both" if both else "backward"
+    name = emitted.found.listing.name
+    return Module(name, emitted.name, emitted.text, kernels, called, direction)
+
+
 def inspect(
-    emitted: Emitted,
+    emitted: Emitted | Module,
     targets: Sequence[str],
     dtype: str,
     sizes: Mapping[str, int],
@@ -75,7 +119,7 @@ def inspect(
     """Compile every kernel of a listing for every GPU.
 
     Args:
-        emitted: The module of the listing.
+        emitted: The module.
         targets: Keys of `DEVICES`.
         dtype: The element type of the arrays: bfloat16, float16 or float32.
         sizes: Values of sizes. Those that a kernel must know when it is compiled are taken to be 64
@@ -93,25 +137,26 @@ def inspect(
                 f"compiling kernels needs torch and triton, and {tool} is not installed: "
                 "pip install 'looptrans[gpu]'"
             )
+    module = emitted if isinstance(emitted, Module) else forward_module(emitted)
     asked: list[tuple[Job, Mapping[str, int], Config]] = []
-    kernels = emitted.blocks.kernels
+    kernels = module.kernels
     configs = configured(kernels, dtype, overrides)
     choices = known_sizes(kernels, sizes)
-    called = names(emitted.blocks).kernels
-    for kernel, name, config, several in zip(kernels, called, configs, choices, strict=True):
+    for kernel, name, config, several in zip(kernels, module.called, configs, choices, strict=True):
         arguments = signature(kernel)
         for chosen in several:
             for target in targets:
                 found = job(kernel, name, arguments, DEVICES[target], dtype, chosen, config)
                 asked.append((found, chosen, config))
-    results = compiled(emitted.text, emitted.name, [found for found, _, _ in asked])
+    results = compiled(module.text, module.name, [found for found, _, _ in asked])
     return Inspection(
-        emitted.blocks.listing.name,
+        module.program,
         dtype,
         tuple(
             inspected(found, chosen, config, result)
             for (found, chosen, config), result in zip(asked, results, strict=True)
         ),
+        module.direction,
     )
 
 

@@ -36,13 +36,14 @@ class OutputError:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the kernels.
+    """One run of the kernels; the outputs of a backward pass are gradients.
 
     Attributes:
         sizes: The sizes.
         dtype: The type of the floating-point inputs.
         inputs: What kind of inputs.
-        layout: `contiguous`, or `odd` where tensors have unusual strides.
+        layout: `contiguous`; `odd` where tensors have unusual strides; `expanded` where incoming
+            gradients are one row or number that stands for many, with strides of 0.
         outputs: The errors, in the order of the outputs.
         problems: What is wrong beside the numbers: memory written outside, an exception.
     """
@@ -70,7 +71,9 @@ class Report:
         seed: What the random inputs were made of.
         runs: The runs, in order.
         notes: What the reader should know: types that were left out, and why.
-        direction: `forward`.
+        direction: `forward`, `backward` or `both`.
+        refused: Why there are no kernels of a pass that was asked for besides; empty where there
+            are.
     """
 
     name: str
@@ -79,11 +82,12 @@ class Report:
     runs: tuple[Run, ...]
     notes: tuple[str, ...] = ()
     direction: str = "forward"
+    refused: str = ""
 
     @property
     def passed(self) -> bool:
-        """Whether every run is right, and there is one."""
-        return bool(self.runs) and all(run.passed for run in self.runs)
+        """Whether every run is right, and there is one of each pass that was asked for."""
+        return bool(self.runs) and not self.refused and all(run.passed for run in self.runs)
 
     @property
     def outputs(self) -> tuple[OutputError, ...]:

@@ -56,8 +56,8 @@ def compared(
         wrong = int(np.count_nonzero(found[empty] != exact[empty]))
         problem = f"{wrong} elements of rows masked throughout are not what no iterations give"
         return OutputError(name, np.inf, 0.0, problem=problem)
-    asked = ~np.isnan(exact) & ~_too_large(exact, dtype)
-    error, problem = _error(found, exact, asked)
+    asked = ~np.isnan(exact) & ~too_large(exact, dtype)
+    error, problem = relative_error(found, exact, asked)
     least = LEAST_TOLERANCE[dtype]
     if not problem and error <= least and not always_plain:
         tolerance = least if np.any(exact[asked] != 0) else 0.0
@@ -65,11 +65,12 @@ def compared(
     usual = _filled(plain(False), exact, empty)
     # Where the plain computation overflows, the numbers do not fit into float32.
     asked &= np.isfinite(usual) | np.isinf(exact)
-    error, problem = _error(found, exact, asked)
-    own, _ = _error(usual, exact, asked & np.isfinite(exact))
+    error, problem = relative_error(found, exact, asked)
+    own, _ = relative_error(usual, exact, asked & np.isfinite(exact))
     if not problem and error > max(least, 2 * own):
         other = _filled(plain(True), exact, empty)
-        own = max(own, _error(other, exact, asked & np.isfinite(exact) & np.isfinite(other))[0])
+        finite = asked & np.isfinite(exact) & np.isfinite(other)
+        own = max(own, relative_error(other, exact, finite)[0])
     tolerance = max(least, 2 * own) if np.any(exact[asked] != 0) else 0.0
     return OutputError(name, error, tolerance, int(np.count_nonzero(~asked)), problem)
 
@@ -79,13 +80,13 @@ def _filled(plain: Values, exact: Values, empty: Values | None) -> Values:
     return plain if empty is None else np.where(empty, exact, plain)
 
 
-def _too_large(exact: Values, dtype: str) -> Values:
-    """Return which finite numbers may be rounded to an infinity."""
+def too_large(exact: Values, dtype: str) -> Values:
+    """Return which finite numbers may be rounded to an infinity of a type."""
     large: Values = np.isfinite(exact) & (np.abs(exact) >= LARGEST[dtype] * (1 - 2.0**-7))
     return large
 
 
-def _error(found: Values, exact: Values, asked: Values) -> tuple[float, str]:
+def relative_error(found: Values, exact: Values, asked: Values) -> tuple[float, str]:
     """Return the relative error of the elements that are asked for, and what is wrong besides."""
     infinite = asked & np.isinf(exact)
     misplaced = int(np.count_nonzero(found[infinite] != exact[infinite]))
@@ -97,13 +98,13 @@ def _error(found: Values, exact: Values, asked: Values) -> tuple[float, str]:
         return np.inf, f"{outside} of {int(finite.sum())} finite elements are nan or infinite"
     if not finite.any():
         return 0.0, ""
-    difference, whole = _norm(found[finite] - exact[finite]), _norm(exact[finite])
+    difference, whole = norm(found[finite] - exact[finite]), norm(exact[finite])
     if whole == 0:
         return (0.0, "") if difference == 0 else (np.inf, "0 is met exactly, or not at all")
     return float(difference / whole), ""
 
 
-def _norm(values: Values) -> float:
+def norm(values: Values) -> float:
     """Return the Frobenius norm, without overflow."""
     scale = float(np.max(np.abs(values), initial=0.0))
     return 0.0 if scale == 0 else scale * float(np.linalg.norm(values / scale))

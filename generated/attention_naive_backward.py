@@ -1,0 +1,941 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_naive(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+#         S = zeros((M, N))
+#         m = full(M, -inf)
+#         l = zeros(M)
+#         O = zeros((M, D))
+#         for i in range(0, M):
+#             for j in range(0, N):
+#                 S[i, j] = sum(Q[i, e] * K[j, e] for e in range(0, E))  # S1: the scores of row i
+#                 m[i] = max(m[i], S[i, j])  # S2: Aggregation over j
+#             for j in range(0, N):
+#                 l[i] = l[i] + exp(S[i, j] - m[i])  # S3: Aggregation over j
+#             for j in range(0, N):
+#                 for d in range(0, D):
+#                     # S4: the weighted mean of the rows of V
+#                     O[i, d] = O[i, d] + exp(S[i, j] - m[i]) / l[i] * V[j, d]
+#         return O
+#
+# The steps from there to its backward pass, with what each leans on:
+#   1. define every array once (storage: every read gets the value that was written last above it)
+#   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
+#   3. reassociate a contraction (algebra: sum(dP[i, j] * P[i, j] for j in range(0, N)) = sum(dO[i,
+#      d] * O[i, d] for d in range(0, D)))
+#   4. dm vanishes (algebra: dm = 0)
+#   5. work P out from lse: keep lse = m[i] + log(l[i]) for each sum (algebra: P[i, j] = exp(S[i, j]
+#      - m[i]) / l[i] = exp(S[i, j] - lse[i]))
+#   6. store little, work out the rest again (storage: a value worked out again is the value that
+#      was read before; rounding: sums are done in another order than reverse mode on the listing
+#      would do them)
+#
+# Its backward pass:
+#
+#     def attention_naive_backward(
+#         Q: Float[Array, "M E"],
+#         K: Float[Array, "N E"],
+#         V: Float[Array, "N D"],
+#         lse: Float32[Array, "M"],
+#         O: Float[Array, "M D"],
+#         dO: Float[Array, "M D"]
+#     ):
+#         delta = zeros(M, dtype=float32)
+#         dQ = zeros((M, E))
+#         dK = zeros((N, E))
+#         dV = zeros((N, D))
+#         for i in range(0, M):
+#             for d in range(0, D):
+#                 delta[i] = delta[i] + dO[i, d] * O[i, d]
+#         for i in range(0, M):
+#             for j in range(0, N):
+#                 S = sum(Q[i, e] * K[j, e] for e in range(0, E))
+#                 P = exp(S - lse[i])
+#                 dP = sum(dO[i, d] * V[j, d] for d in range(0, D))
+#                 dS = P * (dP - delta[i])
+#                 for e in range(0, E):
+#                     dQ[i, e] = dQ[i, e] + dS * K[j, e]
+#         for j in range(0, N):
+#             for i in range(0, M):
+#                 S_2 = sum(Q[i, e] * K[j, e] for e in range(0, E))
+#                 P_2 = exp(S_2 - lse[i])
+#                 dP_2 = sum(dO[i, d] * V[j, d] for d in range(0, D))
+#                 dS_2 = P_2 * (dP_2 - delta[i])
+#                 for e in range(0, E):
+#                     dK[j, e] = dK[j, e] + dS_2 * Q[i, e]
+#                 for d in range(0, D):
+#                     dV[j, d] = dV[j, d] + dO[i, d] * P_2
+#         return dQ, dK, dV
+#
+# The steps from there to the forward kernels:
+#   1. one pass instead of 3: m[i], l[i] and O[i, d] move together
+#   2. change of state: the loop keeps O[i, d] * l[i], and one division stands behind it; nothing
+#      moves before m[i] does
+#   3. keep S in a scalar: nothing else reads it
+#   4. run i and d in parallel, S_ij and m_ij private to an iteration
+#
+# Where they end; the labels in the forward kernels are those of this nest:
+#
+#     def attention_naive(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+#         lse = zeros(M, dtype=float32)
+#         m = full(M, -inf)
+#         l = zeros(M)
+#         O = zeros((M, D))
+#         for i in parallel(0, M):
+#             private: (S_ij, m_ij)
+#             for j in range(0, N):
+#                 S_ij = sum(Q[i, e] * K[j, e] for e in range(0, E))  # S1: the scores of row i
+#                 m_ij = max(m[i], S_ij)  # S6
+#                 l[i] = l[i] * exp(m[i] - m_ij) + exp(S_ij - m_ij) if m_ij > -inf else l[i]  # S7
+#                 for d in parallel(0, D):
+#                     # S4
+#                     O[i, d] = O[i, d] * exp(
+#                         m[i] - m_ij
+#                     ) + V[j, d] * exp(S_ij - m_ij) if m_ij > -inf else O[i, d]
+#                 m[i] = m_ij  # S2
+#             for d in parallel(0, D):
+#                 O[i, d] = O[i, d] / l[i] if l[i] != 0.0 else 0.0  # S3
+#             lse[i] = m[i] + log(l[i])  # S5
+#         return O, lse
+#
+# The steps from there to the backward kernels:
+#   1. run i, e, j and d in parallel, S, P, dP, dS, S_2, P_2, dP_2 and dS_2 private to an iteration
+#
+# Where they end; the labels in the backward kernels are those of this nest:
+#
+#     def attention_naive_backward(
+#         Q: Float[Array, "M E"],
+#         K: Float[Array, "N E"],
+#         V: Float[Array, "N D"],
+#         lse: Float32[Array, "M"],
+#         O: Float[Array, "M D"],
+#         dO: Float[Array, "M D"]
+#     ):
+#         delta = zeros(M, dtype=float32)
+#         dQ = zeros((M, E))
+#         dK = zeros((N, E))
+#         dV = zeros((N, D))
+#         for i in parallel(0, M):
+#             for d in range(0, D):
+#                 delta[i] = delta[i] + dO[i, d] * O[i, d]  # S1
+#         for i in parallel(0, M):
+#             private: (S, P, dP, dS)
+#             for j in range(0, N):
+#                 S = sum(Q[i, e] * K[j, e] for e in range(0, E))  # S2
+#                 P = exp(S - lse[i])  # S3
+#                 dP = sum(dO[i, d] * V[j, d] for d in range(0, D))  # S4
+#                 dS = P * (dP - delta[i])  # S5
+#                 for e in parallel(0, E):
+#                     dQ[i, e] = dQ[i, e] + dS * K[j, e]  # S6
+#         for j in parallel(0, N):
+#             private: (S_2, P_2, dP_2, dS_2)
+#             for i in range(0, M):
+#                 S_2 = sum(Q[i, e] * K[j, e] for e in range(0, E))  # S7
+#                 P_2 = exp(S_2 - lse[i])  # S8
+#                 dP_2 = sum(dO[i, d] * V[j, d] for d in range(0, D))  # S9
+#                 dS_2 = P_2 * (dP_2 - delta[i])  # S10
+#                 for e in parallel(0, E):
+#                     dK[j, e] = dK[j, e] + dS_2 * Q[i, e]  # S11
+#                 for d in parallel(0, D):
+#                     dV[j, d] = dV[j, d] + dO[i, d] * P_2  # S12
+#         return dQ, dK, dV
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def attention_naive_kernel(
+    Q_ptr, K_ptr, V_ptr, lse_ptr, O_ptr,
+    stride_Q_i, stride_Q_e,
+    stride_K_j, stride_K_e,
+    stride_V_j, stride_V_d,
+    stride_lse_i,
+    stride_O_i, stride_O_d,
+    M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i.
+
+    Reads Q (M, E), K (N, E), V (N, D).
+    Writes lse (M,), O (M, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    i = pid * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_I], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S1
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S1
+        S_ij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
+        m_ij = tl.maximum(m, tl.max(S_ij, axis=1) * 1.4426950408889634)  # S6
+        m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
+        exp_m = tl.exp2(m - m_ij_finite)  # S7
+        exp_S_ij = tl.exp2(S_ij * 1.4426950408889634 - m_ij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_ij, axis=1)  # S7
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S4
+        O = tl.dot(
+            exp_S_ij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S4
+        m = m_ij  # S2
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S1
+        S_ij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
+        S_ij = tl.where(j[None, :] < N, S_ij, float("-inf"))  # outside: the least there is
+        m_ij = tl.maximum(m, tl.max(S_ij, axis=1) * 1.4426950408889634)  # S6
+        m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
+        exp_m = tl.exp2(m - m_ij_finite)  # S7
+        exp_S_ij = tl.exp2(S_ij * 1.4426950408889634 - m_ij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_ij, axis=1)  # S7
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < N) & d_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(
+            exp_S_ij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S4
+        m = m_ij  # S2
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S3
+
+
+def attention_naive_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_naive_kernel_default = {
+    2: attention_naive_kernel_config(128, 64, 8, 3),
+    4: attention_naive_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_naive_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_naive_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+        ],
+        key=["M", "N", "E", "D"],
+    )(attention_naive_kernel),
+    4: triton.autotune(
+        [
+            attention_naive_kernel_config(*row)
+            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+        ],
+        key=["M", "N", "E", "D"],
+    )(attention_naive_kernel),
+}
+
+
+@triton.jit
+def attention_naive_backward_kernel_1(
+    O_ptr, dO_ptr, delta_ptr,
+    stride_O_i, stride_O_d,
+    stride_dO_i, stride_dO_d,
+    stride_delta_i,
+    M, D,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i.
+
+    Reads O (M, D), dO (M, D).
+    Writes delta (M,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    i = pid * BLOCK_I + tl.arange(0, BLOCK_I)
+
+    delta = tl.zeros([BLOCK_I], tl.float32)
+    d_full = D // BLOCK_D * BLOCK_D  # blocks before this one are full
+    # Full blocks.
+    for d_first in range(0, d_full, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S1
+        O_id = tl.load(
+            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S1
+        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S1
+    # The last, partial block.
+    for d_first in range(d_full, D, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & (d[None, :] < D),
+            other=0.0
+        )  # S1
+        O_id = tl.load(
+            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+            mask=(i[:, None] < M) & (d[None, :] < D),
+            other=0.0
+        )  # S1
+        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S1
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S1
+
+
+def attention_naive_backward_kernel_1_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_naive_backward_kernel_1_default = attention_naive_backward_kernel_1_config(4, 512, 4, 2)
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_naive_backward_kernel_1_tuned = triton.autotune(
+    [
+        attention_naive_backward_kernel_1_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["M", "D"],
+)(attention_naive_backward_kernel_1)
+
+
+@triton.jit
+def attention_naive_backward_kernel_2(
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dQ_ptr,
+    stride_Q_i, stride_Q_e,
+    stride_K_j, stride_K_e,
+    stride_V_j, stride_V_d,
+    stride_lse_i,
+    stride_dO_i, stride_dO_d,
+    stride_delta_i,
+    stride_dQ_i, stride_dQ_e,
+    M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i.
+
+    Reads Q (M, E), K (N, E), V (N, D), lse (M,), dO (M, D), delta (M,).
+    Writes dQ (M, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    i = pid * BLOCK_I + tl.arange(0, BLOCK_I)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+
+    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S2
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S3
+    dO_id = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+        mask=(i[:, None] < M) & d_in[None, :],
+        other=0.0
+    )  # S4
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S5
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S2
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S3
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S4
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S4
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S5
+        dQ = tl.dot(dS, K_je.to(tl.float32), dQ, input_precision="ieee")  # S6
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S2
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S3
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < N) & d_in[None, :],
+            other=0.0
+        )  # S4
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S4
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S5
+        dQ = tl.dot(dS, K_je.to(tl.float32), dQ, input_precision="ieee")  # S6
+    tl.store(
+        dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
+        dQ,
+        mask=(i[:, None] < M) & e_in[None, :]
+    )  # S6
+
+
+def attention_naive_backward_kernel_2_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_naive_backward_kernel_2_default = {
+    2: attention_naive_backward_kernel_2_config(64, 32, 8, 3),
+    4: attention_naive_backward_kernel_2_config(32, 32, 8, 1),
+}
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_naive_backward_kernel_2_tuned = {
+    2: triton.autotune(
+        [
+            attention_naive_backward_kernel_2_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+        ],
+        key=["M", "N", "E", "D"],
+    )(attention_naive_backward_kernel_2),
+    4: triton.autotune(
+        [
+            attention_naive_backward_kernel_2_config(*row)
+            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+        ],
+        key=["M", "N", "E", "D"],
+    )(attention_naive_backward_kernel_2),
+}
+
+
+@triton.jit
+def attention_naive_backward_kernel_3(
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
+    stride_Q_i, stride_Q_e,
+    stride_K_j, stride_K_e,
+    stride_V_j, stride_V_d,
+    stride_lse_i,
+    stride_dO_i, stride_dO_d,
+    stride_delta_i,
+    stride_dK_j, stride_dK_e,
+    stride_dV_j, stride_dV_d,
+    M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_J iterations of j.
+
+    Reads Q (M, E), K (N, E), V (N, D), lse (M,), dO (M, D), delta (M,).
+    Writes dK (N, E), dV (N, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    j = pid * BLOCK_J + tl.arange(0, BLOCK_J)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+
+    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    K_je = tl.load(
+        K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S7
+    V_jd = tl.load(
+        V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+        mask=(j[:, None] < N) & d_in[None, :],
+        other=0.0
+    )  # S9
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
+        )  # S7
+        S_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S7
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S8
+        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S8
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=d_in[None, :],
+            other=0.0
+        )  # S9
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S10
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S10
+        dK = tl.dot(dS_2, Q_ie.to(tl.float32), dK, input_precision="ieee")  # S11
+        dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S12
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            mask=(i[:, None] < M) & e_in[None, :],
+            other=0.0
+        )  # S7
+        S_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S7
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S8
+        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S8
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & d_in[None, :],
+            other=0.0
+        )  # S9
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S10
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S10
+        dK = tl.dot(dS_2, Q_ie.to(tl.float32), dK, input_precision="ieee")  # S11
+        dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S12
+    if dK_ptr is not None:
+        tl.store(
+            dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
+            dK,
+            mask=(j[:, None] < N) & e_in[None, :]
+        )  # S11
+    if dV_ptr is not None:
+        tl.store(
+            dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
+            dV,
+            mask=(j[:, None] < N) & d_in[None, :]
+        )  # S12
+
+
+def attention_naive_backward_kernel_3_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_naive_backward_kernel_3_default = {
+    2: attention_naive_backward_kernel_3_config(64, 32, 8, 3),
+    4: attention_naive_backward_kernel_3_config(32, 32, 8, 1),
+}
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_naive_backward_kernel_3_tuned = {
+    2: triton.autotune(
+        [
+            attention_naive_backward_kernel_3_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+        ],
+        key=["M", "N", "E", "D"],
+    )(attention_naive_backward_kernel_3),
+    4: triton.autotune(
+        [
+            attention_naive_backward_kernel_3_config(*row)
+            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+        ],
+        key=["M", "N", "E", "D"],
+    )(attention_naive_backward_kernel_3),
+}
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_naive_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+
+
+def _given(*tensors):
+    """Return the tensors that are not None."""
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def _strides(tensor, *axes):
+    """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
+    return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_naive_forward(Q, K, V, *, tune=True):
+    """Run attention_naive, and return what its gradients need besides.
+
+    Args:
+        Q: (M, E), float16, bfloat16 or float32, any strides.
+        K: (N, E), float16, bfloat16 or float32, any strides.
+        V: (N, D), float16, bfloat16 or float32, any strides.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (M, D), lse (M,) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("Q", Q, 2, _FLOAT), ("K", K, 2, _FLOAT), ("V", V, 2, _FLOAT))
+    M, E = Q.shape
+    N = K.shape[0]
+    D = V.shape[1]
+    _check_shape("K", K, (N, E), "(N, E) with E = Q.shape[1]")
+    _check_shape("V", V, (N, D), "(N, D) with N = K.shape[0]")
+    lse = torch.empty((M,), dtype=torch.float32, device=Q.device)
+    O = torch.empty((M, D), dtype=Q.dtype, device=Q.device)
+    index = _index_type(Q, K, V, lse, O)
+    width = Q.element_size()
+
+    if _INTERPRETED or not tune:
+        run = attention_naive_kernel
+        blocks = attention_naive_kernel_default[width].all_kwargs()
+    else:
+        run = attention_naive_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if M > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, lse, O,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *lse.stride(),
+                *O.stride(),
+                M, N,
+                E=E, D=D,
+                INDEX=index,
+                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse
+
+
+def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
+    """Return the gradients of attention_naive.
+
+    Args:
+        Q: (M, E), float16, bfloat16 or float32, any strides.
+        K: (N, E), float16, bfloat16 or float32, any strides.
+        V: (N, D), float16, bfloat16 or float32, any strides.
+        lse: (M,), float32, any strides.
+        O: (M, D), float16, bfloat16 or float32, any strides.
+        dO: (M, D), float16, bfloat16 or float32, any strides.
+        wanted: The names of the gradients that are asked for; all by default. The others are
+            None, and cost nothing.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        dQ (M, E), dK (N, E), dV (N, D).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 2, _FLOAT), ("K", K, 2, _FLOAT), ("V", V, 2, _FLOAT),
+        ("lse", lse, 1, (torch.float32,)), ("O", O, 2, _FLOAT), ("dO", dO, 2, _FLOAT)
+    )
+    M, E = Q.shape
+    N = K.shape[0]
+    D = V.shape[1]
+    _check_shape("K", K, (N, E), "(N, E) with E = Q.shape[1]")
+    _check_shape("V", V, (N, D), "(N, D) with N = K.shape[0]")
+    _check_shape("lse", lse, (M,), "(M,) with M = Q.shape[0]")
+    _check_shape("O", O, (M, D), "(M, D) with M = Q.shape[0] and D = V.shape[1]")
+    _check_shape("dO", dO, (M, D), "(M, D) with M = Q.shape[0] and D = V.shape[1]")
+    wanted = _wanted(wanted, ("dQ", "dK", "dV"))
+    delta = torch.empty((M,), dtype=torch.float32, device=Q.device)
+    dQ = None
+    if "dQ" in wanted:
+        dQ = torch.empty((M, E), dtype=Q.dtype, device=Q.device)
+    dK = None
+    if "dK" in wanted:
+        dK = torch.empty((N, E), dtype=Q.dtype, device=Q.device)
+    dV = None
+    if "dV" in wanted:
+        dV = torch.empty((N, D), dtype=Q.dtype, device=Q.device)
+    index = _index_type(*_given(Q, K, V, lse, O, dO, delta, dQ, dK, dV))
+    width = Q.element_size()
+
+    if _INTERPRETED or not tune:
+        run = attention_naive_backward_kernel_1
+        blocks = attention_naive_backward_kernel_1_default.all_kwargs()
+    else:
+        run = attention_naive_backward_kernel_1_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if M > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                O, dO, delta,
+                *O.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                M, D,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_naive_backward_kernel_2
+        blocks = attention_naive_backward_kernel_2_default[width].all_kwargs()
+    else:
+        run = attention_naive_backward_kernel_2_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if M > 0 and "dQ" in wanted:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, lse, dO, delta, dQ,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                *dQ.stride(),
+                M, N,
+                E=E, D=D,
+                INDEX=index,
+                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_naive_backward_kernel_3
+        blocks = attention_naive_backward_kernel_3_default[width].all_kwargs()
+    else:
+        run = attention_naive_backward_kernel_3_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(N, meta["BLOCK_J"]),)
+
+    if N > 0 and wanted & {"dK", "dV"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, lse, dO, delta, dK, dV,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                *_strides(dK, 0, 1),
+                *_strides(dV, 0, 1),
+                M, N,
+                E=E, D=D,
+                INDEX=index,
+                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **blocks, enable_fp_fusion=True,
+            )
+    return dQ, dK, dV
+
+
+@torch.library.custom_op("looptrans::attention_naive_forward_a3bb59b2", mutates_args=())
+def _attention_naive_forward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return attention_naive_forward(Q, K, V, tune=tune)
+
+
+@_attention_naive_forward_operator.register_fake
+def _(Q, K, V, tune):
+    M = Q.shape[0]
+    D = V.shape[1]
+    return (
+        torch.empty((M, D), dtype=Q.dtype, device=Q.device),
+        torch.empty((M,), dtype=torch.float32, device=Q.device),
+    )
+
+
+@torch.library.custom_op("looptrans::attention_naive_backward_a3bb59b2", mutates_args=())
+def _attention_naive_backward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
+    dO: torch.Tensor, wanted: list[bool], tune: bool
+) -> list[torch.Tensor]:
+    names = [name for name, each in zip(("dQ", "dK", "dV"), wanted) if each]
+    found = attention_naive_backward(Q, K, V, lse, O, dO, wanted=names, tune=tune)
+    return [gradient for gradient in found if gradient is not None]
+
+
+@_attention_naive_backward_operator.register_fake
+def _(Q, K, V, lse, O, dO, wanted, tune):
+    M = Q.shape[0]
+    E = Q.shape[1]
+    N = K.shape[0]
+    D = V.shape[1]
+    found = (
+        torch.empty((M, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((N, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((N, D), dtype=Q.dtype, device=Q.device),
+    )
+    return [gradient for gradient, each in zip(found, wanted) if each]
+
+
+def _attention_naive_keep(ctx, inputs, output):
+    """Save what the gradients are worked out from."""
+    Q, K, V, tune = inputs
+    O, lse = output
+    ctx.save_for_backward(Q, K, V, lse, O)
+    ctx.numbers = (tune,)
+    ctx.like = (_like(O),)
+    ctx.mark_non_differentiable(lse)
+    ctx.set_materialize_grads(False)
+
+
+def _attention_naive_gradients(ctx, *found):
+    """Return a gradient for each argument, None where none is asked for."""
+    dO, _ = found
+    Q, K, V, lse, O = ctx.saved_tensors
+    (tune,) = ctx.numbers
+    (O_like,) = ctx.like
+    if dO is None:
+        dO = _zeros(*O_like)
+    needed = ctx.needs_input_grad
+    wanted = [needed[0], needed[1], needed[2]]
+    found = iter(_attention_naive_backward_operator(Q, K, V, lse, O, dO, wanted, tune))
+    dQ, dK, dV = (next(found) if each else None for each in wanted)
+    return dQ, dK, dV, None
+
+
+def _attention_naive_second(ctx, *found):
+    raise RuntimeError(
+        "attention_naive has no second derivative: its backward pass is derived once. Call "
+        "backward without create_graph=True"
+    )
+
+
+_attention_naive_forward_operator.register_autograd(
+    _attention_naive_gradients, setup_context=_attention_naive_keep
+)
+_attention_naive_backward_operator.register_autograd(_attention_naive_second)
+
+
+def attention_naive(Q, K, V, *, tune=True):
+    """Softmax attention in three passes over j, as one writes it on a whiteboard. Differentiable:
+    gradients come from attention_naive_backward.
+
+    Args:
+        Q: (M, E), float16, bfloat16 or float32, any strides.
+        K: (N, E), float16, bfloat16 or float32, any strides.
+        V: (N, D), float16, bfloat16 or float32, any strides.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (M, D).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    O, _ = _attention_naive_forward_operator(Q, K, V, tune)
+    return O

@@ -1,0 +1,455 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def logsumexp(X: Float[Array, "M N"]):
+#         y = zeros(M)
+#         for i in range(0, M):
+#             m = -inf  # S1: the maximum of nothing
+#             for j in range(0, N):
+#                 m = max(m, X[i, j])  # S2: Aggregation over j
+#             l = 0.0  # S3: an empty sum
+#             for j in range(0, N):
+#                 l = l + exp(X[i, j] - m)  # S4: Aggregation over j
+#             y[i] = m + log(l)  # S5: the maximum comes back
+#         return y
+#
+# The steps from there to its backward pass, with what each leans on:
+#   1. define every array once (storage: every read gets the value that was written last above it)
+#   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
+#   3. dm vanishes (algebra: dm = 0)
+#   4. work P out from y: keep y = m[i] + log(l[i]) for each sum (algebra: P[i, j] = exp(X[i, j] -
+#      m[i]) / l[i] = exp(X[i, j] - y[i]))
+#   5. store little, work out the rest again (storage: a value worked out again is the value that
+#      was read before; rounding: sums are done in another order than reverse mode on the listing
+#      would do them)
+#
+# Its backward pass:
+#
+#     def logsumexp_backward(X: Float[Array, "M N"], y: Float[Array, "M"], dy: Float[Array, "M"]):
+#         dX = zeros((M, N))
+#         for i in range(0, M):
+#             for j in range(0, N):
+#                 P = exp(X[i, j] - y[i]) if y[i] > -inf else 0.0
+#                 dX[i, j] = P * dy[i]
+#         return dX
+#
+# The steps from there to the forward kernels:
+#   1. one pass instead of 2: m and l move together
+#   2. guard the empty prefix: nothing moves before m does
+#   3. run i in parallel, m, l and m_ij private to an iteration
+#
+# Where they end; the labels in the forward kernels are those of this nest:
+#
+#     def logsumexp(X: Float[Array, "M N"]):
+#         y = zeros(M)
+#         for i in parallel(0, M):
+#             private: (m, l, m_ij)
+#             m = -inf  # S1: the maximum of nothing
+#             l = 0.0  # S3: an empty sum
+#             for j in range(0, N):
+#                 m_ij = max(m, X[i, j])  # S6
+#                 l = l * exp(m - m_ij) + exp(X[i, j] - m_ij) if m_ij > -inf else l  # S4
+#                 m = m_ij  # S2
+#             y[i] = m + log(l)  # S5: the maximum comes back
+#         return y
+#
+# The steps from there to the backward kernels:
+#   1. run i and j in parallel, P private to an iteration
+#
+# Where they end; the labels in the backward kernels are those of this nest:
+#
+#     def logsumexp_backward(X: Float[Array, "M N"], y: Float[Array, "M"], dy: Float[Array, "M"]):
+#         dX = zeros((M, N))
+#         for i in parallel(0, M):
+#             private: P
+#             for j in parallel(0, N):
+#                 private: P
+#                 P = exp(X[i, j] - y[i]) if y[i] > -inf else 0.0  # S1
+#                 dX[i, j] = P * dy[i]  # S2
+#         return dX
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def logsumexp_kernel(
+    X_ptr, y_ptr,
+    stride_X_i, stride_X_j,
+    stride_y_i,
+    M, N,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i.
+
+    Reads X (M, N).
+    Writes y (M,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    i = pid * BLOCK_I + tl.arange(0, BLOCK_I)
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
+    l = tl.zeros([BLOCK_I], tl.float32)  # S3
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        X_ij = tl.load(
+            X_ptr + i[:, None] * stride_X_i + j[None, :] * stride_X_j,
+            mask=i[:, None] < M,
+            other=float("-inf")
+        )  # S6
+        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1))  # S6
+        m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
+        l = l * tl.exp(m - m_ij_finite) + tl.sum(
+            tl.exp(X_ij.to(tl.float32) - m_ij_finite[:, None]), axis=1
+        )  # S4
+        m = m_ij  # S2
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        X_ij = tl.load(
+            X_ptr + i[:, None] * stride_X_i + j[None, :] * stride_X_j,
+            mask=(i[:, None] < M) & (j[None, :] < N),
+            other=float("-inf")
+        )  # S6
+        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1))  # S6
+        m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
+        l = l * tl.exp(m - m_ij_finite) + tl.sum(
+            tl.exp(X_ij.to(tl.float32) - m_ij_finite[:, None]), axis=1
+        )  # S4
+        m = m_ij  # S2
+    tl.store(y_ptr + i * stride_y_i, m + tl.log(l), mask=i < M)  # S5
+
+
+def logsumexp_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+logsumexp_kernel_default = logsumexp_kernel_config(4, 512, 4, 2)
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+logsumexp_kernel_tuned = triton.autotune(
+    [
+        logsumexp_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["M", "N"],
+)(logsumexp_kernel)
+
+
+@triton.jit
+def logsumexp_backward_kernel(
+    X_ptr, y_ptr, dy_ptr, dX_ptr,
+    stride_X_i, stride_X_j,
+    stride_y_i,
+    stride_dy_i,
+    stride_dX_i, stride_dX_j,
+    M, N,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i by BLOCK_J iterations of j.
+
+    Reads X (M, N), y (M,), dy (M,).
+    Writes dX (M, N).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_j = tl.cdiv(N, BLOCK_J)
+    i = (pid // blocks_j) * BLOCK_I + tl.arange(0, BLOCK_I)
+    j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
+
+    y_i = tl.load(y_ptr + i * stride_y_i, mask=i < M, other=0.0)  # S1
+    X_ij = tl.load(
+        X_ptr + i[:, None] * stride_X_i + j[None, :] * stride_X_j,
+        mask=(i[:, None] < M) & (j[None, :] < N) & (y_i.to(tl.float32)[:, None] > float("-inf")),
+        other=0.0
+    )  # S1
+    P = tl.where(
+        y_i.to(tl.float32)[:, None] > float("-inf"),
+        tl.exp(X_ij.to(tl.float32) - y_i.to(tl.float32)[:, None]),
+        0.0
+    )  # S1
+    dy_i = tl.load(dy_ptr + i * stride_dy_i, mask=i < M, other=0.0)  # S2
+    tl.store(
+        dX_ptr + i[:, None] * stride_dX_i + j[None, :] * stride_dX_j,
+        P * dy_i.to(tl.float32)[:, None],
+        mask=(i[:, None] < M) & (j[None, :] < N)
+    )  # S2
+
+
+def logsumexp_backward_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+logsumexp_backward_kernel_default = logsumexp_backward_kernel_config(16, 128, 4, 1)
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+logsumexp_backward_kernel_tuned = triton.autotune(
+    [
+        logsumexp_backward_kernel_config(*row)
+        for row in itertools.product((4, 16), (128, 256, 512), (4, 8), (1,))
+    ],
+    key=["M", "N"],
+)(logsumexp_backward_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(logsumexp_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+
+
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def logsumexp_forward(X, *, tune=True):
+    """Run logsumexp, and return what its gradients need besides.
+
+    Args:
+        X: (M, N), float16, bfloat16 or float32, any strides.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        y (M,).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("X", X, 2, _FLOAT))
+    M, N = X.shape
+    y = torch.empty((M,), dtype=X.dtype, device=X.device)
+    index = _index_type(X, y)
+
+    if _INTERPRETED or not tune:
+        run = logsumexp_kernel
+        blocks = logsumexp_kernel_default.all_kwargs()
+    else:
+        run = logsumexp_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if M > 0:
+        with torch.cuda.device_of(X):
+            run[grid](
+                X, y,
+                *X.stride(),
+                *y.stride(),
+                M, N,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return (y,)
+
+
+def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
+    """Return the gradients of logsumexp.
+
+    Args:
+        X: (M, N), float16, bfloat16 or float32, any strides.
+        y: (M,), float16, bfloat16 or float32, any strides.
+        dy: (M,), float16, bfloat16 or float32, any strides.
+        wanted: The names of the gradients that are asked for; all by default. The others are
+            None, and cost nothing.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        dX (M, N).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("X", X, 2, _FLOAT), ("y", y, 1, _FLOAT), ("dy", dy, 1, _FLOAT))
+    M, N = X.shape
+    _check_shape("y", y, (M,), "(M,) with M = X.shape[0]")
+    _check_shape("dy", dy, (M,), "(M,) with M = X.shape[0]")
+    wanted = _wanted(wanted, ("dX",))
+    dX = torch.empty((M, N), dtype=X.dtype, device=X.device)
+    index = _index_type(X, y, dy, dX)
+
+    if _INTERPRETED or not tune:
+        run = logsumexp_backward_kernel
+        blocks = logsumexp_backward_kernel_default.all_kwargs()
+    else:
+        run = logsumexp_backward_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(M, meta["BLOCK_I"]) * triton.cdiv(N, meta["BLOCK_J"]),)
+
+    if min(M, N) > 0:
+        with torch.cuda.device_of(X):
+            run[grid](
+                X, y, dy, dX,
+                *X.stride(),
+                *y.stride(),
+                *dy.stride(),
+                *dX.stride(),
+                M, N,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return (dX,)
+
+
+@torch.library.custom_op("looptrans::logsumexp_forward_c25d0edf", mutates_args=())
+def _logsumexp_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
+    return logsumexp_forward(X, tune=tune)[0]
+
+
+@_logsumexp_forward_operator.register_fake
+def _(X, tune):
+    M = X.shape[0]
+    return torch.empty((M,), dtype=X.dtype, device=X.device)
+
+
+@torch.library.custom_op("looptrans::logsumexp_backward_c25d0edf", mutates_args=())
+def _logsumexp_backward_operator(
+    X: torch.Tensor, y: torch.Tensor, dy: torch.Tensor, wanted: list[bool], tune: bool
+) -> list[torch.Tensor]:
+    names = [name for name, each in zip(("dX",), wanted) if each]
+    found = logsumexp_backward(X, y, dy, wanted=names, tune=tune)
+    return [gradient for gradient in found if gradient is not None]
+
+
+@_logsumexp_backward_operator.register_fake
+def _(X, y, dy, wanted, tune):
+    M = X.shape[0]
+    N = X.shape[1]
+    found = (
+        torch.empty((M, N), dtype=X.dtype, device=X.device),
+    )
+    return [gradient for gradient, each in zip(found, wanted) if each]
+
+
+def _logsumexp_keep(ctx, inputs, output):
+    """Save what the gradients are worked out from."""
+    X, tune = inputs
+    y = output
+    ctx.save_for_backward(X, y)
+    ctx.numbers = (tune,)
+    ctx.like = (_like(y),)
+    ctx.set_materialize_grads(False)
+
+
+def _logsumexp_gradients(ctx, *found):
+    """Return a gradient for each argument, None where none is asked for."""
+    (dy,) = found
+    X, y = ctx.saved_tensors
+    (tune,) = ctx.numbers
+    (y_like,) = ctx.like
+    if dy is None:
+        dy = _zeros(*y_like)
+    needed = ctx.needs_input_grad
+    wanted = [needed[0]]
+    found = iter(_logsumexp_backward_operator(X, y, dy, wanted, tune))
+    (dX,) = (next(found) if each else None for each in wanted)
+    return dX, None
+
+
+def _logsumexp_second(ctx, *found):
+    raise RuntimeError(
+        "logsumexp has no second derivative: its backward pass is derived once. Call backward "
+        "without create_graph=True"
+    )
+
+
+_logsumexp_forward_operator.register_autograd(_logsumexp_gradients, setup_context=_logsumexp_keep)
+_logsumexp_backward_operator.register_autograd(_logsumexp_second)
+
+
+def logsumexp(X, *, tune=True):
+    """The logarithm of the sum of exponentials of each row, without overflow. Differentiable:
+    gradients come from logsumexp_backward.
+
+    Args:
+        X: (M, N), float16, bfloat16 or float32, any strides.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        y (M,).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    return _logsumexp_forward_operator(X, tune)

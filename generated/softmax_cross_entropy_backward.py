@@ -1,0 +1,510 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def softmax_cross_entropy(X: Float[Array, "N V"], y: Int[Array, "N", "0:V"]):
+#         loss = zeros(N)
+#         for n in range(0, N):
+#             m = -inf  # S1: the maximum of nothing
+#             for v in range(0, V):
+#                 m = max(m, X[n, v])  # S2: Aggregation over v
+#             l = 0.0  # S3: an empty sum
+#             for v in range(0, V):
+#                 l = l + exp(X[n, v] - m)  # S4: Aggregation over v
+#             loss[n] = m + log(l) - X[n, y[n]]  # S5: log-sum-exp minus the score of the label
+#         return loss
+#
+# The steps from there to its backward pass, with what each leans on:
+#   1. define every array once (storage: every read gets the value that was written last above it)
+#   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
+#   3. dm vanishes (algebra: dm = 0)
+#   4. work P out from lse: keep lse = m[n] + log(l[n]) for each sum (algebra: P[n, v] = exp(X[n, v]
+#      - m[n]) / l[n] = exp(X[n, v] - lse[n]))
+#   5. store little, work out the rest again (storage: a value worked out again is the value that
+#      was read before; rounding: sums are done in another order than reverse mode on the listing
+#      would do them)
+#
+# Its backward pass:
+#
+#     def softmax_cross_entropy_backward(
+#         X: Float[Array, "N V"],
+#         y: Int[Array, "N", "0:V"],
+#         lse: Float32[Array, "N"],
+#         dloss: Float[Array, "N"]
+#     ):
+#         dX = zeros((N, V))
+#         for n in range(0, N):
+#             for v in range(0, V):
+#                 P = exp(X[n, v] - lse[n]) if lse[n] > -inf else 0.0
+#                 dX[n, v] = dloss[n] * (P - (1.0 if y[n] == v else 0.0))
+#         return dX
+#
+# The steps from there to the forward kernels:
+#   1. one pass instead of 2: m and l move together
+#   2. guard the empty prefix: nothing moves before m does
+#   3. run n in parallel, m, l and m_nv private to an iteration
+#
+# Where they end; the labels in the forward kernels are those of this nest:
+#
+#     def softmax_cross_entropy(X: Float[Array, "N V"], y: Int[Array, "N", "0:V"]):
+#         lse = zeros(N, dtype=float32)
+#         loss = zeros(N)
+#         for n in parallel(0, N):
+#             private: (m, l, m_nv)
+#             m = -inf  # S1: the maximum of nothing
+#             l = 0.0  # S3: an empty sum
+#             for v in range(0, V):
+#                 m_nv = max(m, X[n, v])  # S7
+#                 l = l * exp(m - m_nv) + exp(X[n, v] - m_nv) if m_nv > -inf else l  # S4
+#                 m = m_nv  # S2
+#             lse[n] = m + log(l)  # S6
+#             loss[n] = m + log(l) - X[n, y[n]]  # S5: log-sum-exp minus the score of the label
+#         return loss, lse
+#
+# The steps from there to the backward kernels:
+#   1. run n and v in parallel, P private to an iteration
+#
+# Where they end; the labels in the backward kernels are those of this nest:
+#
+#     def softmax_cross_entropy_backward(
+#         X: Float[Array, "N V"],
+#         y: Int[Array, "N", "0:V"],
+#         lse: Float32[Array, "N"],
+#         dloss: Float[Array, "N"]
+#     ):
+#         dX = zeros((N, V))
+#         for n in parallel(0, N):
+#             private: P
+#             for v in parallel(0, V):
+#                 private: P
+#                 P = exp(X[n, v] - lse[n]) if lse[n] > -inf else 0.0  # S1
+#                 dX[n, v] = dloss[n] * (P - (1.0 if y[n] == v else 0.0))  # S2
+#         return dX
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_cross_entropy_kernel(
+    X_ptr, y_ptr, lse_ptr, loss_ptr,
+    stride_X_n, stride_X_v,
+    stride_y_n,
+    stride_lse_n,
+    stride_loss_n,
+    N, V,
+    INDEX: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_V: tl.constexpr,
+):
+    """A program does BLOCK_N iterations of n.
+
+    Reads X (N, V), y (N,).
+    Writes lse (N,), loss (N,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    n = pid * BLOCK_N + tl.arange(0, BLOCK_N)
+
+    m = tl.full([BLOCK_N], float("-inf"), tl.float32)  # S1
+    l = tl.zeros([BLOCK_N], tl.float32)  # S3
+    v_full = V // BLOCK_V * BLOCK_V  # blocks before this one are full
+    # Full blocks.
+    for v_first in range(0, v_full, BLOCK_V):
+        v = (v_first + tl.arange(0, BLOCK_V)).to(INDEX)
+        X_nv = tl.load(
+            X_ptr + n[:, None] * stride_X_n + v[None, :] * stride_X_v,
+            mask=n[:, None] < N,
+            other=float("-inf")
+        )  # S7
+        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1))  # S7
+        m_nv_finite = tl.where(m_nv > float("-inf"), m_nv, 0.0)  # 0 as long as nothing was seen
+        l = l * tl.exp(m - m_nv_finite) + tl.sum(
+            tl.exp(X_nv.to(tl.float32) - m_nv_finite[:, None]), axis=1
+        )  # S4
+        m = m_nv  # S2
+    # The last, partial block.
+    for v_first in range(v_full, V, BLOCK_V):
+        v = (v_first + tl.arange(0, BLOCK_V)).to(INDEX)
+        X_nv = tl.load(
+            X_ptr + n[:, None] * stride_X_n + v[None, :] * stride_X_v,
+            mask=(n[:, None] < N) & (v[None, :] < V),
+            other=float("-inf")
+        )  # S7
+        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1))  # S7
+        m_nv_finite = tl.where(m_nv > float("-inf"), m_nv, 0.0)  # 0 as long as nothing was seen
+        l = l * tl.exp(m - m_nv_finite) + tl.sum(
+            tl.exp(X_nv.to(tl.float32) - m_nv_finite[:, None]), axis=1
+        )  # S4
+        m = m_nv  # S2
+    log_l = tl.log(l)  # S6
+    tl.store(lse_ptr + n * stride_lse_n, m + log_l, mask=n < N)  # S6
+    y_n = tl.load(y_ptr + n * stride_y_n, mask=n < N, other=0)  # S5
+    X_n = tl.load(X_ptr + n * stride_X_n + y_n.to(INDEX) * stride_X_v, mask=n < N, other=0.0)  # S5
+    tl.store(loss_ptr + n * stride_loss_n, m + log_l - X_n.to(tl.float32), mask=n < N)  # S5
+
+
+def softmax_cross_entropy_kernel_config(BLOCK_N, BLOCK_V, num_warps, num_stages):
+    blocks = {"BLOCK_N": BLOCK_N, "BLOCK_V": BLOCK_V}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+softmax_cross_entropy_kernel_default = softmax_cross_entropy_kernel_config(4, 512, 4, 2)
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+softmax_cross_entropy_kernel_tuned = triton.autotune(
+    [
+        softmax_cross_entropy_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["N", "V"],
+)(softmax_cross_entropy_kernel)
+
+
+@triton.jit
+def softmax_cross_entropy_backward_kernel(
+    X_ptr, y_ptr, lse_ptr, dloss_ptr, dX_ptr,
+    stride_X_n, stride_X_v,
+    stride_y_n,
+    stride_lse_n,
+    stride_dloss_n,
+    stride_dX_n, stride_dX_v,
+    N, V,
+    INDEX: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_V: tl.constexpr,
+):
+    """A program does BLOCK_N iterations of n by BLOCK_V iterations of v.
+
+    Reads X (N, V), y (N,), lse (N,), dloss (N,).
+    Writes dX (N, V).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_v = tl.cdiv(V, BLOCK_V)
+    n = (pid // blocks_v) * BLOCK_N + tl.arange(0, BLOCK_N)
+    v = (pid % blocks_v) * BLOCK_V + tl.arange(0, BLOCK_V)
+
+    lse_n = tl.load(lse_ptr + n * stride_lse_n, mask=n < N, other=0.0)  # S1
+    X_nv = tl.load(
+        X_ptr + n[:, None] * stride_X_n + v[None, :] * stride_X_v,
+        mask=(n[:, None] < N) & (v[None, :] < V) & (lse_n.to(tl.float32)[:, None] > float("-inf")),
+        other=0.0
+    )  # S1
+    P = tl.where(
+        lse_n.to(tl.float32)[:, None] > float("-inf"),
+        tl.exp(X_nv.to(tl.float32) - lse_n.to(tl.float32)[:, None]),
+        0.0
+    )  # S1
+    dloss_n = tl.load(dloss_ptr + n * stride_dloss_n, mask=n < N, other=0.0)  # S2
+    y_n = tl.load(y_ptr + n * stride_y_n, mask=n < N, other=0)  # S2
+    tl.store(
+        dX_ptr + n[:, None] * stride_dX_n + v[None, :] * stride_dX_v,
+        dloss_n.to(tl.float32)[:, None] * (P - tl.where(y_n[:, None] == v[None, :], 1.0, 0.0)),
+        mask=(n[:, None] < N) & (v[None, :] < V)
+    )  # S2
+
+
+def softmax_cross_entropy_backward_kernel_config(BLOCK_N, BLOCK_V, num_warps, num_stages):
+    blocks = {"BLOCK_N": BLOCK_N, "BLOCK_V": BLOCK_V}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+softmax_cross_entropy_backward_kernel_default = softmax_cross_entropy_backward_kernel_config(16, 128, 4, 1)
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+softmax_cross_entropy_backward_kernel_tuned = triton.autotune(
+    [
+        softmax_cross_entropy_backward_kernel_config(*row)
+        for row in itertools.product((4, 16), (128, 256, 512), (4, 8), (1,))
+    ],
+    key=["N", "V"],
+)(softmax_cross_entropy_backward_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(softmax_cross_entropy_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+_INT = (torch.int32, torch.int64)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+
+
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def softmax_cross_entropy_forward(X, y, *, tune=True, check=False):
+    """Run softmax_cross_entropy, and return what its gradients need besides.
+
+    Args:
+        X: (N, V), float16, bfloat16 or float32, any strides.
+        y: (N,), int32 or int64, any strides; values from 0 up to, not including, V.
+        tune: Whether a GPU tries several block sizes; else the default.
+        check: Whether to check what is assumed of contents: the declared range of y. It waits
+            for the GPU; without it, they are trusted.
+
+    Returns:
+        loss (N,), lse (N,) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("X", X, 2, _FLOAT), ("y", y, 1, _INT))
+    N, V = X.shape
+    _check_shape("y", y, (N,), "(N,) with N = X.shape[0]")
+    if check:
+        if ((y < 0) | (y >= V)).any():
+            raise ValueError(f"y should hold integers from 0 up to, not including, {V}")
+    lse = torch.empty((N,), dtype=torch.float32, device=X.device)
+    loss = torch.empty((N,), dtype=X.dtype, device=X.device)
+    index = _index_type(X, y, lse, loss)
+
+    if _INTERPRETED or not tune:
+        run = softmax_cross_entropy_kernel
+        blocks = softmax_cross_entropy_kernel_default.all_kwargs()
+    else:
+        run = softmax_cross_entropy_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(N, meta["BLOCK_N"]),)
+
+    if N > 0:
+        with torch.cuda.device_of(X):
+            run[grid](
+                X, y, lse, loss,
+                *X.stride(),
+                *y.stride(),
+                *lse.stride(),
+                *loss.stride(),
+                N, V,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return loss, lse
+
+
+def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, check=False):
+    """Return the gradients of softmax_cross_entropy.
+
+    Args:
+        X: (N, V), float16, bfloat16 or float32, any strides.
+        y: (N,), int32 or int64, any strides; values from 0 up to, not including, V.
+        lse: (N,), float32, any strides.
+        dloss: (N,), float16, bfloat16 or float32, any strides.
+        wanted: The names of the gradients that are asked for; all by default. The others are
+            None, and cost nothing.
+        tune: Whether a GPU tries several block sizes; else the default.
+        check: Whether to check what is assumed of contents: the declared range of y. It waits
+            for the GPU; without it, they are trusted.
+
+    Returns:
+        dX (N, V).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("X", X, 2, _FLOAT), ("y", y, 1, _INT), ("lse", lse, 1, (torch.float32,)),
+        ("dloss", dloss, 1, _FLOAT)
+    )
+    N, V = X.shape
+    _check_shape("y", y, (N,), "(N,) with N = X.shape[0]")
+    _check_shape("lse", lse, (N,), "(N,) with N = X.shape[0]")
+    _check_shape("dloss", dloss, (N,), "(N,) with N = X.shape[0]")
+    if check:
+        if ((y < 0) | (y >= V)).any():
+            raise ValueError(f"y should hold integers from 0 up to, not including, {V}")
+    wanted = _wanted(wanted, ("dX",))
+    dX = torch.empty((N, V), dtype=X.dtype, device=X.device)
+    index = _index_type(X, y, lse, dloss, dX)
+
+    if _INTERPRETED or not tune:
+        run = softmax_cross_entropy_backward_kernel
+        blocks = softmax_cross_entropy_backward_kernel_default.all_kwargs()
+    else:
+        run = softmax_cross_entropy_backward_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(N, meta["BLOCK_N"]) * triton.cdiv(V, meta["BLOCK_V"]),)
+
+    if min(N, V) > 0:
+        with torch.cuda.device_of(X):
+            run[grid](
+                X, y, lse, dloss, dX,
+                *X.stride(),
+                *y.stride(),
+                *lse.stride(),
+                *dloss.stride(),
+                *dX.stride(),
+                N, V,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return (dX,)
+
+
+@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_f65d6227", mutates_args=())
+def _softmax_cross_entropy_forward_operator(
+    X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return softmax_cross_entropy_forward(X, y, tune=tune, check=check)
+
+
+@_softmax_cross_entropy_forward_operator.register_fake
+def _(X, y, tune, check):
+    N = X.shape[0]
+    return (
+        torch.empty((N,), dtype=X.dtype, device=X.device),
+        torch.empty((N,), dtype=torch.float32, device=X.device),
+    )
+
+
+@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_f65d6227", mutates_args=())
+def _softmax_cross_entropy_backward_operator(
+    X: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor, wanted: list[bool],
+    tune: bool
+) -> list[torch.Tensor]:
+    names = [name for name, each in zip(("dX",), wanted) if each]
+    found = softmax_cross_entropy_backward(X, y, lse, dloss, wanted=names, tune=tune)
+    return [gradient for gradient in found if gradient is not None]
+
+
+@_softmax_cross_entropy_backward_operator.register_fake
+def _(X, y, lse, dloss, wanted, tune):
+    N = X.shape[0]
+    V = X.shape[1]
+    found = (
+        torch.empty((N, V), dtype=X.dtype, device=X.device),
+    )
+    return [gradient for gradient, each in zip(found, wanted) if each]
+
+
+def _softmax_cross_entropy_keep(ctx, inputs, output):
+    """Save what the gradients are worked out from."""
+    X, y, tune, check = inputs
+    loss, lse = output
+    ctx.save_for_backward(X, y, lse)
+    ctx.numbers = (tune,)
+    ctx.like = (_like(loss),)
+    ctx.mark_non_differentiable(lse)
+    ctx.set_materialize_grads(False)
+
+
+def _softmax_cross_entropy_gradients(ctx, *found):
+    """Return a gradient for each argument, None where none is asked for."""
+    dloss, _ = found
+    X, y, lse = ctx.saved_tensors
+    (tune,) = ctx.numbers
+    (loss_like,) = ctx.like
+    if dloss is None:
+        dloss = _zeros(*loss_like)
+    needed = ctx.needs_input_grad
+    wanted = [needed[0]]
+    found = iter(_softmax_cross_entropy_backward_operator(X, y, lse, dloss, wanted, tune))
+    (dX,) = (next(found) if each else None for each in wanted)
+    return dX, None, None, None
+
+
+def _softmax_cross_entropy_second(ctx, *found):
+    raise RuntimeError(
+        "softmax_cross_entropy has no second derivative: its backward pass is derived once. "
+        "Call backward without create_graph=True"
+    )
+
+
+_softmax_cross_entropy_forward_operator.register_autograd(
+    _softmax_cross_entropy_gradients, setup_context=_softmax_cross_entropy_keep
+)
+_softmax_cross_entropy_backward_operator.register_autograd(_softmax_cross_entropy_second)
+
+
+def softmax_cross_entropy(X, y, *, tune=True, check=False):
+    """The cross entropy of each row's softmax with an integer label, through log-sum-exp.
+    Differentiable: gradients come from softmax_cross_entropy_backward.
+
+    Args:
+        X: (N, V), float16, bfloat16 or float32, any strides.
+        y: (N,), int32 or int64, any strides; values from 0 up to, not including, V.
+        tune: Whether a GPU tries several block sizes; else the default.
+        check: Whether to check what is assumed of contents: the declared range of y. It waits
+            for the GPU; without it, they are trusted.
+
+    Returns:
+        loss (N,).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    loss, _ = _softmax_cross_entropy_forward_operator(X, y, tune, check)
+    return loss

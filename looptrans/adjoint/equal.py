@@ -1,0 +1,170 @@
+"""Definitions that say the same made one, and copies read at the place they were copied from.
+
+    q[i, t] = Q[i, t]
+    a[i, j] = sum(q[i, t] * K[j, t] for t)   ->   a[i, j] = sum(Q[i, t] * K[j, t] for t)
+    b[i, j] = sum(Q[i, t] * K[j, t] for t)        and every b[i, j] is read as a[i, j]
+
+A listing often works the same thing out in several passes. Adjoints of one definition meet where
+those of two would not, and what is stored is recognized under one name only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from looptrans.adjoint.definitions import Definition, System, free_variables
+from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.ir.affine import simplified
+from looptrans.ir.condition import Condition, Data, Every, Not, Some
+from looptrans.ir.index import Index, Var, substitute
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import Access, Generator, Holds, Range, Read, Reduce, Select, Value
+
+
+def made_one(system: System, outputs: frozenset[str]) -> None:
+    """Let every reader of a copy or of a repetition read the first of its kind.
+
+    Args:
+        system: The definitions, each behind those it reads.
+        outputs: Definitions that are outputs; they stay, and are read rather than others.
+    """
+    _Equal(system, outputs).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Instead:
+    """What to read instead of a definition, in the variables of its indices."""
+
+    variables: tuple[str, ...]
+    access: Access
+
+
+@dataclass(slots=True)
+class _Equal:
+    system: System
+    outputs: frozenset[str]
+    instead: dict[str, _Instead] = field(default_factory=dict)
+
+    def run(self) -> None:
+        self._copies()
+        while self._repetitions():
+            pass
+        for name in self.instead:
+            del self.system.definitions[name]
+        self.system.sort()
+
+    def _copies(self) -> None:
+        for definition in list(self.system.definitions.values()):
+            own = self._rewritten(definition)
+            if isinstance(own.value, Read) and own.name not in self.outputs:
+                self.instead[own.name] = _Instead(own.variables, own.value.access)
+
+    def _repetitions(self) -> bool:
+        """Find definitions with the same value; tell whether there were any."""
+        alike: dict[str, list[Definition]] = {}
+        for definition in self.system.definitions.values():
+            own = self._rewritten(definition)
+            if own.name in self.instead or not (own.has_reduction or own.reads()):
+                continue
+            if set(free_variables(own.value)) >= set(own.variables):
+                alike.setdefault(_key(own), []).append(own)
+        found = False
+        for group in alike.values():
+            chosen = min(group, key=lambda d: (d.name not in self.outputs, not d.array))
+            shown = _in_order(chosen)
+            for other in group:
+                if other.name == chosen.name or other.name in self.outputs:
+                    continue
+                # The variables of both, in the order in which their values mention them.
+                here = dict(zip(shown, (Var(v) for v in _in_order(other)), strict=True))
+                access = Access(chosen.name, tuple(here[v] for v in chosen.variables))
+                self.instead[other.name] = _Instead(other.variables, access)
+                found = True
+        return found
+
+    def _rewritten(self, definition: Definition) -> Definition:
+        """Read what is to be read instead in a definition."""
+        if not any(name in self.instead for name in definition.reads()):
+            return definition
+        new = replace(definition, value=self._value(definition.value))
+        return self.system.add(new)
+
+    def _value(self, value: Value) -> Value:
+        def change(part: Value) -> Value | None:
+            match part:
+                case Read(access):
+                    return Read(self._access(access))
+                case Holds(condition):
+                    return Holds(self._condition(condition))
+                case Select(condition, chosen, otherwise):
+                    return Select(
+                        self._condition(condition), self._value(chosen), self._value(otherwise)
+                    )
+                case Reduce(function, generators, body):
+                    bound = tuple(
+                        replace(g, condition=self._condition(g.condition)) for g in generators
+                    )
+                    return Reduce(function, bound, self._value(body))
+                case _:
+                    return None
+
+        return replaced(value, change)
+
+    def _access(self, access: Access) -> Access:
+        known = self.instead.get(access.array)
+        if known is None:
+            return access
+        here: dict[str, Index] = dict(zip(known.variables, access.indices, strict=True))
+        moved = tuple(simplified(substitute(index, here)) for index in known.access.indices)
+        return self._access(Access(known.access.array, moved))
+
+    def _condition(self, condition: Condition) -> Condition:
+        match condition:
+            case Data(value):
+                return Data(self._value(value))
+            case Every(parts):
+                return Every(tuple(self._condition(part) for part in parts))
+            case Some(parts):
+                return Some(tuple(self._condition(part) for part in parts))
+            case Not(part):
+                return Not(self._condition(part))
+            case _:
+                return condition
+
+
+def _in_order(definition: Definition) -> tuple[str, ...]:
+    """Return the variables of the indices in the order in which the value mentions them."""
+    own = set(definition.variables)
+    return tuple(name for name in free_variables(definition.value) if name in own)
+
+
+def _key(definition: Definition) -> str:
+    """Return the same text for definitions that differ in the names of variables only."""
+    names: dict[str, Index] = {v: Var(f"#{k}") for k, v in enumerate(_in_order(definition))}
+    ranges = {g.variable: g.range for g in definition.indices}
+    order = [ranges[v] for v in _in_order(definition)]
+    value = _numbered(value_moved(definition.value, names), [0])
+    return repr((value, [_moved(r, names) for r in order]))
+
+
+def _numbered(value: Value, count: list[int]) -> Value:
+    """Number the variables that sums bind, in order."""
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Reduce):
+            return None
+        new: dict[str, Index] = {}
+        bound = []
+        for g in part.generators:
+            count[0] += 1
+            variable = f"%{count[0]}"
+            bounds = _moved(g.range, new)
+            new[g.variable] = Var(variable)
+            bound.append(Generator(variable, bounds, condition_moved(g.condition, new)))
+        return Reduce(part.function, tuple(bound), _numbered(value_moved(part.body, new), count))
+
+    return replaced(value, change)
+
+
+def _moved(bounds: Range, names: dict[str, Index]) -> Range:
+    return Range(substitute(bounds.start, names), substitute(bounds.stop, names), bounds.step)

@@ -1,0 +1,176 @@
+"""What a read gets: values over definitions and inputs.
+
+What is read is always the version written last in the text. That it is also the one written last
+when the listing runs is checked loop by loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.definitions import refreshed
+from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.state import LoopAround, Place, Position, State, Version
+from looptrans.algebra.cells import condition_moved
+from looptrans.ir.condition import Condition, Data, Every, Not, Some, negation
+from looptrans.ir.index import Var
+from looptrans.ir.program import Assign
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import Access, Const, Holds, Read, Reduce, Select, Value
+from looptrans.ir.walk import Placed
+
+
+def resolved(state: State, value: Value, place: Place, facts: Facts) -> Value:
+    """Return a value over definitions and inputs."""
+
+    def change(part: Value) -> Value | None:
+        match part:
+            case Read(access):
+                return read_of(state, access, place, facts)
+            case Select(condition, chosen, otherwise):
+                tested = resolved_condition(state, condition, place, facts)
+                return Select(
+                    tested,
+                    resolved(state, chosen, place, facts.and_(tested)),
+                    resolved(state, otherwise, place, facts.and_(negation(tested))),
+                )
+            case Reduce(function, generators, body):
+                inside = facts.inside(generators)
+                found = tuple(
+                    replace(g, condition=resolved_condition(state, g.condition, place, inside))
+                    for g in generators
+                )
+                fresh = Reduce(function, found, resolved(state, body, place, inside))
+                return refreshed(fresh, state.system.names)
+            case Holds(condition):
+                return Holds(resolved_condition(state, condition, place, facts))
+            case _:
+                return None
+
+    return replaced(value, change)
+
+
+def resolved_condition(state: State, condition: Condition, place: Place, facts: Facts) -> Condition:
+    """Return a condition over definitions and inputs."""
+    match condition:
+        case Data(value):
+            return Data(resolved(state, value, place, facts))
+        case Every(parts):
+            return Every(tuple(resolved_condition(state, p, place, facts) for p in parts))
+        case Some(parts):
+            return Some(tuple(resolved_condition(state, p, place, facts) for p in parts))
+        case Not(part):
+            return Not(resolved_condition(state, part, place, facts))
+        case _:
+            return condition
+
+
+def read_of(
+    state: State, access: Access, place: Place, facts: Facts, accumulates: str = ""
+) -> Value:
+    """Return what a read gets."""
+    array = state.program.array(access.array)
+    if array.role == "input":
+        return Read(access)
+    if array.element != "float":
+        raise NotDifferentiated(
+            f"{access.array} holds integers that the listing computes", place.label
+        )
+    if access.rank:
+        raise NotDifferentiated(f"the whole row {access.array} is read", place.label)
+    version = state.current[access.array]
+    _check(state, access, version, place, accumulates)
+    if version.name is None and version.inner is None:
+        if version.number is None:
+            raise NotDifferentiated(f"{access.array} is read before it is set", place.label)
+        return version.number
+    loops = {x.position: x for x in place.around.loops}
+    leading = tuple(Var(loops[position].variable) for position in version.expanded)
+    subscripts = (*leading, *access.indices)
+    name = version.name
+    if version.inner is not None:
+        here = dict(zip(version.indices, subscripts, strict=True))
+        if all(facts.imply(condition_moved(c, here)) for c in version.needs):
+            name = version.inner
+    if name is None:
+        raise NotDifferentiated(version.lost, place.label)
+    held = state.system.definitions[name].value if name in state.system.definitions else None
+    return held if isinstance(held, Const) else Read(Access(name, subscripts))
+
+
+def _check(state: State, access: Access, version: Version, place: Place, accumulates: str) -> None:
+    """Refuse a read that may get something else than the version written last in the text."""
+    mine = {x.position: x for x in place.around.loops}
+    fresh: set[Position] = set()
+    for position in version.loops:
+        if position not in mine:
+            continue
+        if position in version.expanded:
+            fresh.add(position)
+            continue
+        if position in version.dimensions:
+            dimension = version.dimensions.index(position)
+            if access.subscripts[dimension] == Var(mine[position].variable):
+                fresh.add(position)
+                continue
+            raise NotDifferentiated(
+                f"{access.array} is read where another iteration of {mine[position].name} "
+                "may have written it",
+                place.label,
+            )
+        if accumulates and version.operator == accumulates:
+            continue
+        raise NotDifferentiated(
+            f"{access.array} is read in between, while {mine[position].name} still gathers it",
+            place.label,
+        )
+    for position in version.expanded:
+        if position not in mine:
+            raise NotDifferentiated(
+                f"{access.array} is read as the last iteration of a loop left it", place.label
+            )
+    _check_later(state, access, place, mine, fresh, accumulates)
+
+
+def _check_later(
+    state: State,
+    access: Access,
+    place: Place,
+    mine: dict[Position, LoopAround],
+    fresh: set[Position],
+    accumulates: str,
+) -> None:
+    """Refuse a read that may get what a statement further down wrote an iteration before."""
+    for writer in state.writers.get(access.array, ()):
+        if writer.position < place.position or not isinstance(writer.node, Assign):
+            continue
+        if accumulates and _also(writer, access.array, accumulates):
+            continue
+        names = [loop.variable for loop in writer.loops]
+        for position, loop in zip(writer.loop_positions, writer.loops, strict=True):
+            if position not in mine or position in fresh:
+                continue
+            own = Var(mine[position].variable)
+            apart = any(
+                written_ == Var(loop.variable) and read == own
+                for target in writer.node.targets
+                if target.array == access.array
+                for written_, read in zip(target.subscripts, access.subscripts, strict=True)
+            )
+            if not apart or names.count(loop.variable) > 1:
+                raise NotDifferentiated(
+                    f"{access.array} is read as an earlier iteration of {loop.variable} left "
+                    f"it ({writer.label})",
+                    place.label,
+                )
+
+
+def _also(writer: Placed, array: str, function: str) -> bool:
+    """Tell whether a statement only adds to an array, by the same operator."""
+    assert isinstance(writer.node, Assign)
+    if len(writer.node.targets) != 1 or len(writer.node.values) != 1:
+        return False
+    found = accumulation(writer.node.targets[0], writer.node.values[0])
+    return found is not None and found[0] == function and writer.node.targets[0].array == array

@@ -1,0 +1,297 @@
+"""Adjoints made simpler: like terms meet and cancel, and sums that are stored are recognized.
+
+sum(P[i, j] * dP[i, j] for j)  ->  sum(O[i, d] * dO[i, d] for d)        dm[i]  ->  0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from looptrans.adjoint.definitions import (
+    Definition,
+    System,
+    condition_variables,
+    free_variables,
+    plain_name,
+)
+from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.guards import without_guards
+from looptrans.adjoint.recognition import applied
+from looptrans.adjoint.size import Sizes
+from looptrans.adjoint.solving import simplified_brackets
+from looptrans.adjoint.sums import (
+    Term,
+    combined,
+    inverted,
+    mentioned,
+    shown,
+    shown_sum,
+    term_moved,
+    times,
+)
+from looptrans.adjoint.weights import Prepared
+from looptrans.ir.affine import is_same
+from looptrans.ir.index import Int, Param
+from looptrans.ir.value import Binary, IndexValue, Read, Reduce, Value
+
+MOST_ROUNDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that was used to make an adjoint simpler.
+
+    Attributes:
+        kind: `vanishes`, `recognized`, `contraction` or `spread`.
+        of: The adjoint it was used in.
+        law: What holds, as a formula.
+        reason: Why.
+        left: The terms on the left of the law.
+        right: Those on the right.
+    """
+
+    kind: str
+    of: str
+    law: str
+    reason: str
+    left: tuple[Term, ...] = ()
+    right: tuple[Term, ...] = ()
+
+
+@dataclass(slots=True)
+class Simplifier:
+    """Makes adjoints simpler, and remembers by what.
+
+    Attributes:
+        prepared: The definitions, with what is known of sums.
+        sizes: Which of them are stored.
+        inlined: Adjoints that are put in where they are read: their variables and terms.
+        found: What was recognized and cancelled.
+    """
+
+    prepared: Prepared
+    sizes: Sizes
+    inlined: dict[str, tuple[tuple[str, ...], list[Term]]] = field(default_factory=dict)
+    found: list[Finding] = field(default_factory=list)
+
+    @property
+    def system(self) -> System:
+        """The definitions."""
+        return self.prepared.system
+
+    def simplified(self, terms: list[Term], facts: Facts, of: str) -> list[Term]:
+        """Substitute small adjoints, recognize stored sums, and add like terms up."""
+        start = self._substituted(terms)
+        found: list[Term] = []
+        for term in start:
+            found += [t for t in self._recognized(term, facts, of) if t.coefficient]
+        done = combined(found)
+        if done and self._cancels(done):
+            found, done = done, []
+        if found and not done:
+            reason = "its terms cancel: " + "; ".join(shown(t) for t in found)
+            self.found.append(Finding("vanishes", of, f"{of} = 0", reason, tuple(start)))
+        return done
+
+    def _cancels(self, terms: list[Term]) -> bool:
+        """Tell whether terms add up to zero, brought over one denominator and written out."""
+        if len(terms) < 2 or any(t.generators for t in terms):
+            return False
+        lowest: dict[Value, int] = {}
+        for term in terms:
+            for atom, exponent in term.factors:
+                lowest[atom] = min(lowest.get(atom, 0), exponent)
+        below = tuple((atom, -p) for atom, p in lowest.items() if p < 0)
+        if not below:
+            return False
+        over = [times(t, Term(Fraction(1), below)) for t in terms]
+        out: list[Term] = []
+        for term in over:
+            out += self._written_out(term)
+        return not combined(out)
+
+    def _written_out(self, term: Term) -> list[Term]:
+        """Write out, once each, the sums of terms that the listing stores and a term reads."""
+        for number, (atom, exponent) in enumerate(term.factors):
+            if exponent != 1 or not isinstance(atom, Read):
+                continue
+            definition = self.system.definitions.get(atom.access.array)
+            if definition is None or definition.has_reduction or definition.origin == "adjoint":
+                continue
+            value = self.system.instance(atom.access.array, atom.access.indices)
+            if not isinstance(value, Binary) or value.op not in "+-":
+                continue
+            rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
+            return [times(rest, part) for part in self.prepared.terms(value)]
+        return [term]
+
+    def _substituted(self, terms: list[Term]) -> list[Term]:
+        """Put in what small adjoints are where they are read."""
+        queue = list(terms)
+        found: list[Term] = []
+        while queue:
+            term = queue.pop(0)
+            for number, (atom, exponent) in enumerate(term.factors):
+                if exponent != 1 or not isinstance(atom, Read):
+                    continue
+                known = self.inlined.get(atom.access.array)
+                if known is None:
+                    continue
+                variables, parts = known
+                here = dict(zip(variables, atom.access.indices, strict=True))
+                rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
+                queue = [times(rest, term_moved(p, here)) for p in parts] + queue
+                break
+            else:
+                found.append(term)
+        return found
+
+    def _recognized(self, term: Term, facts: Facts, of: str) -> list[Term]:
+        term = counted(term)
+        for _ in range(MOST_ROUNDS):
+            kept = simplified_brackets(term, facts)
+            kept = None if kept is None else without_guards(self.prepared, kept)
+            if kept is None:
+                return []
+            term = counted(kept)
+            better = self.by_rule(term, of) or self._opened(term, facts, of)
+            if better is None:
+                break
+            term = better
+        return self._spread(term, facts, of) or [term]
+
+    def _spread(self, term: Term, facts: Facts, of: str) -> list[Term] | None:
+        """Write out a factor that is itself a sum of terms, where every sum over it is stored."""
+        for number, (atom, exponent) in enumerate(term.factors):
+            if exponent != 1 or not isinstance(atom, Read) or not term.generators:
+                continue
+            definition = self.system.definitions.get(atom.access.array)
+            if definition is None or definition.has_reduction or not self._may_open(definition):
+                continue
+            inner = self.prepared.terms(
+                self.system.instance(atom.access.array, atom.access.indices)
+            )
+            rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
+            found: list[Term] = []
+            for part in inner:
+                found += self._recognized(times(rest, part), facts, of)
+            done = combined(found)
+            fewer = all(len(t.generators) < len(term.generators) for t in done)
+            less = len(done) < 2 and all(self._work(t) < self._work(term) for t in done)
+            if fewer or less:
+                total = "; ".join(shown(t) for t in found)
+                law = f"{shown(term)} = {shown_sum(done)}"
+                sides = (term,), tuple(done)
+                self.found.append(Finding("spread", of, law, f"term by term: {total}", *sides))
+                return done or [replace(term, coefficient=Fraction(0))]
+        return None
+
+    def _may_open(self, definition: Definition) -> bool:
+        return definition.name in self.prepared.shared or (
+            definition.origin == "adjoint" and isinstance(definition.value, Binary)
+        )
+
+    def by_rule(self, term: Term, of: str) -> Term | None:
+        """Return a term with a sum recognized that is stored; None where there is none."""
+        for rule in self.prepared.rules:
+            if not self._is_at_hand(self.prepared.over_stored(rule.result)):
+                continue
+            better = applied(term, rule)
+            if better is not None:
+                better = self.prepared.over_stored(better)
+                left, right = replace(rule.pattern, coefficient=Fraction(1)), rule.result
+                law = f"{shown(left)} = {shown(right)}"
+                self.found.append(Finding("recognized", of, law, rule.name))
+                return better
+        return None
+
+    def _is_at_hand(self, term: Term) -> bool:
+        """Tell whether what a rule leads to need not be stored for it alone."""
+        return all(
+            self.sizes.is_at_hand(self.system, atom.access.array)
+            for atom, _ in term.factors
+            if isinstance(atom, Read)
+        )
+
+    def _work(self, term: Term) -> tuple[int, int]:
+        """Return how many factors are worked out again, and how many loops there are."""
+        again = 0
+        for atom, _ in term.factors:
+            if isinstance(atom, Read):
+                definition = self.system.definitions.get(atom.access.array)
+                again += definition is not None and not self.sizes.is_stored(
+                    self.system, definition
+                )
+        return again, len(term.generators)
+
+    def _opened(self, term: Term, facts: Facts, of: str) -> Term | None:
+        """Write out a sum that a factor stands for, where another sum can then be done first."""
+        for number, (atom, exponent) in enumerate(term.factors):
+            if exponent != 1 or not isinstance(atom, Read):
+                continue
+            definition = self.system.definitions.get(atom.access.array)
+            if definition is None or not definition.has_reduction:
+                continue
+            if not isinstance(definition.value, Reduce) or definition.value.function != "sum":
+                continue
+            inner = self.prepared.terms(self.system.instance(definition.name, atom.access.indices))
+            if len(inner) != 1:
+                continue
+            rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
+            opened = times(rest, inner[0])
+            for rule in self.prepared.rules:
+                if rule.name == definition.name:
+                    continue
+                if not self._is_at_hand(self.prepared.over_stored(rule.result)):
+                    continue
+                better = applied(opened, rule)
+                better = None if better is None else self.prepared.over_stored(better)
+                if better is None or self._work(better) >= self._work(term):
+                    continue
+                sides = _closed(term), _without(better, outside(term))
+                law = f"{shown(sides[0])} = {shown(sides[1])}"
+                reason = (
+                    f"the sum over {', '.join(plain_name(g.variable) for g in rule.generators)} "
+                    f"is done first, and is {rule.name}"
+                )
+                left, right = (sides[0],), (sides[1],)
+                self.found.append(Finding("contraction", of, law, reason, left, right))
+                return better
+        return None
+
+
+def counted(term: Term) -> Term:
+    """Replace a sum of what does not depend on its variable by a product."""
+    for g in term.generators:
+        others = replace(term, generators=tuple(o for o in term.generators if o is not g))
+        if g.variable in mentioned(others) or g.range.step != 1:
+            continue
+        if is_same(g.range.start, Int(0)) and isinstance(g.range.stop, Param):
+            count = Term(Fraction(1), ((IndexValue(g.range.stop), 1),))
+            return counted(times(others, count))
+    return term
+
+
+def _closed(term: Term) -> Term:
+    """Return the sum in a term, without the factors that stand before it."""
+    bound = term.bound
+    inside = tuple((a, p) for a, p in term.factors if set(free_variables(a)) & bound)
+    within = tuple(c for c in term.brackets if condition_variables(c) & bound)
+    return Term(Fraction(1), inside or term.factors, within, term.generators)
+
+
+def _without(term: Term, common: Term) -> Term:
+    """Return a term divided by factors and brackets it has in common with others."""
+    bare = replace(term, brackets=tuple(c for c in term.brackets if c not in common.brackets))
+    return times(bare, inverted(replace(common, brackets=())))
+
+
+def outside(term: Term) -> Term:
+    """Return the factors and brackets of a term that do not depend on what it sums over."""
+    bound = term.bound
+    return Term(
+        term.coefficient,
+        tuple((a, p) for a, p in term.factors if not set(free_variables(a)) & bound),
+        tuple(c for c in term.brackets if not condition_variables(c) & bound),
+    )

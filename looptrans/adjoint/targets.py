@@ -1,0 +1,67 @@
+"""Which iteration writes a cell: the subscripts of a target solved for the loops around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from looptrans.adjoint.facts import bounds_of
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.state import Place, Position, State
+from looptrans.algebra.cells import condition_moved
+from looptrans.ir.affine import Form, form_of, index_of
+from looptrans.ir.condition import Condition, Relation
+from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.value import Access, Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A target's indices: their ranges, their loops, what loop variables are, what must hold."""
+
+    indices: tuple[Generator, ...]
+    dimensions: tuple[Position | None, ...]
+    values: dict[str, Index]
+    conditions: tuple[Condition, ...]
+
+
+def solved_target(state: State, target: Access, place: Place) -> Solved:
+    """Return the indices of a target in terms of the loops around it."""
+    free = {x.variable: x for x in place.around.loops}
+    count = len(target.subscripts)
+    dimensions: list[Position | None] = [None] * count
+    indices: list[Generator | None] = [None] * count
+    values: dict[str, Index] = {}
+    conditions: list[Condition] = []
+    for number, index in enumerate(target.indices):
+        if isinstance(index, Var) and index.name in free:
+            loop = free.pop(index.name)
+            dimensions[number] = loop.position
+            indices[number] = loop.generator
+    for number, index in enumerate(target.indices):
+        if indices[number] is not None:
+            continue
+        open_ = [name for name in variables(index) if name in free]
+        own = state.index(target.array, number, open_[0] if open_ else "x")
+        indices[number] = own
+        here = Var(own.variable)
+        if not open_:
+            conditions.append(Relation("==", here, index))
+            continue
+        form = form_of(index)
+        unit = [name for name in open_ if abs(form.terms.get(Var(name), 0)) == 1]
+        if len(open_) != 1 or not unit:
+            raise NotDifferentiated(
+                f"which iteration writes a cell of {target.array} cannot be told from its "
+                "subscripts",
+                place.label,
+            )
+        loop = free.pop(unit[0])
+        factor = form.terms[Var(unit[0])]
+        others = form.plus(Form({Var(unit[0]): factor}), -1)
+        values[unit[0]] = index_of(form_of(here).plus(others, -1).times(factor))
+        conditions += [
+            condition_moved(c, values) for c in bounds_of(loop.variable, loop.generator.range)
+        ]
+        dimensions[number] = loop.position
+    found = tuple(g for g in indices if g is not None)
+    return Solved(found, tuple(dimensions), values, tuple(conditions))

@@ -1,0 +1,131 @@
+"""Whether an adjoint is zero once everything it is made of is written out.
+
+    dm[i] = delta[i] - l[i] * sum(P[i, j] * dQ[i, j] for j)        delta[i] = sum(…), dQ = …
+
+What is stored stands for sums; two adjoints may be equal without being stored under one name. Where
+nothing less than a derivative of `max` is at stake, they are written out to the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from looptrans.adjoint.definitions import free_variables
+from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.guards import without_guards
+from looptrans.adjoint.recognition import applied, rewritten
+from looptrans.adjoint.solving import simplified_brackets
+from looptrans.adjoint.sums import Term, combined, expanded, times
+from looptrans.ir.value import Generator, Read, Reduce, Value
+
+if TYPE_CHECKING:
+    from looptrans.adjoint.reverse import Reverse
+
+MOST_ROUNDS = 8
+MOST_OPENED = 200
+
+
+def cancels(reverse: Reverse, terms: list[Term], indices: tuple[Generator, ...]) -> bool:
+    """Tell whether terms add up to zero when everything they read is written out.
+
+    Args:
+        reverse: The definitions, and the adjoints worked out so far.
+        terms: The terms.
+        indices: The indices of the cell they are the adjoint of.
+    """
+    facts = Facts().inside(indices)
+    left = _expanded(reverse, terms, facts)
+    lowest: dict[Value, int] = {}
+    for term in left:
+        for atom, exponent in term.factors:
+            if set(free_variables(atom)) & term.bound:
+                continue
+            lowest[atom] = min(lowest.get(atom, 0), exponent)
+    below = tuple((atom, -p) for atom, p in lowest.items() if p < 0)
+    if not left or not below:
+        return not left
+    # Over one denominator, in which what is divided by may be a sum of others.
+    over = Term(Fraction(1), below)
+    return not _expanded(reverse, [times(term, over) for term in left], facts)
+
+
+def agree(reverse: Reverse, left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
+    """Tell whether two sums of terms are the same when everything they read is written out."""
+    less = [replace(term, coefficient=-term.coefficient) for term in right]
+    return cancels(reverse, [*left, *less], ())
+
+
+def _expanded(reverse: Reverse, terms: list[Term], facts: Facts) -> list[Term]:
+    found: list[Term] = []
+    for term in terms:
+        for each in _written_out(reverse, term):
+            kept = simplified_brackets(each, facts)
+            kept = None if kept is None else without_guards(reverse.prepared, kept)
+            if kept is not None:
+                found.append(_summed(reverse, kept))
+    return combined(found)
+
+
+def _written_out(reverse: Reverse, term: Term) -> list[Term]:
+    """Write out what a term reads, but for weights and the sums they are divided by."""
+    queue, found = [term], []
+    for _ in range(MOST_OPENED):
+        if not queue:
+            break
+        first = queue.pop()
+        inner = _opened_once(reverse, first)
+        if inner is None:
+            found.append(_over_weights(reverse, reverse.counted(first)))
+        else:
+            queue += inner
+    return [*found, *queue]
+
+
+def _opened_once(reverse: Reverse, term: Term) -> list[Term] | None:
+    for number, (atom, exponent) in enumerate(term.factors):
+        if exponent < 1 or not isinstance(atom, Read):
+            continue
+        definition = reverse.system.definitions.get(atom.access.array)
+        if definition is None or definition.name in reverse.prepared.nonzero:
+            continue
+        if definition.name in reverse.prepared.weights:
+            continue
+        if isinstance(definition.value, Reduce) and definition.value.function != "sum":
+            continue
+        value = reverse.system.instance(definition.name, atom.access.indices)
+        inner = expanded(value, reverse.names)
+        if any(dict(t.factors).get(atom) for t in inner):
+            continue
+        kept = ((atom, exponent - 1),) if exponent > 1 else ()
+        factors = (*term.factors[:number], *kept, *term.factors[number + 1 :])
+        rest = replace(term, factors=factors)
+        return [_over_weights(reverse, times(rest, each)) for each in inner]
+    return None
+
+
+def _over_weights(reverse: Reverse, term: Term) -> Term:
+    """Write exponentials as weights times their sum."""
+    prepared = reverse.prepared
+    return rewritten(term, [i for i in prepared.identities if i.name in prepared.weights])[0]
+
+
+def _summed(reverse: Reverse, term: Term) -> Term:
+    """Do the sums of weights over their own index, which are known to be one."""
+    totals = reverse.prepared.nonzero
+    for _ in range(MOST_ROUNDS):
+        better = next(
+            (
+                new
+                for rule in reverse.prepared.rules
+                if rule.name in totals
+                for new in (applied(term, rule),)
+                if new is not None
+            ),
+            None,
+        )
+        if better is None:
+            return term
+        term = better
+    return term

@@ -1,0 +1,104 @@
+"""What the exact flow of a listing says about values that are read.
+
+    for i: l[i] = l[i] + …         the update reads what an earlier iteration wrote: a running sum
+           y[i] = x[i] / l[i]      this reads it in the same i, and no loop that l runs over is
+                                   around it: the sum is complete
+
+A listing in which every read is of one of these two kinds is one in which every array may be taken
+as defined once. The flow comes from isl and knows nothing of definitions or adjoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from looptrans.adjoint.accumulating import accumulation
+from looptrans.analysis import api
+from looptrans.ir.facts import Dependence, DependenceReport
+from looptrans.ir.program import Assign, Program
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import placed
+
+
+@lru_cache(maxsize=4)
+def flow_of(program: Program) -> DependenceReport:
+    """Return which read gets the value of which write, without examples."""
+    return api.dependences(program, bases=("value",), kinds=("flow",), witnesses=False)
+
+
+def carrying(report: DependenceReport, arrays: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each array which loops carry values of it, in the order of the report."""
+    return {
+        array: tuple(
+            dict.fromkeys(
+                d.carried_by
+                for d in report.dependences
+                if d.array == array and d.carried_by is not None
+            )
+        )
+        for array in arrays
+    }
+
+
+def once_defined(program: Program, report: DependenceReport, law: str) -> Certificate:
+    """Say whether every read gets a value of its own iteration, or a running or complete sum.
+
+    Args:
+        program: The program.
+        report: Its flow.
+        law: What the certificate is to say.
+    """
+    if report.unknown is not None:
+        return Certificate("storage", law, "unknown", f"the flow is not known: {report.unknown}")
+    updates = _updates(program)
+    level = {id(d): _level(d) for d in report.dependences}
+    same = sums = 0
+    # The outermost loop over which a statement hands a running sum on, counted from outside.
+    over: dict[tuple[str, str], int] = {}
+    for d in report.dependences:
+        if level[id(d)] is None:
+            continue
+        ends = {updates.get((end, d.array)) for end in (d.source, d.sink)}
+        if len(ends) > 1 or None in ends:
+            reason = f"{d.sink} reads what an earlier iteration of {d.carried_by} left in {d.array}"
+            return Certificate("storage", law, "unknown", f"{reason} ({d.source})")
+        carried = level[id(d)] or 0
+        for end in (d.source, d.sink):
+            over[end, d.array] = min(over.get((end, d.array), carried), carried)
+        sums += 1
+    for d in report.dependences:
+        if level[id(d)] is not None:
+            continue
+        adds = (d.sink, d.array) in updates and (d.source, d.array) in updates
+        running = over.get((d.source, d.array))
+        if not adds and running is not None and running < len(d.loops):
+            reason = f"{d.sink} reads {d.array} while {d.loops[running]} still adds to it"
+            return Certificate("storage", law, "unknown", reason)
+        same += 1
+    parts = []
+    if same:
+        parts.append(f"{same} from the same iteration of the loops around both, sums complete")
+    if sums:
+        parts.append(f"{sums} from an update to the next one of the same sum, maximum or minimum")
+    found = "; ".join(parts) or "nothing that is written is read"
+    reason = f"the exact flow, {len(report.dependences)} pairs of a write and a read: {found}"
+    return Certificate("storage", law, "legal", reason, report.assumptions)
+
+
+def _level(dependence: Dependence) -> int | None:
+    """Return which of the common loops carries a dependence; None where none does."""
+    return next((n for n, sign in enumerate(dependence.direction) if sign != "="), None)
+
+
+def _updates(program: Program) -> dict[tuple[str, str], str]:
+    """Return by statement and array the operator of every `x = x + …`."""
+    found: dict[tuple[str, str], str] = {}
+    for place in placed(program):
+        node = place.node
+        if isinstance(node, Assign) and len(node.targets) == len(node.values):
+            for target, value in zip(node.targets, node.values, strict=True):
+                update = accumulation(target, value)
+                if update is not None:
+                    found[place.label, target.array] = update[0]
+    return found

@@ -1,0 +1,77 @@
+"""Which loops that stand one after the other are worth making one.
+
+for i: for j: m[i] = max(…)         both hold passes over j that touch the same cells:
+for i: for j: l[i] = l[i] + …       join i, and then the passes
+
+for i: for j: dQ[i] = dQ[i] + …     one goes over i and gathers over j, the other the other
+for j: for i: dK[j] = dK[j] + …     way around: they have nothing to share
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from looptrans.algebra.cells import mentions
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.value import Access
+from looptrans.ir.walk import accesses, nodes
+from looptrans.transforms.substitute import rename_variable
+from looptrans.transforms.tree import statements_in
+
+
+def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
+    """Tell whether two loops over the same range that hold loops should be one.
+
+    They should where they hold loops over one range that touch common cells, or where what the
+    first leaves in memory is read by the second alone. Loops that hold nothing but loops are
+    judged by those.
+
+    Args:
+        program: The program they are in.
+        first: The loop that comes first.
+        second: The one directly after it, with the same range.
+    """
+    if second.variable != first.variable:
+        if any(isinstance(n, Loop) and n.variable == first.variable for n in nodes(second.body)):
+            return False
+        second = rename_variable(second, second.variable, first.variable)
+    one, other = _inner(first), _inner(second)
+    if len(first.body) == len(second.body) == len(one) == len(other) == 1:
+        if one[0].range == other[0].range and _inner(one[0]) and _inner(other[0]):
+            return worth_joining(program, one[0], other[0])
+    elif not one or not other:
+        return False
+    if any(_share(a, b) for a in one for b in other if a.range == b.range):
+        return True
+    return _hands_over(program, first, second)
+
+
+def _inner(loop: Loop) -> list[Loop]:
+    return [node for node in loop.body if isinstance(node, Loop)]
+
+
+def _share(first: Loop, second: Loop) -> bool:
+    """Tell whether iterations of one number touch a common cell."""
+    if second.variable != first.variable:
+        if any(isinstance(n, Loop) and n.variable == first.variable for n in nodes(second.body)):
+            return False
+        second = rename_variable(second, second.variable, first.variable)
+    here = {a for a in _touched((first,)) if mentions(a, first.variable)}
+    return any(a in here for a in _touched((second,)))
+
+
+def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
+    """Tell whether the second reads what the first writes, and nothing else does."""
+    written = {a.array for a in _touched((first,), writes=True)}
+    handed = written & {a.array for a in _touched((second,))}
+    known = set(statements_in((first, second)))
+    others = [n for n in nodes(program.body) if isinstance(n, Assign) and n.label not in known]
+    return bool(handed) and not handed & {a.array for a in _touched(tuple(others))}
+
+
+def _touched(body: tuple[Node, ...], *, writes: bool = False) -> Iterator[Access]:
+    for node in nodes(body):
+        if isinstance(node, Assign | If):
+            for relation in accesses(node):
+                if relation.is_write or not writes:
+                    yield relation.access

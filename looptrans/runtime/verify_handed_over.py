@@ -1,0 +1,130 @@
+"""How much gradients move because what the forward pass saves is rounded.
+
+The backward listing is executed twice in float64: on what the forward listing computes in float64,
+and on what the forward kernels returned. The difference is no error of the backward kernels. It
+only widens a tolerance: what is right is said by autograd alone, which has no part in this.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from looptrans.adjoint.backward import Backward
+from looptrans.executor.errors import ExecutionError
+from looptrans.executor.inputs import Inputs
+from looptrans.ir.program import Program
+from looptrans.runtime.empty_rows import with_empty_rows
+from looptrans.runtime.reference import Outputs, Reference, reference_of
+from looptrans.runtime.verify_call import once_rounded
+from looptrans.runtime.verify_errors import compared
+from looptrans.runtime.verify_memory import to_array
+
+Values = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class HandedOver:
+    """What moves at one set of inputs; nothing is executed before it is asked for.
+
+    Attributes:
+        found: The backward pass.
+        inputs: What the listing starts from.
+        incoming: Gradients of outputs.
+        saved: What the forward kernels returned.
+    """
+
+    found: Backward
+    inputs: Inputs
+    incoming: Mapping[str, Values]
+    saved: Mapping[str, torch.Tensor]
+    _moved: dict[str, float] = field(default_factory=dict)
+
+    def of(self, argument: str) -> float:
+        """Return how far the gradient of an argument moves, in the Frobenius norm."""
+        if not self._moved:
+            self._moved = self._work_out()
+        return self._moved[argument]
+
+    def undefined(self, argument: str) -> Values:
+        """Return which elements are nan because something saved is nan in the listing itself."""
+        nothing = np.asarray(False)
+        try:
+            exact = self._exact(_reference(self.found.forward))
+            if not any(np.isnan(exact[each.name]).any() for each in self.found.saved):
+                return nothing
+            saved = {each.name: exact[each.name] for each in self.found.saved}
+            found: Values = np.isnan(self._gradients(saved)[self.found.gradients[argument]])
+            return found
+        except ExecutionError:
+            return nothing
+
+    def _exact(self, reference: Reference) -> Outputs:
+        """Return what the forward listing gives in float64."""
+        exact, _ = with_empty_rows(reference, self.inputs, reference.run(self.inputs))
+        return exact
+
+    def _work_out(self) -> dict[str, float]:
+        nothing = dict.fromkeys(self.found.gradients, 0.0)
+        try:
+            reference = _reference(self.found.forward)
+            exact = self._exact(reference)
+            given = {s.name: to_array(self.saved[s.name]) for s in self.found.saved}
+            if not self._are_right(reference, exact):
+                return nothing
+            one = self._gradients({s.name: exact[s.name] for s in self.found.saved})
+            other = self._gradients(given)
+        except ExecutionError:
+            return nothing
+        return {
+            argument: _distance(one[name], other[name])
+            for argument, name in self.found.gradients.items()
+        }
+
+    def _are_right(self, reference: Reference, exact: Outputs) -> bool:
+        """Tell whether the forward kernels are off by rounding alone: what is wrong moves nothing.
+
+        Outputs among what is saved are compared, and reported, anyway.
+        """
+        others = [each.name for each in self.found.saved if not each.is_output]
+        if not others:
+            return True
+
+        def plain(name: str, backwards: bool) -> Values:
+            result = reference.run(self.inputs, "float32", backwards=backwards)[name]
+            kept: Values = once_rounded(result, self.saved[name].dtype)
+            return kept
+
+        return all(
+            compared(
+                name,
+                to_array(self.saved[name]),
+                exact[name],
+                functools.partial(plain, name),
+                str(self.saved[name].dtype).removeprefix("torch."),
+                always_plain=False,
+            ).passed
+            for name in others
+        )
+
+    def _gradients(self, saved: Mapping[str, Values]) -> Outputs:
+        given = {self.found.incoming[name]: values for name, values in self.incoming.items()}
+        arrays = {**self.inputs.arrays, **saved, **given}
+        names = [array.name for array in self.found.program.arrays if array.role == "input"]
+        inputs = replace(self.inputs, arrays={name: arrays[name] for name in names})
+        return _reference(self.found.program).run(inputs)
+
+
+@functools.lru_cache(maxsize=8)
+def _reference(program: Program) -> Reference:
+    return reference_of(program)
+
+
+def _distance(one: Values, other: Values) -> float:
+    moved = (one - other)[np.isfinite(one) & np.isfinite(other)]
+    return float(np.linalg.norm(moved))

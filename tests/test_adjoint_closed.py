@@ -1,0 +1,224 @@
+"""Backward passes of loops that carry more than sums: by the closed form of what they leave."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.adjoint.backward import Backward, backward
+from looptrans.adjoint.closing import closings
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.executor import execute, prepare
+from looptrans.ir.listing import listing as text_of
+from tests.analysis import program, spec
+from tests.test_adjoint_torch import gradients
+
+SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "H": 2}
+HEAD = 'def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):\n'
+ALL = {
+    "softmax in one pass over the row": """
+def f(X: Float[Array, "M N"]):
+    Y = zeros((M, N))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            t = max(m, X[i, j])
+            l = l * exp(m - t) + exp(X[i, j] - t)
+            m = t
+        for j in range(0, N):
+            Y[i, j] = exp(X[i, j] - m) / l
+    return Y
+""",
+    "the logarithm of a sum, one by one": """
+def f(X: Float[Array, "M N"]):
+    L = full(M, -inf)
+    for i in range(0, M):
+        for j in range(0, N):
+            L[i] = log(exp(L[i]) + exp(X[i, j]))
+    return L
+""",
+    "mean and variance by Welford": """
+def f(X: Float[Array, "M N"], g: Float[Array, "N"]):
+    Y = zeros((M, N))
+    for i in range(0, M):
+        mu = 0.0
+        q = 0.0
+        for j in range(0, N):
+            e = X[i, j] - mu
+            mu = mu + e / (j + 1)
+            q = q + e * (X[i, j] - mu)
+        for j in range(0, N):
+            Y[i, j] = (X[i, j] - mu) / sqrt(q / N + 0.5) * g[j]
+    return Y
+""",
+    "a guard, the scores by a loop inside, the log of the sum returned": HEAD
+    + """
+    O = zeros((M, D))
+    L = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(N - 1, -1, -1):
+            if j <= i:
+                s = 0.0
+                for e in range(0, E):
+                    s = s + Q[i, e] * K[j, e]
+                t = max(m, s)
+                l = l * exp(m - t) + exp(s - t)
+                for d in range(0, D):
+                    O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+                m = t
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l
+        L[i] = m + log(l)
+    return O, L
+""",
+    "a state of its own at first, the scores returned": """
+def f(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"],
+      sink: Float[Array, "H"]):
+    O = zeros((H, M, D))
+    S = zeros((H, M, N))
+    for h in range(0, H):
+        for i in range(0, M):
+            m = sink[h]
+            l = 1.0
+            for j in range(0, N):
+                S[h, i, j] = sum(Q[h, i, e] * K[h, j, e] for e in range(0, E))
+                t = max(m, S[h, i, j])
+                l = l * exp(m - t) + exp(S[h, i, j] - t)
+                for d in range(0, D):
+                    O[h, i, d] = O[h, i, d] * exp(m - t) + exp(S[h, i, j] - t) * V[h, j, d]
+                m = t
+            for d in range(0, D):
+                O[h, i, d] = O[h, i, d] / l
+    return O, S
+""",
+    "weights that are no exponentials": HEAD
+    + """
+    O = zeros((M, D))
+    for i in range(0, M):
+        z = 0.0
+        for j in range(0, N):
+            w = sum(Q[i, e] * K[j, e] for e in range(0, E)) ** 2 + 1.0
+            n = z + w
+            for d in range(0, D):
+                O[i, d] = O[i, d] * z / n + w * V[j, d] / n
+            z = n
+    return O
+""",
+}
+
+
+def gaps(found: Backward, seed: int) -> list[float]:
+    """Return how far each gradient is from autograd's, on inputs made at random."""
+    sizes = {p.name: SIZES[p.name] for p in found.listing.parameters if p.is_integer}
+    made = prepare(found.listing, sizes, None, seed)
+    inputs: dict[str, Any] = {**made.arrays, **made.reals}
+    forward = execute(found.forward, sizes=sizes, inputs=inputs)
+    for name, value in execute(found.listing, sizes=sizes, inputs=inputs).items():
+        np.testing.assert_array_equal(forward[name], value)
+    random = np.random.default_rng(seed)
+    incoming = {name: random.standard_normal(forward[name].shape) for name in found.of}
+    given = {**inputs, **{found.incoming[name]: g for name, g in incoming.items()}}
+    given |= {saved.name: forward[saved.name] for saved in found.saved}
+    got = execute(found.program, sizes=sizes, inputs=given)
+    want = gradients(found.listing, sizes, inputs, incoming)
+    assert set(want) == set(found.gradients)
+    return [float(np.abs(got[name] - want[of]).max()) for of, name in found.gradients.items()]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_are_those_of_autograd_over_the_listing_as_it_is(name: str) -> None:
+    found = backward(program(ALL[name]))
+    assert found.steps[0].name.startswith("closed form of j")
+    assert all(step.decision == "legal" for step in found.steps)
+    for seed in range(2):
+        errors = gaps(found, seed)
+        assert errors and max(errors) < 1e-10
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_listing_in_closed_form_computes_the_same(name: str) -> None:
+    listing = program(ALL[name])
+    made, reasons = closings(listing)
+    assert [each.loop[0] for each in made] == ["j"] and not reasons
+    for seed in range(2):
+        sizes = {p.name: SIZES[p.name] for p in listing.parameters if p.is_integer}
+        given = prepare(listing, sizes, None, seed)
+        inputs = {**given.arrays, **given.reals}
+        want = execute(listing, sizes=sizes, inputs=inputs)
+        for output, value in execute(made[0].after, sizes=sizes, inputs=inputs).items():
+            np.testing.assert_allclose(value, want[output], rtol=1e-12, atol=1e-14)
+
+
+def words(text: str) -> list[str]:
+    """Return the tokens of a listing but for its name and layout."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    shown = [t.string for t in tokens if t.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER)]
+    return shown[2:]
+
+
+def test_both_roads_lead_to_one_backward_nest() -> None:
+    """Three passes and S1-S13 have the same backward but for the names of two locals."""
+    streaming, passes = backward(spec("flash_forward")), backward(spec("attention_naive"))
+    assert gaps(streaming, 0) and max(gaps(streaming, 0)) < 1e-10
+    assert {s.name for s in streaming.saved} == {s.name for s in passes.saved} == {"O", "lse"}
+    mine, theirs = words(text_of(streaming.program)), words(text_of(passes.program))
+    assert len(mine) == len(theirs)
+    pairs = dict(zip(mine, theirs, strict=True))
+    assert [pairs[word] for word in mine] == theirs
+    assert len(set(pairs.values())) == len(pairs)
+    kept = ("Q", "K", "V", "O", "lse", "dO", "delta", "dQ", "dK", "dV", "i", "j", "d", "exp", "sum")
+    assert all(pairs[word] == word for word in kept)
+
+
+def test_the_state_that_needs_an_arg_max_receives_no_gradient() -> None:
+    listing = spec("flash_forward")
+    found = backward(listing)
+    assert found.of == ("O",)
+    assert [note.split()[0] for note in found.notes] == ["m", "l"]
+    assert "lse[i] = m[i] + log(l[i])" in text_of(found.forward)
+    for name in ("m", "l"):
+        with pytest.raises(NotDifferentiated, match="which of them it was cannot be told"):
+            backward(listing, of=(name,))
+
+
+def test_passes_that_work_the_same_out_again_are_read_as_one() -> None:
+    """Scores written out in each pass, over rows and copies of rows: one definition."""
+    text = text_of(spec("attention_naive"))
+    again = text.replace("S = zeros((M, N))\n    ", "").replace("S[i, j] = sum(", "s = sum(")
+    again = again.replace("S[i, j]", "(q @ K[j])").replace(
+        "(0, M):\n", "(0, M):\n        q = Q[i]\n"
+    )
+    found = backward(program(again))
+    assert {saved.name for saved in found.saved} == {"O", "lse"}
+    assert text_of(found.program).count("for j in range(0, N):") == 2
+    assert text_of(found.program).count("exp(") == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "reason"),
+    [
+        ("h = 0.0", "h = A[j] * h + X[j]", "h is no sum, maximum or minimum"),
+        ("h = 1.0", "h = h * X[j]", "gathers a product"),
+        ("h = 0.5", "h = X[j] * h * (1.0 - h)", "both lead to"),
+        ("h = 0.0\n    k = 1.0", "k = k + h\n        h = h + A[j] * h + k", "no closed form"),
+    ],
+)
+def test_loops_without_a_closed_form_are_refused(first: str, step: str, reason: str) -> None:
+    head = 'def f(A: Float[Array, "N"], X: Float[Array, "N"]):'
+    text = f"{head}\n    {first}\n    for j in range(0, N):\n        {step}\n    return h\n"
+    with pytest.raises(NotDifferentiated, match=reason):
+        backward(program(text))
+
+
+def test_as_printed_it_is_refused_with_numbers() -> None:
+    from looptrans.frontend.placement import annotated_placement
+
+    with pytest.raises(NotDifferentiated, match="both lead to"):
+        backward(annotated_placement(spec("flash_forward_as_printed")))

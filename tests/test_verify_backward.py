@@ -1,0 +1,471 @@
+"""`verify --pass backward`: what gradients are compared with, and that wrong ones are caught.
+
+The reference is held against one that runs cell by cell; the comparison against launchers on torch
+tensors, right ones and wrong ones; then come emitted kernels of `specs/` in the interpreter, and
+such with one operator changed. LOOPTRANS_TEST_ALL=1 takes every listing of `specs/`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.adjoint.backward import backward
+from looptrans.blocks.program import NotLowered
+from looptrans.emit.backward import emitted_with_backward
+from looptrans.executor.inputs import prepare
+from looptrans.frontend import parse
+from looptrans.ir.program import Program
+from looptrans.ir.source import Source
+from looptrans.reports.verify import verification_json, verification_text
+from looptrans.runtime.empty_rows import with_empty_rows
+from looptrans.runtime.reference import reference_of
+from looptrans.runtime.verification import OutputError, Report, Run
+from looptrans.runtime.verify_inputs import KINDS
+from looptrans.runtime.verify_sizes import SizeSet
+from tests.analysis import spec
+from tests.test_adjoint_torch import gradients as cell_by_cell
+from tests.test_verify import MASKED
+
+torch = pytest.importorskip("torch")
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+from looptrans.runtime import verify_backward as verifying  # noqa: E402  # it needs torch
+from looptrans.runtime.gradient_machine import Differentiated  # noqa: E402
+from looptrans.runtime.gradient_reference import (  # noqa: E402
+    GradientReference,
+    gradient_reference_of,
+)
+from looptrans.runtime.verify_backward import (  # noqa: E402
+    GradientLauncher,
+    gradient_launcher,
+    joined,
+    verify_gradients,
+    verify_pass,
+)
+from looptrans.runtime.verify_gradients import Expected, compared_gradient  # noqa: E402
+
+
+def program_of(text: str) -> Program:
+    return parse(Source("listing.py", text))
+
+
+# The reference
+
+TABLE = """
+def table(T: Float[Array, "R"], X: Float[Array, "B N"], n: Int[Array, "B", "0:N+1"], a: float):
+    Y = zeros((B, N)); total = zeros(B)
+    for b in range(B):
+        for j in range(n[b]):
+            Y[b, j] = a * T[(j * 2) % R] + T[j // 2 % R] * X[b, j]
+            total[b] = total[b] + Y[b, j] * Y[b, j]
+    return Y, total
+"""
+GUARDS = """
+def guards(X: Float[Array, "M N"], y: Int[Array, "M", "0:N"], a: float):
+    Y = zeros((M, N)); Z = zeros(M); W = full(M, inf)
+    for i in range(M):
+        for j in range(N):
+            if X[i, j] > 0.0:
+                Y[i, j] = log(X[i, j]) + sqrt(X[i, j]) / a
+            else:
+                Y[i, j] = X[i, j] ** 3 - abs(X[i, j])
+            W[i] = min(W[i], X[i, j] * X[i, y[i]] if j < i else inf)
+        Z[i] = max(X[i, k] * a for k in range(0, N) if k != y[i])
+        Z[i] = Z[i] + where(Z[i] > 0.0, log(Z[i]), 0.0) + X[i, y[i]]
+    return Y, Z, W
+"""
+ROWS = """
+def rows(Q: Float[Array, "M E"], K: Float[Array, "N E"], w: Float[Array, "N"]):
+    S = zeros((M, N)); s = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            S[i, j] = tanh(Q[i] @ K[j]) * sum(K[j] * exp(0.1 * Q[i]))
+        s[i] = sum(S[i, j] * w[j] * w[(i + j) % N] for j in range(0, N))
+    return S, s
+"""
+SCAN = """
+def scan(x: Float[Array, "N"], a: float):
+    P = zeros(N + 1)
+    last = 0.0
+    for i in range(N):
+        P[i + 1] = a * P[i] + sin(x[i]) * last
+        last = P[i + 1] + x[i]
+    return P, last
+"""
+
+
+@functools.cache
+def prepared(text: str) -> tuple[Program, Any]:
+    program = program_of(text)
+    reference = reference_of(program)
+    return program, gradient_reference_of(reference)
+
+
+def differentiated(text: str, sizes: dict[str, int], seed: int = 0, **how: Any) -> Any:
+    """Return the inputs, what comes in, and what the vectorized reference finds."""
+    program, reference = prepared(text)
+    inputs = prepare(program, sizes, seed=seed)
+    own = reference.reference.run(inputs)
+    exact, empty = with_empty_rows(reference.reference, inputs, own)
+    random = np.random.default_rng(seed)
+    incoming = {
+        name: random.standard_normal(exact[name].shape)
+        for name in program.outputs
+        if exact[name].dtype.kind == "f"
+    }
+    return inputs, incoming, reference.run(inputs, incoming, empty, **how)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        (TABLE, {"R": 3, "B": 3, "N": 5}),
+        (GUARDS, {"M": 4, "N": 5}),
+        (ROWS, {"M": 3, "N": 4, "E": 5}),
+        (SCAN, {"N": 6}),
+    ],
+    ids=["table", "guards", "rows", "scan"],
+)
+def test_the_reference_is_what_it_is_cell_by_cell(text: str, sizes: dict[str, int]) -> None:
+    for seed in range(2):
+        inputs, incoming, found = differentiated(text, sizes, seed)
+        given = {**inputs.arrays, **inputs.reals}
+        # Where nothing was taken the minimum of, its infinity is a constant.
+        want = cell_by_cell(prepared(text)[0], inputs.integers, given, incoming)
+        assert set(found.gradients) == set(want)
+        for name, gradient in want.items():
+            assert np.isfinite(gradient).all()
+            np.testing.assert_allclose(found.gradients[name], gradient, rtol=1e-10, atol=1e-12)
+            assert np.any(gradient != 0)
+
+
+def test_no_nan_comes_back_from_rows_that_are_masked_throughout() -> None:
+    inputs, incoming, found = differentiated(MASKED, {"M": 4, "N": 3, "E": 2, "D": 2})
+    assert all(np.isfinite(gradient).all() for gradient in found.gradients.values())
+    assert (found.gradients["Q"][:2] == 0).all()
+    assert (found.gradients["Q"][2:] != 0).any()
+    # The others are those of the rows that have something.
+    scores = torch.tensor(inputs.arrays["Q"][2:]) @ torch.tensor(inputs.arrays["K"]).T
+    values = torch.tensor(inputs.arrays["V"], requires_grad=True)
+    masked = scores.masked_fill(torch.ones(2, 3).triu(1).bool(), -torch.inf)
+    (torch.softmax(masked, 1) @ values).backward(torch.tensor(incoming["O"][2:]))
+    np.testing.assert_allclose(found.gradients["V"], values.grad.numpy(), rtol=1e-12)
+
+
+TOP = """
+def top(X: Float[Array, "M N"]):
+    m = full(M, -inf)
+    for i in range(M):
+        for j in range(N):
+            m[i] = max(m[i], X[i, j])
+    return m
+"""
+
+
+def test_at_a_tie_there_are_two_subgradients() -> None:
+    program, reference = prepared(TOP)
+    values = np.array([[1.0, 2.0, 2.0], [3.0, 1.0, 0.0]])
+    incoming = {"m": np.array([5.0, 7.0])}
+    first = reference.run(prepare(program, {}, {"X": values}), incoming, {})
+    last = reference.run(prepare(program, {}, {"X": values}), incoming, {}, last_at_ties=True)
+    assert first.tied
+    assert first.gradients["X"].tolist() == [[0, 5, 0], [7, 0, 0]]
+    assert last.gradients["X"].tolist() == [[0, 0, 5], [7, 0, 0]]
+    alone = prepare(program, {}, {"X": values[1:]})
+    assert not reference.run(alone, {"m": np.array([7.0])}, {}).tied
+
+
+def test_terms_are_added_without_their_signs() -> None:
+    text = (
+        'def product(x: Float[Array, "N"], a: float):\n'
+        "    y = 0.0\n"
+        "    for i in range(0, N):\n"
+        "        y = y + a * x[i] - x[i] * x[i]\n"
+        "    return y\n"
+    )
+    program, reference = prepared(text)
+    inputs = prepare(program, {"a": 3.0}, {"x": np.array([1.0, -2.0])})
+    incoming = {"y": np.array(-2.0)}
+    plain = reference.run(inputs, incoming, {})
+    whole: Differentiated = reference.run(inputs, incoming, {}, absolute=True)
+    assert plain.gradients["a"] == 2.0  # -2 (1 - 2)
+    assert plain.terms["a"] == 6.0
+    assert whole.gradients["a"] == 6.0
+    assert plain.gradients["x"].tolist() == [-2 * (3 - 2), -2 * (3 + 4)]
+    assert whole.gradients["x"].tolist() == [2 * (3 + 2), 2 * (3 + 4)]
+
+
+# Errors and tolerances
+
+
+def error_of(
+    found: Any, exact: Any, plain: Any = None, dtype: str = "float32", **more: Any
+) -> OutputError:
+    def array(values: Any) -> Any:
+        return np.asarray(values, dtype=np.float64)
+
+    plainly = array(exact if plain is None else plain)
+    other = array(more["other"]) if "other" in more else None
+    absolute = array(more.get("absolute", np.abs(exact)))
+    expected = Expected(
+        array(exact),
+        other,
+        lambda backwards: plainly,
+        lambda: absolute,
+        more.get("terms"),
+        lambda: more.get("handed_over", 0.0),
+    )
+    return compared_gradient("dX", array(found), expected, dtype)
+
+
+def test_the_tolerance_of_a_gradient() -> None:
+    assert error_of([1.0, 4e-6], [1.0, 0.0], absolute=[1.0, 1.0]).passed
+    assert not error_of([1.0, 6e-6], [1.0, 0.0], absolute=[1.0, 1.0]).passed
+    # Three times the plain error.
+    assert error_of([1.0, 2.9e-5], [1.0, 0.0], [1.0, 1e-5], absolute=[1.0, 1.0]).passed
+    assert not error_of([1.0, 3.1e-5], [1.0, 0.0], [1.0, 1e-5], absolute=[1.0, 1.0]).passed
+    half = [1.0, 1e-3], [1.0, 0.0], [1.0, 3.5e-4], "float16"
+    assert error_of(*half, absolute=[1.0, 1.0]).passed
+    assert not error_of([1.0, 1.1e-3], *half[1:], absolute=[1.0, 1.0]).passed
+    # What the forward hands over is rounded.
+    assert error_of([1.0, 1.1e-3], *half[1:], absolute=[1.0, 1.0], handed_over=1e-4).passed
+    # The sum of 1 and -1 is worked out in float32.
+    assert error_of([1.0, 1.0 + 1e-7], [1.0, 1.0]).passed
+    cancelled = error_of([6e-8], [1e-12], [0.0], absolute=[2.0])
+    assert cancelled.passed
+    assert not error_of([2e-7], [1e-12], [0.0], absolute=[2.0]).passed
+
+
+def test_what_no_output_leads_to_is_exactly_0() -> None:
+    assert error_of([1.0, 0.0], [1.0, 0.0], absolute=[1.0, 0.0]).passed
+    stray = error_of([1.0, 1e-30], [1.0, 0.0], absolute=[1.0, 0.0])
+    assert not stray.passed
+    assert "1 elements to which no output leads are not 0" in stray.problem
+    assert error_of([0.0, 0.0], [0.0, 0.0]).passed
+    assert error_of([1e-8, 0.0], [0.0, 0.0], absolute=[1.0, 1.0]).passed
+    assert not error_of([1e-6, 0.0], [0.0, 0.0], absolute=[1.0, 1.0]).passed
+    assert not error_of([np.nan], [0.0], absolute=[1.0]).passed
+
+
+def test_a_number_is_measured_against_its_terms() -> None:
+    assert error_of(1.0004, 1.0, 1.0, terms=100.0).passed
+    assert not error_of(1.0006, 1.0, 1.0, terms=100.0).passed
+    assert not error_of(-1.0, 1.0, 1.0, terms=100.0).passed
+
+
+def test_any_subgradient_will_do() -> None:
+    for found in ([0.0, 5.0, 1.0], [5.0, 0.0, 1.0], [2.5, 2.5, 1.0]):
+        output = error_of(found, [0.0, 5.0, 1.0], other=[5.0, 0.0, 1.0])
+        assert (output.passed, output.skipped) == (True, 2)
+    assert not error_of([0.0, 5.0, 2.0], [0.0, 5.0, 1.0], other=[5.0, 0.0, 1.0]).passed
+
+
+# Launchers
+
+SCALED = """
+def scaled(X: Float[Array, "M N"], w: Float[Array, "N"], a: float):
+    Y = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            Y[i, j] = a * X[i, j] * w[j]
+    return Y
+"""
+NAMES = ("dX", "dw", "da")
+
+
+def forward(X: Any, w: Any, a: float) -> tuple[Any, ...]:
+    return ((a * X.float() * w.float()).to(X.dtype),)
+
+
+def gradients(X: Any, w: Any, a: float, dY: Any, wanted: Any = None) -> tuple[Any, ...]:
+    x, v, d = X.float(), w.float(), dY.float()
+    found = {"dX": (a * v * d).to(X.dtype), "dw": (a * x * d).sum(0).to(w.dtype)}
+    found["da"] = (x * v * d).sum()
+    return tuple(found[n] if wanted is None or n in wanted else None for n in NAMES)
+
+
+def changed(name: str, change: Callable[[Any], Any]) -> Callable[..., tuple[Any, ...]]:
+    def run(X: Any, w: Any, a: float, dY: Any, wanted: Any = None) -> tuple[Any, ...]:
+        found = dict(zip(NAMES, gradients(X, w, a, dY, wanted), strict=True))
+        if found[name] is not None:
+            found[name] = change(found[name])
+        return tuple(found.values())
+
+    return run
+
+
+def contiguous(X: Any, w: Any, a: float, dY: Any, wanted: Any = None) -> tuple[Any, ...]:
+    """Takes what comes in for contiguous: with strides of 0 there is only one row."""
+    flat = torch.as_strided(dY, (1, dY.shape[1]), (dY.shape[1], 1))
+    rows = flat if dY.stride(0) == 0 and len(dY) else dY
+    found = gradients(X, w, a, rows if len(rows) == len(dY) else rows.repeat(len(dY), 1), wanted)
+    return tuple(None if g is None else g * (1 if rows is dY else 2) for g in found)
+
+
+def writing(X: Any, w: Any, a: float, dY: Any, wanted: Any = None) -> tuple[Any, ...]:
+    found = gradients(X, w, a, dY, wanted)
+    w.zero_()
+    return found
+
+
+def eager(X: Any, w: Any, a: float, dY: Any, wanted: Any = None) -> tuple[Any, ...]:
+    return gradients(X, w, a, dY)
+
+
+def saving(X: Any, w: Any, a: float) -> tuple[Any, ...]:
+    return (forward(X, w, a)[0] * 1.01,)
+
+
+def report_of(run: Callable[..., Any], first: Callable[..., Any] = forward) -> Report:
+    found = backward(program_of(SCALED))
+    launcher = GradientLauncher(
+        found, first, ("X", "w", "a"), ("Y",), run, ("X", "w", "a", "dY"), NAMES
+    )
+    sets = [SizeSet("small", {"M": 3, "N": 4}), SizeSet("zero", {"M": 0, "N": 4})]
+    return verify_gradients(launcher, sets, ("float32", "float16"), "cpu")
+
+
+def test_right_gradients_pass() -> None:
+    report = report_of(gradients)
+    assert report.passed, verification_text(report)
+    assert [output.name for output in report.outputs] == list(NAMES)
+    assert {run.layout for run in report.runs} == {"contiguous", "odd", "expanded"}
+    assert "agree along 10 directions" in " ".join(report.notes)
+    document = json.loads(verification_json(report))
+    assert (document["schema"], document["pass"]) == ("looptrans.verify/1", "backward")
+    assert (document["passed"], document["refused"]) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (changed("dX", lambda g: -g), ""),
+        (changed("dw", lambda g: g * 1.01), ""),
+        (changed("da", lambda g: g * 1.01), ""),
+        (changed("dX", lambda g: g.clone().fill_(torch.nan)), "are nan or infinite"),
+        (changed("dw", lambda g: g[:1]), "the shape is (1,)"),
+        (changed("dw", lambda g: g.double()), "dw is in float64, and w in float"),
+        (changed("da", lambda g: None), "it is not returned"),
+        (contiguous, ""),
+        (writing, "the input w is changed"),
+        (eager, "dw is returned where dX alone is wanted"),
+        (lambda *a: (), "0 gradients are returned, not 3"),
+    ],
+)
+def test_wrong_gradients_are_caught(run: Callable[..., Any], message: str) -> None:
+    report = report_of(run)
+    assert not report.passed
+    assert message in " ".join(verification_text(report).split())
+
+
+def test_a_forward_pass_that_is_wrong_is_named() -> None:
+    report = report_of(gradients, saving)
+    assert not report.passed
+    assert "the output Y of the forward pass is wrong" in verification_text(report)
+
+
+def test_central_differences_find_a_wrong_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are a check of their own: they object where autograd and the kernels are wrong alike."""
+    own = GradientReference.run
+
+    def twice(*given: Any, **how: Any) -> Differentiated:
+        found = own(*given, **how)
+        return replace(found, gradients={**found.gradients, "X": 2 * found.gradients["X"]})
+
+    monkeypatch.setattr(GradientReference, "run", twice)
+    report = report_of(changed("dX", lambda g: 2 * g))
+    assert not report.passed
+    assert all(output.passed for run in report.runs for output in run.outputs)
+    assert "dX does not agree with central differences" in " ".join(
+        verification_text(report).split()
+    )
+
+
+# Emitted kernels
+
+SMALL = {"M": 5, "N": 7, "E": 4, "D": 3, "B": 2, "H": 2, "G": 1, "R": 2, "K": 6, "V": 7}
+USUAL = ("layernorm", "attention_lengths", "matmul", "softmax", "softmax_cross_entropy")
+ALL = (
+    *USUAL,
+    "attention",
+    "attention_bias",
+    "attention_causal",
+    "attention_causal_bottom_right",
+    "attention_gqa",
+    "attention_naive",
+    "logsumexp",
+    "rmsnorm",
+)
+LISTINGS = ALL if "LOOPTRANS_TEST_ALL" in os.environ else USUAL
+
+
+@pytest.mark.parametrize("number", range(len(LISTINGS)), ids=lambda number: LISTINGS[number])
+def test_emitted_gradients_are_right(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = spec(LISTINGS[number])
+    sizes = {p.name: SMALL[p.name] for p in program.parameters if p.is_integer}
+    if len(LISTINGS) < len(ALL):
+        kinds = KINDS
+        monkeypatch.setattr(verifying, "KINDS", (kinds[number % len(kinds)],))
+    report = verify_pass(program, "backward", [sizes], ("float32", "float16"))
+    assert report.passed, verification_text(report)
+
+
+def test_a_kernel_with_one_operator_changed_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "KINDS", ("normal",))
+    monkeypatch.setattr(verifying, "is_small", lambda sizes: False)
+    made = emitted_with_backward(spec("attention_naive"))
+    begin = made.text.index(f"def {made.backward_kernels[0]}(")
+    head, kernels = made.text[:begin], made.text[begin:]
+    changes = {
+        line: line.replace(old, new)
+        for line in dict.fromkeys(kernels.splitlines())
+        for old, new in ((" - ", " + "), (" * ", " + "), ("tl.dot(dP", "-tl.dot(dP"))
+        if "# S" in line and old in line and "stride" not in line and "tl.load" not in line
+    }
+    assert len(changes) >= 5
+    sets = [SizeSet("given", {"M": 9, "N": 11, "E": 5, "D": 3})]
+
+    def passes(text: str) -> bool:
+        launcher = gradient_launcher(replace(made, text=text))
+        return verify_gradients(launcher, sets, ("float32",), "cpu").passed
+
+    assert passes(made.text)
+    for line, other in changes.items():
+        assert not passes(head + kernels.replace(line, other)), other
+
+
+def test_both_passes_are_one_report() -> None:
+    first = Report("f", "cpu", 0, (Run({}, "float32", "normal", "contiguous", ()),), ("a",))
+    second = replace(first, notes=("a", "b"), direction="backward")
+    report = joined(first, second)
+    assert (len(report.runs), report.notes, report.direction) == (2, ("a", "b"), "both")
+    assert report.passed
+    refused = replace(report, refused="it has none.")
+    assert not refused.passed
+    assert "There are no kernels of the backward pass: it has none." in verification_text(refused)
+
+
+def test_a_listing_without_a_backward_pass() -> None:
+    text = (
+        'def hard(x: Float[Array, "N"]):\n'
+        "    y = zeros(N, int)\n"
+        "    for i in range(0, N):\n"
+        "        y[i] = 1 if x[i] > 0.0 else 0\n"
+        "    return y\n"
+    )
+    with pytest.raises(NotLowered, match="has no output of floating-point numbers"):
+        verify_pass(program_of(text), "backward", [{"N": 3}], ("float32",))
+    report = verify_pass(program_of(text), "both", [{"N": 3}], ("float32",))
+    assert report.runs
+    assert not report.passed
+    assert "no output of floating-point numbers" in report.refused
