@@ -150,7 +150,7 @@ def test_the_listing_in_closed_form_computes_the_same(name: str) -> None:
     for seed in range(2):
         sizes = {p.name: SIZES[p.name] for p in listing.parameters if p.is_integer}
         given = prepare(listing, sizes, None, seed)
-        inputs = {**given.arrays, **given.reals}
+        inputs: dict[str, Any] = {**given.arrays, **given.reals}
         want = execute(listing, sizes=sizes, inputs=inputs)
         for output, value in execute(made[0].after, sizes=sizes, inputs=inputs).items():
             np.testing.assert_allclose(value, want[output], rtol=1e-12, atol=1e-14)

@@ -59,9 +59,9 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
     return O
 ### a projection behind it, a window
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
-      U: Float[Array, "D K"]):
+      U: Float[Array, "D C"]):
     O = zeros((M, D))
-    Y = zeros((M, K))
+    Y = zeros((M, C))
     for i in range(0, M):
         m = -inf
         l = 0.0
@@ -77,9 +77,9 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
                     O[i, d] = O[i, d] + exp(s - m) * V[j, d]
         for d in range(0, D):
             O[i, d] = O[i, d] / l
-        for k in range(0, K):
+        for c in range(0, C):
             for d in range(0, D):
-                Y[i, k] = Y[i, k] + O[i, d] * U[d, k]
+                Y[i, c] = Y[i, c] + O[i, d] * U[d, c]
     return Y
 ### sigmoid weights
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], c: float):

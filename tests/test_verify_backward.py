@@ -40,6 +40,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
 from looptrans.runtime import verify_backward as verifying  # noqa: E402  # it needs torch
+from looptrans.runtime import verify_gradient_run as running  # noqa: E402
 from looptrans.runtime.gradient_machine import Differentiated  # noqa: E402
 from looptrans.runtime.gradient_reference import (  # noqa: E402
     GradientReference,
@@ -422,7 +423,7 @@ def test_emitted_gradients_are_right(number: int, monkeypatch: pytest.MonkeyPatc
 
 def test_a_kernel_with_one_operator_changed_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifying, "KINDS", ("normal",))
-    monkeypatch.setattr(verifying, "is_small", lambda sizes: False)
+    monkeypatch.setattr(running, "is_small", lambda sizes: False)
     made = emitted_with_backward(spec("attention_naive"))
     begin = made.text.index(f"def {made.backward_kernels[0]}(")
     head, kernels = made.text[:begin], made.text[begin:]

@@ -21,7 +21,9 @@ from looptrans.adjoint.definitions import (
     free_variables,
     refreshed_generators,
 )
+from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.recognition import Identity, Rule, divides, rewritten, rule_of, unify
+from looptrans.adjoint.solving import simplified_brackets
 from looptrans.adjoint.sums import (
     Term,
     bracketed,
@@ -117,7 +119,10 @@ class Prepared:
 
     def learn(self, definition: Definition, term: Term) -> None:
         """Know a sum again from now on."""
-        rule = rule_of(definition.name, definition.cell, definition.variables, term, self.nonzero)
+        kept = simplified_brackets(term, Facts().inside(definition.indices))
+        if kept is None:
+            return
+        rule = rule_of(definition.name, definition.cell, definition.variables, kept, self.nonzero)
         if rule is not None:
             self.rules.append(rule)
 

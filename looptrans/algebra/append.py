@@ -26,7 +26,7 @@ from looptrans.algebra.laws import Law
 from looptrans.algebra.recurrence import Recurrence, assembled, flow_of
 from looptrans.ir.condition import Condition
 from looptrans.ir.facts import DependenceReport
-from looptrans.ir.program import Assign, Atomic, If, Loop, Program
+from looptrans.ir.program import Assign, If, Loop, Program
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate, Decision
 from looptrans.ir.walk import accesses, live_out, nodes, placed
@@ -133,8 +133,6 @@ def _shared_cell(program: Program, iteration: Iteration, step: Recurrence) -> st
     uses: dict[str, list[Access]] = {}
     written: dict[str, None] = {}
     for node in nodes(body):
-        if isinstance(node, Atomic):
-            return "it holds an atomic update"
         if not (isinstance(node, Assign) or (isinstance(node, If) and node.label is not None)):
             continue
         for relation in accesses(node):

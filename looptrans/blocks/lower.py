@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Literal
 
 from looptrans.algebra.append import Append, appends
 from looptrans.blocks.arithmetic import conjuncts
@@ -14,6 +13,7 @@ from looptrans.blocks.grid import grid_of, rows_of
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
 from looptrans.blocks.program import (
+    ArrayAccess,
     ArrayArgument,
     Binary,
     BlockProgram,
@@ -201,7 +201,7 @@ class _Lowering:
             narrow,
             wide,
             grouped,
-            tuple(a.name for a in arrays if a.access == "inout"),
+            tuple(a.name for a in arrays if a.access in ("inout", "added")),
         )
         return kernel, b.seen_contracted
 
@@ -213,10 +213,13 @@ class _Lowering:
     ) -> tuple[tuple[ArrayArgument, ...], tuple[Scalar, ...]]:
         read: set[str] = set()
         written: set[str] = set()
+        added: set[str] = set()
         used: set[str] = set()
         for op in ops_in(ops):
             if isinstance(op, Store):
                 written.add(op.array)
+                if op.added:
+                    added.add(op.array)
             for expr in exprs_of(op):
                 for part in walk(expr):
                     if isinstance(part, Load):
@@ -230,7 +233,7 @@ class _Lowering:
         arrays = []
         for array in self.program.arrays:
             if array.name in read | written:
-                access = _access(array.name in read, array.name in written)
+                access = _access(array.name in read, array.name in written, array.name in added)
                 arrays.append(
                     ArrayArgument(
                         array.name,
@@ -263,7 +266,11 @@ class _Lowering:
             shape = tuple(extent for extent in array.shape if extent is not None)
             covered = self._is_covered(array.name, shape, kernels)
             fill = None if covered else _fill(creation, array.name)
-            found.append(Filled(array.name, shape, fill, self._dtype(array), array.element))
+            dtype = self._dtype(array)
+            # Many programs add to it one after the other: rounded once, at the end.
+            rounded = dtype is None and array.element == "float" and _is_added(kernels, array.name)
+            dtype = "float32" if rounded else dtype
+            found.append(Filled(array.name, shape, fill, dtype, array.element, rounded))
         return tuple(found)
 
     def _is_covered(self, name: str, shape: tuple[Index, ...], kernels: list[Kernel]) -> bool:
@@ -315,7 +322,13 @@ def _is_whole(op: Store, loops: tuple[Dim, ...], shape: tuple[Index, ...], kerne
     return whole and not around and _is_plain(op)
 
 
-def _access(is_read: bool, is_written: bool) -> Literal["in", "out", "inout"]:
+def _is_added(kernels: list[Kernel], name: str) -> bool:
+    return any(a.name == name and a.access == "added" for k in kernels for a in k.arrays)
+
+
+def _access(is_read: bool, is_written: bool, is_added: bool) -> ArrayAccess:
+    if is_added:
+        return "added"
     if is_read and is_written:
         return "inout"
     return "in" if is_read else "out"

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from looptrans.adjoint.accumulating import accumulation
 from looptrans.algebra.append import Append
 from looptrans.blocks.appending import Appending
-from looptrans.blocks.arithmetic import as_float, both
+from looptrans.blocks.arithmetic import as_float, both, conjuncts
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import IDENTITY, Monoid, reduced, summed
 from looptrans.blocks.magnitude import bounds as value_bounds
@@ -39,7 +40,7 @@ from looptrans.blocks.values import Values
 from looptrans.ir.affine import extremum
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, walk
-from looptrans.ir.program import Assign, Declaration, If, Loop, Node
+from looptrans.ir.program import Assign, Atomic, Declaration, If, Loop, Node
 from looptrans.ir.value import Create, Read, Reduce, Value, Whole, walk_value
 from looptrans.ir.walk import nodes as nodes_in
 from looptrans.transforms.tree import statements_in
@@ -87,10 +88,12 @@ class Nest:
                     self._if(node, here)
                 case Loop():
                     self._loop(node, here)
+                case Atomic():
+                    self._added(node, here)
                 case Declaration():
                     pass
                 case _:
-                    raise NotLowered("atomic parts, block reductions and barriers have no blocks")
+                    raise NotLowered("block reductions and barriers have no blocks")
 
     @contextmanager
     def scope(self, path: Path) -> Iterator[None]:
@@ -199,13 +202,16 @@ class Nest:
         self._elements(node, path, why)
 
     def _forced(self, node: Loop, path: Path) -> Dim | None:
-        """Return the lanes of a loop that some register's cells range over."""
+        """Return the lanes of a loop that some register's or atomic part's cells range over."""
         for storage in self.b.storage.values():
             if storage.place != "register":
                 continue
             for place, home in storage.bound:
                 if place == path and storage.scope[: len(path)] != path:
                     return self._lanes(home.variable, home.range.start, home.range.stop)
+        if self.around and node.range.step == 1 and any(isinstance(n, Atomic) for n in node.body):
+            # What is added to a row of memory is one block.
+            return self._lanes(node.variable, node.range.start, node.range.stop)
         return None
 
     def _lanes(self, variable: str, start: Index, stop: Index) -> Dim:
@@ -429,6 +435,36 @@ class Nest:
         if not carried and not _mentions(value, array):
             self.b.defined[array] = value
         self.b.values[array] = Name(array, dims, kind_of(value), held)
+
+    def _added(self, node: Atomic, path: Path) -> None:
+        """Add to cells in memory, over rows and blocks at once what is added to one cell."""
+        for number, each in enumerate(node.body):
+            if not isinstance(each, Assign):
+                raise NotLowered("an atomic part with more than plain statements has no blocks")
+            found = accumulation(each.targets[0], each.values[0])
+            if len(each.targets) != 1 or found is None or found[0] != "sum":
+                raise NotLowered(f"{each.label}: an atomic part adds to a cell only", each.label)
+            self.statement, self.b.label = each, each.label
+            target, (_, value, condition) = each.targets[0], found
+            guard = None
+            if condition != ALWAYS:
+                guard = self.b.condition(condition, self.v.truth_of)
+            with self.b.guarded(guard):
+                places = tuple(self.b.index(s) for s in target.indices)
+                own = union(*(dims_of(p) for p in places))
+                offered = self.v.number(value)
+                guards = [c for g in self.b.guards for c in conjuncts(g)]
+            inside = [d for _, d in self.around if d is not None and d.is_vector]
+            for dim in union(self.rows, inside, dims_of(offered)):
+                if dim in own:
+                    continue
+                mask = both(self.b.inside((dim,)), *(g for g in guards if dim in dims_of(g)))
+                guards = [g for g in guards if dim not in dims_of(g)]
+                offered = summed(self.b, offered, dim, mask)
+            name = self.b.name(f"{target.array}_part", (path, number))
+            offered = self.b.named(name, offered, (each.label,))
+            mask = both(self.b.inside(own), *guards)
+            self.b.emit(Store(target.array, places, offered, mask, (each.label,), added=True))
 
     def _forget(self, array: str) -> None:
         """Drop what was known of a name, and of values that mention it."""

@@ -249,6 +249,9 @@ class Store:
     """`array[subscripts] = value` where the mask holds; the value is rounded to the array's type.
 
     The dimensions of the store are those of the subscripts; the value is broadcast to them.
+
+    Attributes:
+        added: Whether the value is added to what is there, in one step.
     """
 
     array: str
@@ -257,6 +260,7 @@ class Store:
     mask: Expr | None = None
     labels: tuple[str, ...] = ()
     note: str = ""
+    added: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +316,9 @@ class Branch:
 Op: TypeAlias = Let | Store | TileLoop | ElementLoop | Branch
 
 
+ArrayAccess: TypeAlias = Literal["in", "out", "inout", "added"]
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayArgument:
     """An array a kernel is handed.
@@ -320,7 +327,7 @@ class ArrayArgument:
         name: Its name in the listing.
         rank: The number of its dimensions.
         element: What it holds.
-        access: Whether the kernel reads it, writes it, or both.
+        access: Whether the kernel reads it, writes it, both, or only adds to it.
         shape: The extent of each dimension where it is known.
         dtype: The element type the listing asks for (`float32`), or None: that of the inputs.
     """
@@ -328,7 +335,7 @@ class ArrayArgument:
     name: str
     rank: int
     element: Kind
-    access: Literal["in", "out", "inout"]
+    access: ArrayAccess
     shape: tuple[Index | None, ...]
     dtype: str | None = None
 
@@ -403,6 +410,7 @@ class Filled:
         fill: What it holds at first; None where every element is written by the kernels.
         dtype: The element type asked for (`float32`), or None: that of the inputs.
         element: What it holds.
+        rounded: Whether it is returned in the type of the inputs, whatever type it is filled in.
     """
 
     array: str
@@ -410,6 +418,7 @@ class Filled:
     fill: float | int | bool | None
     dtype: str | None = None
     element: Kind = "float"
+    rounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

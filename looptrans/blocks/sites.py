@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from looptrans.blocks.program import NotLowered
 from looptrans.ir.condition import Condition, Data, Relation, walk_condition
 from looptrans.ir.index import Index, Let, Opaque, walk
-from looptrans.ir.program import Assign, Declaration, If, Loop, Node
+from looptrans.ir.program import Assign, Atomic, Declaration, If, Loop, Node
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -57,6 +57,7 @@ class Site:
         bindings: What is around it, outermost first.
         guards: The places of the guards around it.
         label: The label of the statement.
+        atomic: Whether it is to something that the atomic part it stands in changes.
     """
 
     array: str
@@ -66,6 +67,7 @@ class Site:
     bindings: tuple[Binding, ...]
     guards: tuple[Path, ...]
     label: str
+    atomic: bool = False
 
     def binding(self, variable: str) -> Binding | None:
         """Return what binds a variable here."""
@@ -105,11 +107,17 @@ def _body(
                 yield from reader.range(node.range, bindings)
                 around = Binding(here, node.variable, node.range, node.execution, node.private)
                 yield from _body(node.body, here, (*bindings, around), guards)
+            case Atomic(inner, turn) if turn is None:
+                found = tuple(_body(inner, here, bindings, guards))
+                changed = {site.array for site in found if site.is_write}
+                for site in found:
+                    yield replace(site, atomic=site.array in changed)
             case Declaration():
                 pass
             case _:
                 raise NotLowered(
-                    "atomic parts, reductions of a thread block and barriers are not run in blocks"
+                    "atomic parts with a turn, reductions of a thread block and barriers are not "
+                    "run in blocks"
                 )
 
 

@@ -3,6 +3,7 @@
     loaded      it is only read: every read is a load
     register    every access is to the cell of the iteration itself: a block that programs keep
     streamed    it is only written, by one statement: every write is a store
+    added       atomic parts add to it, and nothing else touches it: every one adds in memory
     recomputed  one statement writes it from inputs alone, and others read it at other cells: they
                 work its value out again
 
@@ -24,7 +25,7 @@ from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.value import Access, Subscript, Value, Whole
 
-Place: TypeAlias = Literal["loaded", "register", "streamed", "recomputed"]
+Place: TypeAlias = Literal["loaded", "register", "streamed", "added", "recomputed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,14 @@ def _storage(
     writes = [site for site in sites if site.is_write]
     if not writes:
         return Storage(name, "loaded", sites)
+    if any(site.atomic for site in sites):
+        apart = next((site for site in sites if not site.atomic), None)
+        if apart is not None:
+            raise NotLowered(
+                f"{apart.label} touches {name} outside of the atomic parts that add to it",
+                apart.label,
+            )
+        return Storage(name, "added", sites)
     is_scalar = program.array(name).rank == 0
     if not is_scalar and len(writes) == 1 and len(sites) == 1:
         return Storage(name, "streamed", sites)

@@ -106,7 +106,12 @@ def _head(kernel: Kernel) -> Iterable[str]:
     yield f"grid      {grid}" + (", in groups that share operands" if kernel.grouped else "")
     for dim in kernel.dims:
         yield f"{dim.role:<10}{_dim(dim)}"
-    for word, access in (("reads", "in"), ("writes", "out"), ("updates", "inout")):
+    for word, access in (
+        ("reads", "in"),
+        ("writes", "out"),
+        ("updates", "inout"),
+        ("adds to", "added"),
+    ):
         arrays = [array for array in kernel.arrays if array.access == access]
         if arrays:
             yield f"{word:<10}{', '.join(map(_array, arrays))}"
@@ -168,8 +173,9 @@ def _op(op: Op) -> str:
     match op:
         case Let(name, value, labels, note, dims):
             return _commented(f"{name}{_dims(dims)} = {expr_text(value)}", labels, note)
-        case Store(array, subscripts, value, mask, labels, note):
-            text = f"store {array}{_subscripts(subscripts)} = {expr_text(value)}"
+        case Store(array, subscripts, value, mask, labels, note, added):
+            how, sign = ("add to", "+=") if added else ("store", "=")
+            text = f"{how} {array}{_subscripts(subscripts)} {sign} {expr_text(value)}"
             if mask is not None:
                 text += f" where {expr_text(mask)}"
             return _commented(text, labels, note)

@@ -138,7 +138,7 @@ def _in_float32(program: BlockProgram, names: Iterable[str]) -> BlockProgram:
             for kernel in program.kernels
         ),
         made=tuple(
-            replace(made, dtype="float32") if made.array in chosen else made
+            replace(made, dtype="float32", rounded=False) if made.array in chosen else made
             for made in program.made
         ),
     )

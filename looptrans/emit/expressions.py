@@ -395,9 +395,15 @@ class Expressions:
         return text
 
     def store(
-        self, array: str, subscripts: tuple[Expr, ...], value: Expr, mask: Expr | None
+        self,
+        array: str,
+        subscripts: tuple[Expr, ...],
+        value: Expr,
+        mask: Expr | None,
+        *,
+        added: bool = False,
     ) -> str:
-        """Return the text of a store."""
+        """Return the text of a store, or of an addition in memory."""
         own = dims_of(Load(array, subscripts))
         if not set(dims_of(value)) <= set(own):
             names = ", ".join(dim.name for dim in dims_of(value) if dim not in own)
@@ -407,6 +413,8 @@ class Expressions:
         arguments = [self.address(array, subscripts, own), self.show(value, own)]
         if mask is not None:
             arguments.append(f"mask={self._mask(mask, own, array)}")
+        if added:
+            return _called("tl.atomic_add", *arguments, 'sem="relaxed"').text
         return f"tl.store({', '.join(arguments)})"
 
     def address(self, array: str, subscripts: tuple[Expr, ...], dims: tuple[Dim, ...]) -> str:

@@ -71,7 +71,7 @@ class Facts:
     @property
     def given(self) -> list[str]:
         """The outputs that `out` is for: those that are no arguments, in order."""
-        if self.style != "plain":
+        if self.style != "plain" or any(made.rounded for made in self.program.made):
             return []
         return [name for name in dict.fromkeys(self.program.outputs) if name in self.made]
 

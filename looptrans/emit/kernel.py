@@ -256,8 +256,8 @@ class _Writer:
             match op:
                 case Let():
                     lines += self._labelled(self._let(op), op.labels, op.note, depth)
-                case Store(array, subscripts, value, mask, labels, note):
-                    text = self.expr.store(array, subscripts, value, mask)
+                case Store(array, subscripts, value, mask, labels, note, added):
+                    text = self.expr.store(array, subscripts, value, mask, added=added)
                     is_guarded = array in self.optional
                     if is_guarded:
                         pointer = self.expr.pointer(array)
@@ -372,7 +372,11 @@ class _Writer:
         parts += [("for " * bool(rows)) + joined(programs)] if programs else []
         what = ", ".join(parts) or "everything"
         lines = [f'{INDENT}"""A program does {what}.', ""]
-        for verb, accesses in (("Reads", ("in", "inout")), ("Writes", ("out", "inout"))):
+        for verb, accesses in (
+            ("Reads", ("in", "inout")),
+            ("Writes", ("out", "inout")),
+            ("Adds to", ("added",)),
+        ):
             arrays = [
                 array_text(array.name, array.shape)
                 for array in self.kernel.arrays

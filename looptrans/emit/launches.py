@@ -205,10 +205,20 @@ class Launches:
             case BlockSize():
                 return None
 
+    def _returned(self, output: str) -> str:
+        """Return what is returned for an output, as Python."""
+        name = self.facts.names[output]
+        made = self.facts.made.get(output)
+        if made is None or not made.rounded or self.facts.sample is None:
+            return name
+        rounded = f"{name}.to({self.facts.sample}.dtype)"
+        is_optional = self.facts.needs is not None and self.facts.may_be_none(output)
+        return f"None if {name} is None else {rounded}" if is_optional else rounded
+
     def _return(self) -> list[str]:
         if not self.facts.program.outputs:
             return []
-        names = [self.facts.names[name] for name in self.facts.program.outputs]
+        names = [self._returned(name) for name in self.facts.program.outputs]
         if self.facts.style != "plain" and len(names) == 1:
             return [f"{INDENT}return ({names[0]},)"]
         return [f"{INDENT}return {', '.join(names)}"]

@@ -98,5 +98,5 @@ def _required(kernels: Sequence[Kernel], made: Sequence[str]) -> list[str]:
         a.name
         for kernel in kernels
         for a in kernel.arrays
-        if a.name in made and (a.access != "out" or a.name in typed)
+        if a.name in made and (a.access in ("in", "inout") or a.name in typed)
     ]

@@ -7,85 +7,36 @@ were; so does what the launchers make for themselves.
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import ModuleType
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import torch
 
-from looptrans.adjoint.backward import Backward
 from looptrans.blocks.program import NotLowered
 from looptrans.emit.backward import EmittedBackward, Form, emitted_with_backward
 from looptrans.emit.launcher import launcher_parameters
-from looptrans.executor.inputs import Inputs, prepare
+from looptrans.executor.inputs import prepare
 from looptrans.ir.program import Program
 from looptrans.runtime.cache import keep
 from looptrans.runtime.device import prepare_device
-from looptrans.runtime.empty_rows import with_empty_rows
-from looptrans.runtime.gradient_machine import Differentiated
-from looptrans.runtime.gradient_reference import GradientReference, gradient_reference_of
+from looptrans.runtime.gradient_reference import gradient_reference_of
 from looptrans.runtime.load import load_module
-from looptrans.runtime.reference import Outputs, reference_of
-from looptrans.runtime.verification import OutputError, Report, Run
+from looptrans.runtime.reference import reference_of
+from looptrans.runtime.verification import Report, Run
 from looptrans.runtime.verify import chosen_dtypes, given_sets, run_sets, verify
 from looptrans.runtime.verify_call import (
     Strides,
-    called,
-    element_type,
-    guarded_arguments,
-    guarding,
-    laid_out,
-    once_rounded,
     rounded,
-    value_of,
-    written_outside,
 )
-from looptrans.runtime.verify_differences import (
-    Differences,
-    differences,
-    has_differences,
-    is_small,
-)
-from looptrans.runtime.verify_errors import compared
-from looptrans.runtime.verify_gradients import Expected, compared_gradient
-from looptrans.runtime.verify_handed_over import HandedOver
+from looptrans.runtime.verify_gradient_run import Context, GradientLauncher, GradientRun
 from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
-from looptrans.runtime.verify_memory import Guarded, to_array, to_tensor
 from looptrans.runtime.verify_sizes import SizeSet, size_sets
 
 Values: TypeAlias = np.ndarray[Any, Any]
 Pass: TypeAlias = Literal["forward", "backward", "both"]
 PASSES: tuple[Pass, ...] = ("forward", "backward", "both")
-
-
-@dataclass(frozen=True, slots=True)
-class GradientLauncher:
-    """Two functions that run the kernels of a backward pass, and how they are called.
-
-    Attributes:
-        found: The backward pass.
-        forward: Returns the outputs and what is saved.
-        forward_arguments: What its arguments are in the listing, in order.
-        returned: What it returns, in order.
-        backward: Returns the gradients; it may take `wanted`.
-        backward_arguments: What its arguments are in the backward listing, in order.
-        gradients: What it returns, in order: names of the backward listing.
-        module: The module both are from, whose new tensors are watched; None where they have none.
-    """
-
-    found: Backward
-    forward: Callable[..., Any]
-    forward_arguments: tuple[str, ...]
-    returned: tuple[str, ...]
-    backward: Callable[..., Any]
-    backward_arguments: tuple[str, ...]
-    gradients: tuple[str, ...]
-    module: ModuleType | None = None
 
 
 def verify_pass(
@@ -220,36 +171,40 @@ def verify_gradients(
         ExecutionError: Sizes of kind `given` do not fit the listing.
     """
     reference = gradient_reference_of(reference_of(launcher.found.listing))
-    session = _Session(launcher, reference, device, seed)
+    session = _Session(Context(launcher, reference, device, seed))
     report = run_sets(session, sets, dtypes, notes, progress)
     return replace(report, direction="backward", notes=(*report.notes, *session.said()))
 
 
 @dataclass(slots=True)
 class _Session:
-    launcher: GradientLauncher
-    reference: GradientReference
-    device: str
-    seed: int
-    differed: Differences = field(default_factory=Differences)
-    ambiguous: int = 0
+    context: Context
 
     @property
     def program(self) -> Program:
-        return self.launcher.found.listing
+        return self.context.launcher.found.listing
+
+    @property
+    def device(self) -> str:
+        return self.context.device
+
+    @property
+    def seed(self) -> int:
+        return self.context.seed
 
     def said(self) -> list[str]:
         """Return what the reader should know besides."""
-        notes = list(self.launcher.found.notes)
-        if self.differed.agreed:
+        notes = list(self.context.launcher.found.notes)
+        differed, ambiguous = self.context.differed, self.context.ambiguous
+        if differed.agreed:
             text = "Central differences of the listing, executed one statement at a time, agree "
-            text += f"along {self.differed.agreed} directions"
-            if self.differed.unsure:
-                text += f"; along {self.differed.unsure} they say nothing, as it has a kink nearby"
+            text += f"along {differed.agreed} directions"
+            if differed.unsure:
+                text += f"; along {differed.unsure} they say nothing, as it has a kink nearby"
             notes.append(f"{text}.")
-        if self.ambiguous:
+        if ambiguous:
             notes.append(
-                f"{self.ambiguous} elements are not compared: max or min is decided between equal "
+                f"{ambiguous} elements are not compared: max or min is decided between equal "
                 "numbers, and there is more than one subgradient."
             )
         return notes
@@ -267,280 +222,17 @@ class _Session:
             made = inputs_for(self.program, sizes.sizes, kind, self.seed)
             own = "odd" if sizes.kind == "one" else strides.get(kind, "contiguous")
             for dtype in dtypes:
-                step = _Step(self, rounded(self.program, made, dtype), dtype, kind, own)
-                found.append(step.run())
+                inputs = rounded(self.program, made, dtype)
+                found.append(GradientRun(self.context, inputs, dtype, kind, own).run())
         return found
 
 
-@dataclass(slots=True)
-class _Step:
-    """One run: what it starts from, what is wrong with it, and how large gradients should be."""
-
-    session: _Session
-    inputs: Inputs
-    dtype: str
-    kind: InputKind
-    strides: Strides
-    problems: list[str] = field(default_factory=list)
-    norms: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def found(self) -> Backward:
-        return self.session.launcher.found
-
-    def run(self) -> Run:
-        program, device = self.session.program, self.session.device
-        own = self.session.reference.reference.run(self.inputs)
-        exact, empty = with_empty_rows(self.session.reference.reference, self.inputs, own)
-        arguments = guarded_arguments(program, self.inputs, self.dtype, device, self.strides)
-        saved = self._forward(arguments, exact, empty)
-        errors: tuple[OutputError, ...] = ()
-        if saved is not None:
-            incoming = self._incoming(exact)
-            results = self._backward(arguments, saved, incoming)
-            came = {name: to_array(tensor) for name, tensor in incoming.items()}
-            errors = self._compared(results, came, empty, saved)
-            if self._is_looked_into() and results:
-                self._check_wanted(arguments, saved, incoming, results)
-                self._check_differences(results, came, exact, empty, errors)
-        for name, tensor in arguments.items():
-            if tensor.changed():
-                self.problems.append(f"the input {name} is changed")
-        sizes = dict(self.inputs.integers)
-        problems = tuple(dict.fromkeys(self.problems))
-        return Run(sizes, self.dtype, self.kind, self.strides, errors, problems)
-
-    def _is_looked_into(self) -> bool:
-        """Whether everything is tried here that costs several runs."""
-        return self.kind == "normal" and is_small(self.inputs.integers)
-
-    # The kernels
-
-    def _call(
-        self, what: str, run: Callable[..., Any], values: Sequence[Any], options: Mapping[str, Any]
-    ) -> Any:
-        with guarding(self.session.launcher.module) as made:
-            result, problems = called(run, values, options, self.session.device)
-        for tensor in made:
-            problems += written_outside(f"a tensor of the {what} pass", tensor)
-        self.problems += problems
-        return result
-
-    def _forward(
-        self, arguments: Mapping[str, Guarded], exact: Outputs, empty: Mapping[str, Values]
-    ) -> dict[str, torch.Tensor] | None:
-        """Return the outputs and what is saved; None where the kernels fail."""
-        launcher = self.session.launcher
-        tensors = {name: each.tensor for name, each in arguments.items()}
-        values = [value_of(name, tensors, self.inputs) for name in launcher.forward_arguments]
-        result = self._call("forward", launcher.forward, values, {})
-        returned = result if isinstance(result, tuple) else (result,)
-        if result is None or len(returned) != len(launcher.returned):
-            if result is not None:
-                count = len(launcher.returned)
-                self.problems.append(f"{len(returned)} values are returned, not {count}")
-            return None
-        saved = dict(zip(launcher.returned, returned, strict=True))
-        for name in dict.fromkeys(self.session.program.outputs):
-            error = self._output(name, saved[name], exact[name], empty.get(name))
-            if not error.passed:
-                said = error.problem or f"an error of {error.error:.1e}, not {error.tolerance:.1e}"
-                self.problems.append(f"the output {name} of the forward pass is wrong: {said}")
-        return saved
-
-    def _output(
-        self, name: str, tensor: torch.Tensor, exact: Values, empty: Values | None
-    ) -> OutputError:
-        own = element_type(self.session.program, name, self.dtype)
-
-        def plain(backwards: bool) -> Values:
-            run = self.session.reference.reference.run
-            result = run(self.inputs, "float32", backwards=backwards)
-            rounded_: Values = once_rounded(result[name], own)
-            return rounded_
-
-        return compared(
-            name,
-            to_array(tensor),
-            exact,
-            plain,
-            str(own).removeprefix("torch."),
-            always_plain=False,
-            empty=empty,
-        )
-
-    def _incoming(self, exact: Outputs) -> dict[str, torch.Tensor]:
-        """Make incoming gradients, random; expanded ones are the same along leading dimensions."""
-        found = {}
-        for number, name in enumerate(self.found.of):
-            random = np.random.default_rng([self.session.seed, number, 1])
-            shape = exact[name].shape
-            own = element_type(self.session.program, name, self.dtype)
-            if self.strides == "expanded":
-                kept = shape[-1:] if len(shape) > 1 else ()
-                row = to_tensor(np.asarray(random.standard_normal(kept)), own)
-                found[name] = row.to(self.session.device).expand(shape)
-                continue
-            values = to_tensor(np.asarray(random.standard_normal(shape)), own)
-            odd = self.strides == "odd"
-            found[name] = laid_out(values, self.session.device, number + 1, odd=odd).tensor
-        return found
-
-    def _backward(
-        self,
-        arguments: Mapping[str, Guarded],
-        saved: Mapping[str, torch.Tensor],
-        incoming: Mapping[str, torch.Tensor],
-        wanted: tuple[str, ...] | None = None,
-    ) -> dict[str, torch.Tensor | None]:
-        """Return the gradients; nothing where the kernels fail."""
-        launcher, found = self.session.launcher, self.found
-        handed = {each.name: saved[each.name] for each in found.saved}
-        if self.strides == "odd":
-            handed = {
-                name: laid_out(tensor, self.session.device, number, odd=True).tensor
-                for number, (name, tensor) in enumerate(handed.items())
-            }
-        tensors = {name: each.tensor for name, each in arguments.items()}
-        tensors |= handed | {found.incoming[name]: each for name, each in incoming.items()}
-        before = {name: tensors[name].clone() for name in (*handed, *found.incoming.values())}
-        values = [value_of(name, tensors, self.inputs) for name in launcher.backward_arguments]
-        options = {} if wanted is None else {"wanted": wanted}
-        result = self._call("backward", launcher.backward, values, options)
-        for name, tensor in before.items():
-            if not torch.equal(_bits(tensor), _bits(tensors[name])):
-                self.problems.append(f"{name}, which is handed over, is changed")
-        if result is None:
-            return {}
-        returned = result if isinstance(result, tuple) else (result,)
-        if len(returned) != len(launcher.gradients):
-            count = len(launcher.gradients)
-            self.problems.append(f"{len(returned)} gradients are returned, not {count}")
-            return {}
-        return dict(zip(launcher.gradients, returned, strict=True))
-
-    # What they should be
-
-    def _expected(
-        self,
-        incoming: Mapping[str, Values],
-        empty: Mapping[str, Values],
-        saved: Mapping[str, torch.Tensor],
-    ) -> Callable[[str], Expected]:
-        run = functools.partial(self.session.reference.run, self.inputs, incoming, empty)
-        exact = run()
-        other = run(last_at_ties=True) if exact.tied else None
-        later: dict[str, Differentiated] = {}
-        shift = HandedOver(self.found, self.inputs, incoming, saved)
-
-        def once(what: str, **how: Any) -> Differentiated:
-            if what not in later:
-                later[what] = run(**how)
-            return later[what]
-
-        def expected(argument: str) -> Expected:
-            def plain(backwards: bool) -> Values:
-                what = "backwards" if backwards else "plain"
-                values = once(what, dtype="float32", backwards=backwards).gradients[argument]
-                rounded_: Values = once_rounded(values, self._type(argument))
-                return rounded_
-
-            return Expected(
-                exact.gradients[argument],
-                None if other is None else other.gradients[argument],
-                plain,
-                lambda: once("absolute", absolute=True).gradients[argument],
-                exact.terms.get(argument),
-                lambda: shift.of(argument),
-                lambda: shift.undefined(argument),
-            )
-
-        return expected
-
-    def _type(self, argument: str) -> torch.dtype:
-        """Return the type that the gradient of an argument should have."""
-        is_array = argument in self.inputs.arrays
-        own: torch.dtype = getattr(torch, self.dtype) if is_array else torch.float32
-        return own
-
-    def _compared(
-        self,
-        results: Mapping[str, torch.Tensor | None],
-        incoming: Mapping[str, Values],
-        empty: Mapping[str, Values],
-        saved: Mapping[str, torch.Tensor],
-    ) -> tuple[OutputError, ...]:
-        if not results:
-            return ()
-        expected = self._expected(incoming, empty, saved)
-        errors = []
-        for argument, name in self.found.gradients.items():
-            tensor, what = results.get(name), expected(argument)
-            if tensor is None:
-                errors.append(OutputError(name, np.inf, 0.0, problem="it is not returned"))
-                continue
-            if tensor.dtype != self._type(argument):
-                asked = str(self._type(argument)).removeprefix("torch.")
-                given = str(tensor.dtype).removeprefix("torch.")
-                self.problems.append(f"{name} is in {given}, and {argument} in {asked}")
-            errors.append(compared_gradient(name, to_array(tensor), what, self.dtype))
-            self.norms[name] = float(np.linalg.norm(what.exact))
-            if what.other is not None:
-                self.session.ambiguous += errors[-1].skipped
-        return tuple(errors)
-
-    def _check_wanted(
-        self,
-        arguments: Mapping[str, Guarded],
-        saved: Mapping[str, torch.Tensor],
-        incoming: Mapping[str, torch.Tensor],
-        results: Mapping[str, torch.Tensor | None],
-    ) -> None:
-        """Ask for each gradient alone: it is the same, and the others are None."""
-        signature = inspect.signature(self.session.launcher.backward).parameters
-        if "wanted" not in signature or len(results) < 2:
-            return
-        for name, whole in results.items():
-            alone = self._backward(arguments, saved, incoming, (name,))
-            mine = alone.get(name)
-            if mine is None or whole is None or not torch.equal(_bits(mine), _bits(whole)):
-                self.problems.append(f"{name} is another one where it alone is wanted")
-            others = [other for other, each in alone.items() if other != name and each is not None]
-            if others:
-                self.problems.append(f"{others[0]} is returned where {name} alone is wanted")
-
-    def _check_differences(
-        self,
-        results: Mapping[str, torch.Tensor | None],
-        incoming: Mapping[str, Values],
-        exact: Outputs,
-        empty: Mapping[str, Values],
-        errors: Sequence[OutputError],
-    ) -> None:
-        if self.dtype != "float32" or not has_differences(self.session.program):
-            return
-        came = {
-            name: np.where(np.isfinite(exact[name]) & ~empty.get(name, np.False_), values, 0.0)
-            for name, values in incoming.items()
-        }
-        gradients = {}
-        arguments = {name: argument for argument, name in self.found.gradients.items()}
-        for error in errors:
-            tensor = results.get(error.name)
-            if tensor is None or not error.passed or error.skipped:
-                continue
-            values = to_array(tensor)
-            # What should be 0, and is nothing but rounding, is compared with its terms.
-            norm = self.norms[error.name]
-            allowed = error.tolerance * norm if norm else float(np.linalg.norm(values))
-            gradients[arguments[error.name]] = (error.name, values, allowed)
-        said = differences(self.session.program, self.inputs, came, gradients, self.session.seed)
-        self.session.differed = self.session.differed.joined(said)
-        self.problems += said.problems
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return what a tensor holds, bit for bit: a nan is equal to itself."""
-    kept = tensor.detach().contiguous()
-    types = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return kept if kept.dtype == torch.bool else kept.view(types[kept.element_size()])
+__all__ = [
+    "PASSES",
+    "GradientLauncher",
+    "gradient_launcher",
+    "joined",
+    "verify_backward",
+    "verify_gradients",
+    "verify_pass",
+]
