@@ -18,7 +18,7 @@ from looptrans.adjoint.reverse import Reverse
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes, sizes_of
 from looptrans.adjoint.statistics import with_log_sums
-from looptrans.adjoint.sums import Term, value_of
+from looptrans.adjoint.sums import Term, in_order, value_of
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
@@ -180,22 +180,23 @@ class _Derivation:
             self.targets[name] = self._gradient(name, indices, terms)
 
     def _gradient(self, name: str, indices: tuple[Generator, ...], terms: list[Term]) -> Gradient:
-        """Return the gradient of an input; a single number through partial sums."""
-        if indices or not any(len(t.generators) > 1 for t in terms):
+        """Return the gradient of an input; of a number or a row of numbers through partial sums."""
+        if len(indices) > 1 or not any(len(t.generators) > 1 for t in terms):
             return Gradient(self.gradients[name], indices, tuple(terms))
         parts: list[Term] = []
         for number, term in enumerate(terms):
-            outer = term.generators[:-1]
+            outer = in_order(term.generators)[:-1]
             free = all(isinstance(g.range.stop, Param) for g in outer)
             if len(term.generators) < 2 or not free:
                 parts.append(term)
                 continue
             wish = f"{self.gradients[name]}_part"
             part = self.system.names.array(wish if not number else f"{wish}_{number + 1}")
-            inner = replace(term, generators=term.generators[-1:])
-            self.system.add(Definition(part, outer, value_of([inner]), "adjoint"))
+            inner = replace(term, generators=in_order(term.generators)[-1:])
+            cells = _in_order_of_reads(term, (*indices, *outer))
+            self.system.add(Definition(part, cells, value_of([inner]), "adjoint"))
             self.reverse.kept.add(part)
-            cell = Read(Access(part, tuple(Var(g.variable) for g in outer)))
+            cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))
             parts.append(Term(inner.coefficient / inner.coefficient, ((cell, 1),), (), outer))
         return Gradient(self.gradients[name], indices, tuple(parts))
 
@@ -265,6 +266,18 @@ def _unguarded(formula: str) -> Step:
         "a term of what is divided: no term is left"
     )
     return Step("leave out a guard", (Certificate("algebra", law, "legal", reason),))
+
+
+def _in_order_of_reads(term: Term, cells: tuple[Generator, ...]) -> tuple[Generator, ...]:
+    """Return generators in the order in which an array that a term reads has them as subscripts."""
+    names = {g.variable for g in cells}
+    for atom, _ in term.factors:
+        for part in walk_value(atom):
+            if isinstance(part, Read):
+                own = [i.name for i in part.access.indices if isinstance(i, Var)]
+                if names <= set(own):
+                    return tuple(sorted(cells, key=lambda g: own.index(g.variable)))
+    return cells
 
 
 def _differentiable(program: Program, wrt: tuple[str, ...] | None) -> tuple[str, ...]:

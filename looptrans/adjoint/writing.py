@@ -199,12 +199,11 @@ class Writer:
         groups: dict[str, list[Term]] = {}
         for term in gradient.terms:
             ordered = replace(term, generators=in_order(term.generators))
-            key, renamed = _grouped(ordered)
-            groups.setdefault(key, []).append(renamed)
+            groups.setdefault(_group(ordered), []).append(ordered)
         found = []
         keys = sorted(groups, key=lambda k: bool(groups[k][0].generators))
         for number, key in enumerate(keys):
-            terms = groups[key]
+            terms = _common(groups[key])
             first = terms[0].generators
             bare = [replace(t, generators=()) for t in terms]
             shared = tuple(
@@ -415,25 +414,33 @@ def _only_condition(value: Value) -> Condition:
     return value.condition
 
 
-def _grouped(term: Term) -> tuple[str, Term]:
-    """Return what terms share that can stand in one nest, and the term in common names."""
-    names: dict[str, Index] = {}
-    ranges = []
-    for number, g in enumerate(term.generators):
-        # The names count the position, so that terms of one group have the same.
-        names[g.variable] = Var(f"{plain_name(g.variable)}~g{number}")
-        ranges.append(g.range)
-    moved = term_moved(term, names)
-    generators = tuple(
-        replace(g, variable=names[g.variable].name)  # type: ignore[union-attr]
-        for g in moved.generators
-    )
+def _group(term: Term) -> str:
+    """Return what terms share that can stand in one nest: ranges and conditions."""
+    neutral = _renamed(term, [f"~g{number}" for number in range(len(term.generators))])
     text = " ".join(
-        f"{g.variable.partition('~')[2]} {index_text(g.range.start)} {index_text(g.range.stop)}"
-        for g in generators
+        f"{g.variable} {index_text(g.range.start)} {index_text(g.range.stop)}"
+        for g in neutral.generators
     )
-    brackets = sorted(condition_text(c) for c in moved.brackets) if generators else []
-    return f"{text} | {' '.join(brackets)}", replace(moved, generators=generators)
+    brackets = sorted(condition_text(c) for c in neutral.brackets) if term.generators else []
+    return f"{text} | {' '.join(brackets)}"
+
+
+def _common(terms: list[Term]) -> list[Term]:
+    """Return the terms of a group, their variables called as those of the first."""
+    # The names count the position, so that they differ from those of the gradient's indices.
+    names = [f"{plain_name(g.variable)}~g{n}" for n, g in enumerate(terms[0].generators)]
+    return [_renamed(term, names) for term in terms]
+
+
+def _renamed(term: Term, names: list[str]) -> Term:
+    new: dict[str, Index] = {
+        g.variable: Var(name) for g, name in zip(term.generators, names, strict=True)
+    }
+    moved = term_moved(term, new)
+    generators = tuple(
+        replace(g, variable=name) for g, name in zip(moved.generators, names, strict=True)
+    )
+    return replace(moved, generators=generators)
 
 
 def _without_quotients(nest: Nest) -> Nest:
