@@ -155,7 +155,7 @@ def test_no_work_for_gradients_that_nobody_asks_for(monkeypatch: pytest.MonkeyPa
     q, k, v = (t.detach() for t in inputs("attention_naive"))
     module = module_of(function)
     source = function.backward_source or ""
-    (mine,) = (n for n in vars(module) if n.endswith("_kernel_2"))
+    (mine,) = (n for n in vars(module) if n.endswith("_dQ_kernel"))
     assert "dQ_ptr" in source.partition(f"def {mine}(")[2].partition(")")[0]
     y = function(q, k, v.requires_grad_())
     monkeypatch.setattr(module, mine, Untouchable())
@@ -255,7 +255,7 @@ def test_two_roles_in_one_launch(tmp_path: Path) -> None:
         path = tmp_path / f"{form}.py"
         path.write_text(made.text)
         module = load_module(f"roles_{form}", made.text, path)
-        assert ("_kernel_2_and_3" in made.text) == (form == "launch")
+        assert ("_dQ_and_dK_dV_kernel" in made.text) == (form == "launch")
         found.append(gradients(getattr(module, made.launcher), tensors, expanded=True))
         outputs = getattr(module, made.forward_launcher)(*(t.detach() for t in tensors))
         rest = (outputs[1], outputs[0], torch.ones_like(outputs[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import count
 
 from looptrans.algebra.append import Append, appends
 from looptrans.blocks.arithmetic import conjuncts
@@ -103,12 +104,12 @@ class _Lowering:
         for number in range(len(groups)):
             later = set().union(*touched[number + 1 :]) if number + 1 < len(groups) else set()
             kept_after.append(frozenset(outputs | later))
-        kernels = []
+        kernels: list[Kernel] = []
         before: set[str] = set()
         for number, group in enumerate(groups):
             name = program.name.replace(".", "_") + "_kernel"
             if len(groups) > 1:
-                name += f"_{number + 1}"
+                name = self._name(group, {kernel.name for kernel in kernels})
             kernels.append(self._kernel(name, group, kept_after[number], frozenset(before)))
             before |= {s.array for _, n in group for s in sites((n,)) if s.is_write}
         return BlockProgram(
@@ -122,6 +123,18 @@ class _Lowering:
             tuple(dict.fromkeys(self.notes)),
             reached(program),
         )
+
+    def _name(self, group: list[tuple[int, Node]], taken: set[str]) -> str:
+        """Return the name of one kernel of several: after the largest arrays that it writes."""
+        program = self.program
+        touched = {s.array for _, node in group for s in sites((node,)) if s.is_write}
+        written = [a for a in program.arrays if a.name in touched]
+        kept = [a for a in written if a.name in self.creations or a.role != "local"] or written
+        rank = max((a.rank for a in kept), default=0)
+        names = [a.name for a in kept if a.rank == rank]
+        name = "_".join([program.name.replace(".", "_"), *names, "kernel"])
+        numbered = (name if number == 1 else f"{name}_{number}" for number in count(1))
+        return next(each for each in numbered if each not in taken)
 
     # One kernel
 

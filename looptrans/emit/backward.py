@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from looptrans.blocks.program import BlockProgram, NotLowered
+from looptrans.blocks.program import BlockProgram
 from looptrans.emit.autograd import DIGEST, Autograd, Called
 from looptrans.emit.facts import Style
 from looptrans.emit.header import backward_header
@@ -20,7 +20,7 @@ from looptrans.emit.identifiers import Scope, identifier
 from looptrans.emit.launcher import Launcher
 from looptrans.emit.listing import lowered
 from looptrans.emit.module import OWN, Part, written
-from looptrans.emit.refusal import Refused
+from looptrans.emit.refusal import NotInForm, Refused
 from looptrans.emit.together import groups_of
 from looptrans.version import __version__
 
@@ -76,7 +76,8 @@ def emitted_backward(found: Backward, form: Form = "kernels") -> EmittedBackward
     exact = {a.name for a in found.program.arrays if a.name in declared and _is_exact(a.annotation)}
     arrays = {a.name for a in found.listing.arrays}
     exact |= {gradient for name, gradient in found.gradients.items() if name not in arrays}
-    forward = lowered(found.forward)
+    kept = {s.name for s in found.saved if s.name not in found.listing.outputs}
+    forward = _in_float32(lowered(found.forward), kept & exact)
     backward = _in_float32(lowered(program, rounded=True), exact)
     return _module(found, forward, backward, form)
 
@@ -114,8 +115,9 @@ def _formed(found: Backward, form: Form) -> Program:
 
     derivation = derive_backward(found.listing, found.of, tuple(found.gradients), form)
     if derivation.decision != "legal":
-        reason = " ".join(derivation.notes) or f"the form {form} is not shown to be right"
-        raise Refused(NotLowered(reason.removesuffix(".")), found.listing, found.program)
+        ways = {way.form: way.reason for way in derivation.alternatives}
+        reason = f"its backward pass has no form {form}: {ways.get(form, 'it is not shown right')}"
+        raise Refused(NotInForm(reason), found.listing, found.program)
     return derivation.last
 
 

@@ -127,8 +127,9 @@ class Part:
             ]
             kernel, text = program.kernels[group[0]], roles[0]
             if several:
-                last = roles[1].name.rpartition("_")[2]
-                name = scope.name("kernel", text.name, wanted=f"{text.name}_and_{last}")
+                first = text.name.removesuffix("_kernel")
+                other = roles[1].name.removeprefix(f"{identifier(program.listing.name)}_")
+                name = scope.name("kernel", text.name, wanted=f"{first}_and_{other}")
                 kernel, text = together([program.kernels[k] for k in group], roles, name)
             self.roles.append(roles if several else [])
             texts.append(text)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.blocks.program import NotLowered
 from looptrans.ir.diagnostic import Mistake
+from looptrans.ir.named import unlabelled_in
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.source import Source, Span
 from looptrans.ir.walk import nodes
@@ -29,12 +30,24 @@ class NoBackward(Mistake):
     """The listing has no backward pass that is derived here, so there is none to emit.
 
     A backward pass is derived where every value that is read can be told from the listing alone, as
-    a function of the arguments: an array that is overwritten while others still need what it held,
-    or an output that hangs on which element is the largest, has none.
+    a function of the arguments. So none is found for
+
+      a scan, whose state is read in between (P[i] = P[i - 1] + x[i]): it is no sum over the loop;
+      an argument that is written in place: its first values are lost;
+      an array that is overwritten while others still need what it held;
+      an arg-max: an output that hangs on which element is the largest;
+      an argument whose shape is not written, or a listing in which nothing is a real number.
+
+    --of names the outputs that receive a gradient, so that the others need none, and
+    stop_gradient(x) takes x for a constant. `derive --to backward` shows how far it goes.
     """
 
     code: ClassVar[str] = "E071"
     title: ClassVar[str] = "no backward pass for this listing"
+
+
+class NotInForm(NotLowered):
+    """A backward pass that there is, but not in the form that was asked for."""
 
 
 class Refused(NotLowered):
@@ -67,21 +80,29 @@ class Refused(NotLowered):
                 f"cannot emit {program.name}",
                 span,
                 why=refusal.reason,
-                remedy="looptrans derive FILE shows how far it was taken, looptrans loops FILE "
+                remedy="leave --form out: each nest then has a launch of its own"
+                if isinstance(refusal, NotInForm)
+                else "looptrans derive FILE shows how far it was taken, looptrans loops FILE "
                 "what each loop carries",
             )
         else:
             mistake = NoBackward(
                 f"cannot differentiate {program.name}",
                 span,
-                why=refusal.reason,
-                remedy="name the outputs that receive a gradient with --of, or detach what needs "
-                "none with stop_gradient(…)",
+                why="; ".join([refusal.reason, *unlabelled_in(refusal.reason, program)]),
+                remedy=refusal.remedy or _remedy(program),
             )
         self.text = mistake.render(source)
 
     def __str__(self) -> str:
         return self.text
+
+
+def _remedy(program: Program) -> str:
+    detach = "detach what needs no gradient with stop_gradient(…)"
+    if len(program.outputs) > 1:
+        return f"name the outputs that receive a gradient with --of, or {detach}"
+    return f"{detach}, or write it with sums, maxima and minima; looptrans deps FILE shows more"
 
 
 def _place(label: str | None, program: Program, derived: Program) -> tuple[Span | None, Source]:

@@ -1,0 +1,121 @@
+"""Lowering `sum(…)`, `max(…)` and `min(…)` over variables of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from looptrans.blocks.arithmetic import both
+from looptrans.blocks.builder import Builder
+from looptrans.blocks.contraction import IDENTITY, Monoid, reduced, summed
+from looptrans.blocks.program import (
+    Call,
+    Expr,
+    Let,
+    Name,
+    NotLowered,
+    Number,
+    Position,
+    TileLoop,
+    union,
+)
+from looptrans.blocks.ranges import bounds_of, parts
+from looptrans.blocks.shapes import Shapes, is_of_sizes
+from looptrans.blocks.values import Values
+from looptrans.ir.condition import ALWAYS
+from looptrans.ir.index import walk
+from looptrans.ir.program import Assign
+from looptrans.ir.value import Reduce, Value
+
+
+@dataclass(slots=True)
+class Sums:
+    """Lowers reductions inside of values.
+
+    Attributes:
+        b: The kernel.
+        shapes: Where it is.
+        statement: The statement that is being lowered.
+    """
+
+    b: Builder
+    shapes: Shapes
+    v: Values = field(init=False)
+    statement: Assign | None = None
+
+    def __post_init__(self) -> None:
+        self.v = Values(self.b, self.reduce)
+
+    def reduce(self, value: Reduce) -> Expr:
+        """Return a sum, maximum or minimum, done in one block or in a loop over blocks before."""
+        op: Monoid = "+" if value.function == "sum" else value.function
+        generator, *rest = value.generators
+        inner = Reduce(value.function, tuple(rest), value.body) if rest else value.body
+        start, stop = generator.range.start, generator.range.stop
+        sized = all(is_of_sizes(p) for index in (start, stop) for p in walk(index))
+        deep = any(d is not None and d.role in ("tile", "element") for _, d in self.shapes.around)
+        if generator.range.step != 1:
+            raise NotLowered(f"a sum in steps of {generator.range.step} has no form in blocks")
+        shared = self._range_of_cells(value, generator.variable)
+        if (deep or shared) and sized:
+            dim = self.shapes.lanes(shared or generator.variable, start, stop)
+            with self.b.bound(generator.variable, Position(dim)):
+                guard = None
+                if generator.condition != ALWAYS:
+                    guard = self.b.condition(generator.condition, self.v.truth_of)
+                with self.b.guarded(guard):
+                    body = self.v.number(inner)
+                mask = both(self.b.inside((dim,)), guard)
+            if op == "+":
+                return summed(self.b, body, dim, mask)
+            return reduced(self.b, op, body, dim, mask)
+        return self._in_tiles(value, op, inner)
+
+    def _range_of_cells(self, value: Reduce, variable: str) -> str | None:
+        """Return the variable of the lanes that a sum goes over, where it reads a register."""
+        for storage in self.b.storage.values():
+            for place, home in storage.bound:
+                own = [s for s in storage.sites if s.label == self._label()]
+                for site in own:
+                    binding = site.binding(variable)
+                    if binding is not None and binding.path == place:
+                        return home.variable
+        return None
+
+    def _label(self) -> str:
+        return self.statement.label if self.statement is not None else ""
+
+    def _in_tiles(self, value: Reduce, op: Monoid, inner: Value) -> Expr:
+        """Reduce block by block, in a loop of its own before the statement."""
+        generator = value.generators[0]
+        label = (self._label(),)
+        stem = self.statement.targets[0].array if self.statement is not None else "value"
+        name = self.b.name(f"{stem}_{value.function}", (self._label(), value))
+        inside = self.shapes.vectors
+        dims = union(self.shapes.rows, inside)
+        carried = Name(name, dims)
+        self.b.emit(Let(name, Number(IDENTITY[op]), label, dims=dims))
+        dim = self.b.dim(generator.variable, "tile", generator.range.start, generator.range.stop)
+        self.shapes.around.append(((-1,), dim))
+        for part in parts(self.b, dim, bounds_of(generator.range)):
+            self.b.stops[dim] = part.hull
+            with (
+                self.b.frame({dim.name}) as frame,
+                self.b.bound(generator.variable, Position(dim)),
+                self.b.guarded(*part.masks),
+            ):
+                guard = None
+                if generator.condition != ALWAYS:
+                    guard = self.b.condition(generator.condition, self.v.truth_of)
+                with self.b.guarded(guard):
+                    body = self.v.number(inner)
+                mask = both(self.b.inside((dim,)), *part.masks, guard)
+                if op == "+":
+                    joined = summed(self.b, body, dim, mask, carried)
+                else:
+                    joined = Call(op, (carried, reduced(self.b, op, body, dim, mask)))
+                self.b.emit(Let(name, joined, label, dims=dims))
+            ops = tuple(frame.ops)
+            self.b.emit(TileLoop(dim, part.start, part.stop, part.kind, ops, part.note))
+        self.shapes.around.pop()
+        del self.b.stops[dim]
+        return carried
