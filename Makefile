@@ -5,7 +5,7 @@ READY := .venv/.ready
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11 python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo test check generated verify-all fuzz clean
+.PHONY: help .venv demo test check generated verify-all bench fuzz clean
 
 help:
 	@echo 'make demo        what looptrans does, shown on the listings in specs/'
@@ -13,6 +13,7 @@ help:
 	@echo 'make check       lint, format, types, layers'
 	@echo 'make generated   write the kernels of specs/ into generated/'
 	@echo 'make verify-all  every listing with every shape, head size and type, in the interpreter'
+	@echo 'make bench       on a GPU: attention beside what else there is, both passes'
 	@echo 'make fuzz        random nests against the trace oracle, for as long as you like'
 	@echo 'make clean       remove .venv, caches and build products'
 
@@ -53,11 +54,21 @@ demo: $(READY)
 	run derive specs/attention_naive.py; \
 	part 'The Triton kernel that follows'; \
 	run emit specs/attention_naive.py; \
+	part 'The backward pass, derived from the same loops: a listing again'; \
+	run show specs/attention_naive.py --pass backward; \
+	part 'Every step to it with its certificate, and the ways to run it'; \
+	run derive specs/attention_naive.py --to backward; \
+	part 'One of its kernels; generated/attention_naive_backward.py is the whole module, with autograd'; \
+	kernel='/_backward_dQ_kernel(/,/tl.store/p'; \
+	printf '\n$$ looptrans emit specs/attention_naive.py --pass both | sed -n %s\n\n' "'$$kernel'"; \
+	$(BIN)/looptrans emit specs/attention_naive.py --pass both | sed -n "$$kernel"; \
 	if $(BIN)/python -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("triton"))'; then \
 	    part 'Compared with the listing itself, executed in float64; without a GPU it is interpreted'; \
 	    run verify specs/attention_naive.py; \
+	    part 'Its gradients too, compared with those that torch finds for the listing'; \
+	    run verify specs/attention_naive.py --pass backward --sizes M=33,N=17,E=16,D=8; \
 	    part 'Compiled for a GPU that need not be there'; \
-	    run inspect specs/attention_naive.py --target cuda:90; \
+	    run inspect specs/attention_naive.py --pass both --target cuda:90; \
 	else \
 	    part 'Triton cannot be installed here: verify and inspect are left out'; \
 	fi; \
@@ -81,6 +92,14 @@ generated: $(READY)
 
 verify-all: $(READY)
 	@$(BIN)/python -m tests.verify_all
+
+# Writes benchmarks/results/GPU.json and GPU.svg; without a GPU it says so and writes nothing.
+BENCHED := attention attention_causal attention_causal_bottom_right attention_bias attention_gqa
+
+bench: $(READY)
+	@$(BIN)/looptrans bench $(BENCHED:%=specs/%.py) --pass both --dtype bf16 \
+	    --sizes B=4,H=16,M=4096,N=4096,E=128,D=128 --sizes B=1,H=16,M=16384,N=16384,E=128,D=128 \
+	    --output benchmarks/results --plot benchmarks/results
 
 fuzz: $(READY)
 	@$(BIN)/python -m tests.fuzz

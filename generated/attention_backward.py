@@ -336,7 +336,7 @@ attention_kernel_tuned = {
 
 
 @triton.jit
-def attention_backward_kernel_1(
+def attention_backward_delta_kernel(
     O_ptr, dO_ptr, delta_ptr,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
@@ -396,26 +396,26 @@ def attention_backward_kernel_1(
     tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S1
 
 
-def attention_backward_kernel_1_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
+def attention_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-attention_backward_kernel_1_default = attention_backward_kernel_1_config(4, 512, 4, 2)
+attention_backward_delta_kernel_default = attention_backward_delta_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_backward_kernel_1_tuned = triton.autotune(
+attention_backward_delta_kernel_tuned = triton.autotune(
     [
-        attention_backward_kernel_1_config(*row)
+        attention_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
-)(attention_backward_kernel_1)
+)(attention_backward_delta_kernel)
 
 
 @triton.jit
-def attention_backward_kernel_2(
+def attention_backward_dQ_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
@@ -493,7 +493,7 @@ def attention_backward_kernel_2(
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
         dS_sum = dS / tl.sqrt_rn(tl.cast(E, tl.float32))  # S7
-        dQ = tl.dot(dS_sum, K_je.to(tl.float32), dQ, input_precision="ieee")  # S8
+        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -513,7 +513,12 @@ def attention_backward_kernel_2(
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
         dS_sum = dS / tl.sqrt_rn(tl.cast(E, tl.float32))  # S7
-        dQ = tl.dot(dS_sum, K_je.to(tl.float32), dQ, input_precision="ieee")  # S8
+        dQ = tl.dot(
+            tl.where(j[None, :] < N, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
+            K_je,
+            dQ,
+            input_precision="ieee"
+        )  # S8
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
@@ -521,38 +526,38 @@ def attention_backward_kernel_2(
     )  # S8
 
 
-def attention_backward_kernel_2_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+def attention_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_backward_kernel_2_default = {
-    2: attention_backward_kernel_2_config(64, 32, 8, 3),
-    4: attention_backward_kernel_2_config(32, 32, 8, 1),
+attention_backward_dQ_kernel_default = {
+    2: attention_backward_dQ_kernel_config(64, 32, 8, 3),
+    4: attention_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_backward_kernel_2_tuned = {
+attention_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_backward_kernel_2_config(*row)
+            attention_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["H", "M", "N", "E", "D"],
-    )(attention_backward_kernel_2),
+    )(attention_backward_dQ_kernel),
     4: triton.autotune(
         [
-            attention_backward_kernel_2_config(*row)
+            attention_backward_dQ_kernel_config(*row)
             for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["H", "M", "N", "E", "D"],
-    )(attention_backward_kernel_2),
+    )(attention_backward_dQ_kernel),
 }
 
 
 @triton.jit
-def attention_backward_kernel_3(
+def attention_backward_dK_dV_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
@@ -640,8 +645,8 @@ def attention_backward_kernel_3(
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
         dS_sum_2 = dS_2 / tl.sqrt_rn(tl.cast(E, tl.float32))  # S14
-        dK = tl.dot(dS_sum_2, Q_ie.to(tl.float32), dK, input_precision="ieee")  # S15
-        dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S16
+        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S16
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -666,8 +671,18 @@ def attention_backward_kernel_3(
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
         dS_sum_2 = dS_2 / tl.sqrt_rn(tl.cast(E, tl.float32))  # S14
-        dK = tl.dot(dS_sum_2, Q_ie.to(tl.float32), dK, input_precision="ieee")  # S15
-        dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S16
+        dK = tl.dot(
+            tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+            Q_ie,
+            dK,
+            input_precision="ieee"
+        )  # S15
+        dV = tl.dot(
+            tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
+            dO_id,
+            dV,
+            input_precision="ieee"
+        )  # S16
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -682,33 +697,33 @@ def attention_backward_kernel_3(
         )  # S16
 
 
-def attention_backward_kernel_3_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+def attention_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_backward_kernel_3_default = {
-    2: attention_backward_kernel_3_config(64, 32, 8, 3),
-    4: attention_backward_kernel_3_config(32, 32, 8, 1),
+attention_backward_dK_dV_kernel_default = {
+    2: attention_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    4: attention_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_backward_kernel_3_tuned = {
+attention_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_backward_kernel_3_config(*row)
+            attention_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["H", "M", "N", "E", "D"],
-    )(attention_backward_kernel_3),
+    )(attention_backward_dK_dV_kernel),
     4: triton.autotune(
         [
-            attention_backward_kernel_3_config(*row)
+            attention_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["H", "M", "N", "E", "D"],
-    )(attention_backward_kernel_3),
+    )(attention_backward_dK_dV_kernel),
 }
 
 
@@ -864,7 +879,7 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
         Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
         K: (B, H, N, E), float16, bfloat16 or float32, any strides.
         V: (B, H, N, D), float16, bfloat16 or float32, any strides.
-        lse: (B, H, M), float16, bfloat16 or float32, any strides.
+        lse: (B, H, M), float32, any strides.
         O: (B, H, M, D), float16, bfloat16 or float32, any strides.
         dO: (B, H, M, D), float16, bfloat16 or float32, any strides.
         dlse: (B, H, M), float32, any strides.
@@ -879,8 +894,9 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
         ValueError: An argument does not fit; the message says which and how.
     """
     _check_tensors(
-        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("lse", lse, 3, _FLOAT),
-        ("O", O, 4, _FLOAT), ("dO", dO, 4, _FLOAT), ("dlse", dlse, 3, (torch.float32,))
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT),
+        ("lse", lse, 3, (torch.float32,)), ("O", O, 4, _FLOAT), ("dO", dO, 4, _FLOAT),
+        ("dlse", dlse, 3, (torch.float32,))
     )
     B, H, M, E = Q.shape
     N = K.shape[2]
@@ -924,10 +940,10 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
     width = Q.element_size()
 
     if _INTERPRETED or not tune:
-        run = attention_backward_kernel_1
-        blocks = attention_backward_kernel_1_default.all_kwargs()
+        run = attention_backward_delta_kernel
+        blocks = attention_backward_delta_kernel_default.all_kwargs()
     else:
-        run = attention_backward_kernel_1_tuned
+        run = attention_backward_delta_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -946,10 +962,10 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = attention_backward_kernel_2
-        blocks = attention_backward_kernel_2_default[width].all_kwargs()
+        run = attention_backward_dQ_kernel
+        blocks = attention_backward_dQ_kernel_default[width].all_kwargs()
     else:
-        run = attention_backward_kernel_2_tuned[width]
+        run = attention_backward_dQ_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -976,10 +992,10 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = attention_backward_kernel_3
-        blocks = attention_backward_kernel_3_default[width].all_kwargs()
+        run = attention_backward_dK_dV_kernel
+        blocks = attention_backward_dK_dV_kernel_default[width].all_kwargs()
     else:
-        run = attention_backward_kernel_3_tuned[width]
+        run = attention_backward_dK_dV_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -1008,7 +1024,7 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_forward_15840f90", mutates_args=())
+@torch.library.custom_op("looptrans::attention_forward_1ac3ab7a", mutates_args=())
 def _attention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1027,7 +1043,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_backward_15840f90", mutates_args=())
+@torch.library.custom_op("looptrans::attention_backward_1ac3ab7a", mutates_args=())
 def _attention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

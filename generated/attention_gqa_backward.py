@@ -372,7 +372,7 @@ attention_gqa_kernel_tuned = {
 
 
 @triton.jit
-def attention_gqa_backward_kernel_1(
+def attention_gqa_backward_delta_kernel(
     O_ptr, dO_ptr, delta_ptr,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
@@ -432,26 +432,26 @@ def attention_gqa_backward_kernel_1(
     tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S2
 
 
-def attention_gqa_backward_kernel_1_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
+def attention_gqa_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-attention_gqa_backward_kernel_1_default = attention_gqa_backward_kernel_1_config(4, 512, 4, 2)
+attention_gqa_backward_delta_kernel_default = attention_gqa_backward_delta_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_gqa_backward_kernel_1_tuned = triton.autotune(
+attention_gqa_backward_delta_kernel_tuned = triton.autotune(
     [
-        attention_gqa_backward_kernel_1_config(*row)
+        attention_gqa_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
-)(attention_gqa_backward_kernel_1)
+)(attention_gqa_backward_delta_kernel)
 
 
 @triton.jit
-def attention_gqa_backward_kernel_2(
+def attention_gqa_backward_dQ_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_1, stride_K_j, stride_K_e,
@@ -533,7 +533,7 @@ def attention_gqa_backward_kernel_2(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
-        dQ = tl.dot(dS_sum, K_je.to(tl.float32), dQ, input_precision="ieee")  # S10
+        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -554,7 +554,12 @@ def attention_gqa_backward_kernel_2(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(tl.where(j[None, :] < N, dS * S_sum, 0.0), axis=1)  # S9
-        dQ = tl.dot(dS_sum, K_je.to(tl.float32), dQ, input_precision="ieee")  # S10
+        dQ = tl.dot(
+            tl.where(j[None, :] < N, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
+            K_je,
+            dQ,
+            input_precision="ieee"
+        )  # S10
     if dscale_part_ptr is not None:
         tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S9
     if dQ_ptr is not None:
@@ -565,38 +570,38 @@ def attention_gqa_backward_kernel_2(
         )  # S10
 
 
-def attention_gqa_backward_kernel_2_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+def attention_gqa_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_gqa_backward_kernel_2_default = {
-    2: attention_gqa_backward_kernel_2_config(64, 32, 8, 3),
-    4: attention_gqa_backward_kernel_2_config(32, 32, 8, 1),
+attention_gqa_backward_dQ_kernel_default = {
+    2: attention_gqa_backward_dQ_kernel_config(64, 32, 8, 3),
+    4: attention_gqa_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_gqa_backward_kernel_2_tuned = {
+attention_gqa_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_gqa_backward_kernel_2_config(*row)
+            attention_gqa_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["H", "M", "N", "R", "E", "D"],
-    )(attention_gqa_backward_kernel_2),
+    )(attention_gqa_backward_dQ_kernel),
     4: triton.autotune(
         [
-            attention_gqa_backward_kernel_2_config(*row)
+            attention_gqa_backward_dQ_kernel_config(*row)
             for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["H", "M", "N", "R", "E", "D"],
-    )(attention_gqa_backward_kernel_2),
+    )(attention_gqa_backward_dQ_kernel),
 }
 
 
 @triton.jit
-def attention_gqa_backward_kernel_3(
+def attention_gqa_backward_dK_dV_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_g, stride_K_j, stride_K_e,
@@ -679,8 +684,10 @@ def attention_gqa_backward_kernel_3(
             delta_i = tl.load(delta_ptr + h * stride_delta_h + i * stride_delta_i)  # S15
             dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
             dS_sum_2 = dS_2 * scale  # S16
-            dK = tl.dot(dS_sum_2, Q_ie.to(tl.float32), dK, input_precision="ieee")  # S17
-            dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S18
+            dK = tl.dot(
+                dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee"
+            )  # S17
+            dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
         # The last, partial block.
         for i_first in range(i_full, M, BLOCK_I):
             i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -706,8 +713,18 @@ def attention_gqa_backward_kernel_3(
             )  # S15
             dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
             dS_sum_2 = dS_2 * scale  # S16
-            dK = tl.dot(dS_sum_2, Q_ie.to(tl.float32), dK, input_precision="ieee")  # S17
-            dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S18
+            dK = tl.dot(
+                tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+                Q_ie,
+                dK,
+                input_precision="ieee"
+            )  # S17
+            dV = tl.dot(
+                tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
+                dO_id,
+                dV,
+                input_precision="ieee"
+            )  # S18
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -722,38 +739,38 @@ def attention_gqa_backward_kernel_3(
         )  # S18
 
 
-def attention_gqa_backward_kernel_3_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+def attention_gqa_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_gqa_backward_kernel_3_default = {
-    2: attention_gqa_backward_kernel_3_config(64, 32, 8, 3),
-    4: attention_gqa_backward_kernel_3_config(32, 32, 8, 1),
+attention_gqa_backward_dK_dV_kernel_default = {
+    2: attention_gqa_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    4: attention_gqa_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_gqa_backward_kernel_3_tuned = {
+attention_gqa_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_gqa_backward_kernel_3_config(*row)
+            attention_gqa_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["M", "G", "N", "R", "E", "D"],
-    )(attention_gqa_backward_kernel_3),
+    )(attention_gqa_backward_dK_dV_kernel),
     4: triton.autotune(
         [
-            attention_gqa_backward_kernel_3_config(*row)
+            attention_gqa_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["M", "G", "N", "R", "E", "D"],
-    )(attention_gqa_backward_kernel_3),
+    )(attention_gqa_backward_dK_dV_kernel),
 }
 
 
 @triton.jit
-def attention_gqa_backward_kernel_4(
+def attention_gqa_backward_dscale_kernel(
     dscale_part_ptr, dscale_ptr,
     stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
     B, H, M,
@@ -796,22 +813,22 @@ def attention_gqa_backward_kernel_4(
     tl.store(dscale_ptr, dscale)  # S19
 
 
-def attention_gqa_backward_kernel_4_config(BLOCK_I, num_warps, num_stages):
+def attention_gqa_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-attention_gqa_backward_kernel_4_default = attention_gqa_backward_kernel_4_config(512, 4, 2)
+attention_gqa_backward_dscale_kernel_default = attention_gqa_backward_dscale_kernel_config(512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_gqa_backward_kernel_4_tuned = triton.autotune(
+attention_gqa_backward_dscale_kernel_tuned = triton.autotune(
     [
-        attention_gqa_backward_kernel_4_config(*row)
+        attention_gqa_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
-)(attention_gqa_backward_kernel_4)
+)(attention_gqa_backward_dscale_kernel)
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1055,10 +1072,10 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
     width = Q.element_size()
 
     if _INTERPRETED or not tune:
-        run = attention_gqa_backward_kernel_1
-        blocks = attention_gqa_backward_kernel_1_default.all_kwargs()
+        run = attention_gqa_backward_delta_kernel
+        blocks = attention_gqa_backward_delta_kernel_default.all_kwargs()
     else:
-        run = attention_gqa_backward_kernel_1_tuned
+        run = attention_gqa_backward_delta_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -1077,10 +1094,10 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
             )
 
     if _INTERPRETED or not tune:
-        run = attention_gqa_backward_kernel_2
-        blocks = attention_gqa_backward_kernel_2_default[width].all_kwargs()
+        run = attention_gqa_backward_dQ_kernel
+        blocks = attention_gqa_backward_dQ_kernel_default[width].all_kwargs()
     else:
-        run = attention_gqa_backward_kernel_2_tuned[width]
+        run = attention_gqa_backward_dQ_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -1108,10 +1125,10 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
             )
 
     if _INTERPRETED or not tune:
-        run = attention_gqa_backward_kernel_3
-        blocks = attention_gqa_backward_kernel_3_default[width].all_kwargs()
+        run = attention_gqa_backward_dK_dV_kernel
+        blocks = attention_gqa_backward_dK_dV_kernel_default[width].all_kwargs()
     else:
-        run = attention_gqa_backward_kernel_3_tuned[width]
+        run = attention_gqa_backward_dK_dV_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -1139,10 +1156,10 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
             )
 
     if _INTERPRETED or not tune:
-        run = attention_gqa_backward_kernel_4
-        blocks = attention_gqa_backward_kernel_4_default.all_kwargs()
+        run = attention_gqa_backward_dscale_kernel
+        blocks = attention_gqa_backward_dscale_kernel_default.all_kwargs()
     else:
-        run = attention_gqa_backward_kernel_4_tuned
+        run = attention_gqa_backward_dscale_kernel_tuned
         blocks = {}
     if "dscale" in wanted:
         with torch.cuda.device_of(Q):
@@ -1156,7 +1173,7 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_gqa_forward_6ee673c7", mutates_args=())
+@torch.library.custom_op("looptrans::attention_gqa_forward_bd2f6325", mutates_args=())
 def _attention_gqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1176,7 +1193,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_gqa_backward_6ee673c7", mutates_args=())
+@torch.library.custom_op("looptrans::attention_gqa_backward_bd2f6325", mutates_args=())
 def _attention_gqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

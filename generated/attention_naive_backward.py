@@ -268,7 +268,7 @@ attention_naive_kernel_tuned = {
 
 
 @triton.jit
-def attention_naive_backward_kernel_1(
+def attention_naive_backward_delta_kernel(
     O_ptr, dO_ptr, delta_ptr,
     stride_O_i, stride_O_d,
     stride_dO_i, stride_dO_d,
@@ -318,26 +318,26 @@ def attention_naive_backward_kernel_1(
     tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S1
 
 
-def attention_naive_backward_kernel_1_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
+def attention_naive_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-attention_naive_backward_kernel_1_default = attention_naive_backward_kernel_1_config(4, 512, 4, 2)
+attention_naive_backward_delta_kernel_default = attention_naive_backward_delta_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_naive_backward_kernel_1_tuned = triton.autotune(
+attention_naive_backward_delta_kernel_tuned = triton.autotune(
     [
-        attention_naive_backward_kernel_1_config(*row)
+        attention_naive_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "D"],
-)(attention_naive_backward_kernel_1)
+)(attention_naive_backward_delta_kernel)
 
 
 @triton.jit
-def attention_naive_backward_kernel_2(
+def attention_naive_backward_dQ_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dQ_ptr,
     stride_Q_i, stride_Q_e,
     stride_K_j, stride_K_e,
@@ -390,7 +390,7 @@ def attention_naive_backward_kernel_2(
         )  # S4
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S4
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S5
-        dQ = tl.dot(dS, K_je.to(tl.float32), dQ, input_precision="ieee")  # S6
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S6
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -408,7 +408,12 @@ def attention_naive_backward_kernel_2(
         )  # S4
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S4
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S5
-        dQ = tl.dot(dS, K_je.to(tl.float32), dQ, input_precision="ieee")  # S6
+        dQ = tl.dot(
+            tl.where(j[None, :] < N, dS, 0.0).to(K_ptr.dtype.element_ty),
+            K_je,
+            dQ,
+            input_precision="ieee"
+        )  # S6
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
@@ -416,38 +421,38 @@ def attention_naive_backward_kernel_2(
     )  # S6
 
 
-def attention_naive_backward_kernel_2_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+def attention_naive_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_naive_backward_kernel_2_default = {
-    2: attention_naive_backward_kernel_2_config(64, 32, 8, 3),
-    4: attention_naive_backward_kernel_2_config(32, 32, 8, 1),
+attention_naive_backward_dQ_kernel_default = {
+    2: attention_naive_backward_dQ_kernel_config(64, 32, 8, 3),
+    4: attention_naive_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_naive_backward_kernel_2_tuned = {
+attention_naive_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_naive_backward_kernel_2_config(*row)
+            attention_naive_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["M", "N", "E", "D"],
-    )(attention_naive_backward_kernel_2),
+    )(attention_naive_backward_dQ_kernel),
     4: triton.autotune(
         [
-            attention_naive_backward_kernel_2_config(*row)
+            attention_naive_backward_dQ_kernel_config(*row)
             for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["M", "N", "E", "D"],
-    )(attention_naive_backward_kernel_2),
+    )(attention_naive_backward_dQ_kernel),
 }
 
 
 @triton.jit
-def attention_naive_backward_kernel_3(
+def attention_naive_backward_dK_dV_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_i, stride_Q_e,
     stride_K_j, stride_K_e,
@@ -504,8 +509,8 @@ def attention_naive_backward_kernel_3(
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S10
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S10
-        dK = tl.dot(dS_2, Q_ie.to(tl.float32), dK, input_precision="ieee")  # S11
-        dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S12
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S11
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S12
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -525,8 +530,18 @@ def attention_naive_backward_kernel_3(
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S10
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S10
-        dK = tl.dot(dS_2, Q_ie.to(tl.float32), dK, input_precision="ieee")  # S11
-        dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S12
+        dK = tl.dot(
+            tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
+            Q_ie,
+            dK,
+            input_precision="ieee"
+        )  # S11
+        dV = tl.dot(
+            tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
+            dO_id,
+            dV,
+            input_precision="ieee"
+        )  # S12
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -541,33 +556,33 @@ def attention_naive_backward_kernel_3(
         )  # S12
 
 
-def attention_naive_backward_kernel_3_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+def attention_naive_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_naive_backward_kernel_3_default = {
-    2: attention_naive_backward_kernel_3_config(64, 32, 8, 3),
-    4: attention_naive_backward_kernel_3_config(32, 32, 8, 1),
+attention_naive_backward_dK_dV_kernel_default = {
+    2: attention_naive_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    4: attention_naive_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_naive_backward_kernel_3_tuned = {
+attention_naive_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_naive_backward_kernel_3_config(*row)
+            attention_naive_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["M", "N", "E", "D"],
-    )(attention_naive_backward_kernel_3),
+    )(attention_naive_backward_dK_dV_kernel),
     4: triton.autotune(
         [
-            attention_naive_backward_kernel_3_config(*row)
+            attention_naive_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["M", "N", "E", "D"],
-    )(attention_naive_backward_kernel_3),
+    )(attention_naive_backward_dK_dV_kernel),
 }
 
 
@@ -759,10 +774,10 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     width = Q.element_size()
 
     if _INTERPRETED or not tune:
-        run = attention_naive_backward_kernel_1
-        blocks = attention_naive_backward_kernel_1_default.all_kwargs()
+        run = attention_naive_backward_delta_kernel
+        blocks = attention_naive_backward_delta_kernel_default.all_kwargs()
     else:
-        run = attention_naive_backward_kernel_1_tuned
+        run = attention_naive_backward_delta_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -781,10 +796,10 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = attention_naive_backward_kernel_2
-        blocks = attention_naive_backward_kernel_2_default[width].all_kwargs()
+        run = attention_naive_backward_dQ_kernel
+        blocks = attention_naive_backward_dQ_kernel_default[width].all_kwargs()
     else:
-        run = attention_naive_backward_kernel_2_tuned[width]
+        run = attention_naive_backward_dQ_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -810,10 +825,10 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = attention_naive_backward_kernel_3
-        blocks = attention_naive_backward_kernel_3_default[width].all_kwargs()
+        run = attention_naive_backward_dK_dV_kernel
+        blocks = attention_naive_backward_dK_dV_kernel_default[width].all_kwargs()
     else:
-        run = attention_naive_backward_kernel_3_tuned[width]
+        run = attention_naive_backward_dK_dV_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -841,7 +856,7 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_naive_forward_a3bb59b2", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_forward_180ac213", mutates_args=())
 def _attention_naive_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -858,7 +873,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_naive_backward_a3bb59b2", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_backward_180ac213", mutates_args=())
 def _attention_naive_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -308,7 +308,7 @@ flash_forward_kernel_tuned = {
 
 
 @triton.jit
-def flash_forward_backward_kernel_1(
+def flash_forward_backward_delta_kernel(
     O_ptr, dO_ptr, delta_ptr,
     stride_O_i, stride_O_d,
     stride_dO_i, stride_dO_d,
@@ -358,26 +358,26 @@ def flash_forward_backward_kernel_1(
     tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S1
 
 
-def flash_forward_backward_kernel_1_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
+def flash_forward_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-flash_forward_backward_kernel_1_default = flash_forward_backward_kernel_1_config(4, 512, 4, 2)
+flash_forward_backward_delta_kernel_default = flash_forward_backward_delta_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-flash_forward_backward_kernel_1_tuned = triton.autotune(
+flash_forward_backward_delta_kernel_tuned = triton.autotune(
     [
-        flash_forward_backward_kernel_1_config(*row)
+        flash_forward_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "D"],
-)(flash_forward_backward_kernel_1)
+)(flash_forward_backward_delta_kernel)
 
 
 @triton.jit
-def flash_forward_backward_kernel_2(
+def flash_forward_backward_dQ_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dQ_ptr,
     stride_Q_i, stride_Q_t,
     stride_K_j, stride_K_t,
@@ -430,7 +430,7 @@ def flash_forward_backward_kernel_2(
         )  # S4
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S4
         dS_ij = P * (dP - delta_i.to(tl.float32)[:, None])  # S5
-        dQ = tl.dot(dS_ij, K_jt.to(tl.float32), dQ, input_precision="ieee")  # S6
+        dQ = tl.dot(dS_ij.to(K_ptr.dtype.element_ty), K_jt, dQ, input_precision="ieee")  # S6
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -448,7 +448,12 @@ def flash_forward_backward_kernel_2(
         )  # S4
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S4
         dS_ij = P * (dP - delta_i.to(tl.float32)[:, None])  # S5
-        dQ = tl.dot(dS_ij, K_jt.to(tl.float32), dQ, input_precision="ieee")  # S6
+        dQ = tl.dot(
+            tl.where(j[None, :] < N, dS_ij, 0.0).to(K_ptr.dtype.element_ty),
+            K_jt,
+            dQ,
+            input_precision="ieee"
+        )  # S6
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + t[None, :] * stride_dQ_t,
         dQ,
@@ -456,38 +461,38 @@ def flash_forward_backward_kernel_2(
     )  # S6
 
 
-def flash_forward_backward_kernel_2_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+def flash_forward_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-flash_forward_backward_kernel_2_default = {
-    2: flash_forward_backward_kernel_2_config(64, 32, 8, 3),
-    4: flash_forward_backward_kernel_2_config(32, 32, 8, 1),
+flash_forward_backward_dQ_kernel_default = {
+    2: flash_forward_backward_dQ_kernel_config(64, 32, 8, 3),
+    4: flash_forward_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-flash_forward_backward_kernel_2_tuned = {
+flash_forward_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
-            flash_forward_backward_kernel_2_config(*row)
+            flash_forward_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["M", "N", "E", "D"],
-    )(flash_forward_backward_kernel_2),
+    )(flash_forward_backward_dQ_kernel),
     4: triton.autotune(
         [
-            flash_forward_backward_kernel_2_config(*row)
+            flash_forward_backward_dQ_kernel_config(*row)
             for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["M", "N", "E", "D"],
-    )(flash_forward_backward_kernel_2),
+    )(flash_forward_backward_dQ_kernel),
 }
 
 
 @triton.jit
-def flash_forward_backward_kernel_3(
+def flash_forward_backward_dK_dV_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_i, stride_Q_t,
     stride_K_j, stride_K_t,
@@ -544,8 +549,8 @@ def flash_forward_backward_kernel_3(
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S10
         dS_ij_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S10
-        dK = tl.dot(dS_ij_2, Q_it.to(tl.float32), dK, input_precision="ieee")  # S11
-        dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S12
+        dK = tl.dot(dS_ij_2.to(Q_ptr.dtype.element_ty), Q_it, dK, input_precision="ieee")  # S11
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S12
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -565,8 +570,18 @@ def flash_forward_backward_kernel_3(
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S10
         dS_ij_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S10
-        dK = tl.dot(dS_ij_2, Q_it.to(tl.float32), dK, input_precision="ieee")  # S11
-        dV = tl.dot(P_2, dO_id.to(tl.float32), dV, input_precision="ieee")  # S12
+        dK = tl.dot(
+            tl.where(i[None, :] < M, dS_ij_2, 0.0).to(Q_ptr.dtype.element_ty),
+            Q_it,
+            dK,
+            input_precision="ieee"
+        )  # S11
+        dV = tl.dot(
+            tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
+            dO_id,
+            dV,
+            input_precision="ieee"
+        )  # S12
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + t[None, :] * stride_dK_t,
@@ -581,33 +596,33 @@ def flash_forward_backward_kernel_3(
         )  # S12
 
 
-def flash_forward_backward_kernel_3_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+def flash_forward_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-flash_forward_backward_kernel_3_default = {
-    2: flash_forward_backward_kernel_3_config(64, 32, 8, 3),
-    4: flash_forward_backward_kernel_3_config(32, 32, 8, 1),
+flash_forward_backward_dK_dV_kernel_default = {
+    2: flash_forward_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    4: flash_forward_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-flash_forward_backward_kernel_3_tuned = {
+flash_forward_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
-            flash_forward_backward_kernel_3_config(*row)
+            flash_forward_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["M", "N", "E", "D"],
-    )(flash_forward_backward_kernel_3),
+    )(flash_forward_backward_dK_dV_kernel),
     4: triton.autotune(
         [
-            flash_forward_backward_kernel_3_config(*row)
+            flash_forward_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["M", "N", "E", "D"],
-    )(flash_forward_backward_kernel_3),
+    )(flash_forward_backward_dK_dV_kernel),
 }
 
 
@@ -803,10 +818,10 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     width = Q.element_size()
 
     if _INTERPRETED or not tune:
-        run = flash_forward_backward_kernel_1
-        blocks = flash_forward_backward_kernel_1_default.all_kwargs()
+        run = flash_forward_backward_delta_kernel
+        blocks = flash_forward_backward_delta_kernel_default.all_kwargs()
     else:
-        run = flash_forward_backward_kernel_1_tuned
+        run = flash_forward_backward_delta_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -825,10 +840,10 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = flash_forward_backward_kernel_2
-        blocks = flash_forward_backward_kernel_2_default[width].all_kwargs()
+        run = flash_forward_backward_dQ_kernel
+        blocks = flash_forward_backward_dQ_kernel_default[width].all_kwargs()
     else:
-        run = flash_forward_backward_kernel_2_tuned[width]
+        run = flash_forward_backward_dQ_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -854,10 +869,10 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = flash_forward_backward_kernel_3
-        blocks = flash_forward_backward_kernel_3_default[width].all_kwargs()
+        run = flash_forward_backward_dK_dV_kernel
+        blocks = flash_forward_backward_dK_dV_kernel_default[width].all_kwargs()
     else:
-        run = flash_forward_backward_kernel_3_tuned[width]
+        run = flash_forward_backward_dK_dV_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -885,7 +900,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::flash_forward_forward_853af496", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_forward_50c91e46", mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -904,7 +919,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::flash_forward_backward_853af496", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_backward_50c91e46", mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

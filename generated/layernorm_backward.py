@@ -273,7 +273,7 @@ layernorm_kernel_tuned = triton.autotune(
 
 
 @triton.jit
-def layernorm_backward_kernel_1(
+def layernorm_backward_dX_kernel(
     X_ptr, w_ptr, r_kept_ptr, mean_kept_ptr, dY_ptr, dr_ptr, dX_ptr,
     stride_X_i, stride_X_j,
     stride_w_j,
@@ -395,26 +395,26 @@ def layernorm_backward_kernel_1(
         tl.store(dr_ptr + i * stride_dr_i, dr, mask=i < M)  # S3
 
 
-def layernorm_backward_kernel_1_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+def layernorm_backward_dX_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-layernorm_backward_kernel_1_default = layernorm_backward_kernel_1_config(4, 512, 4, 2)
+layernorm_backward_dX_kernel_default = layernorm_backward_dX_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-layernorm_backward_kernel_1_tuned = triton.autotune(
+layernorm_backward_dX_kernel_tuned = triton.autotune(
     [
-        layernorm_backward_kernel_1_config(*row)
+        layernorm_backward_dX_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
-)(layernorm_backward_kernel_1)
+)(layernorm_backward_dX_kernel)
 
 
 @triton.jit
-def layernorm_backward_kernel_2(
+def layernorm_backward_dw_db_kernel(
     X_ptr, r_kept_ptr, mean_kept_ptr, dY_ptr, dw_ptr, db_ptr,
     stride_X_i, stride_X_j,
     stride_r_kept_i,
@@ -483,26 +483,26 @@ def layernorm_backward_kernel_2(
         tl.store(db_ptr + j * stride_db_j, db, mask=j < N)  # S10
 
 
-def layernorm_backward_kernel_2_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+def layernorm_backward_dw_db_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-layernorm_backward_kernel_2_default = layernorm_backward_kernel_2_config(4, 512, 4, 2)
+layernorm_backward_dw_db_kernel_default = layernorm_backward_dw_db_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-layernorm_backward_kernel_2_tuned = triton.autotune(
+layernorm_backward_dw_db_kernel_tuned = triton.autotune(
     [
-        layernorm_backward_kernel_2_config(*row)
+        layernorm_backward_dw_db_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
-)(layernorm_backward_kernel_2)
+)(layernorm_backward_dw_db_kernel)
 
 
 @triton.jit
-def layernorm_backward_kernel_3(
+def layernorm_backward_deps_kernel(
     r_kept_ptr, dr_ptr, deps_ptr,
     stride_r_kept_i,
     stride_dr_i,
@@ -536,22 +536,22 @@ def layernorm_backward_kernel_3(
     tl.store(deps_ptr, deps)  # S11
 
 
-def layernorm_backward_kernel_3_config(BLOCK_I, num_warps, num_stages):
+def layernorm_backward_deps_kernel_config(BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-layernorm_backward_kernel_3_default = layernorm_backward_kernel_3_config(512, 4, 2)
+layernorm_backward_deps_kernel_default = layernorm_backward_deps_kernel_config(512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-layernorm_backward_kernel_3_tuned = triton.autotune(
+layernorm_backward_deps_kernel_tuned = triton.autotune(
     [
-        layernorm_backward_kernel_3_config(*row)
+        layernorm_backward_deps_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["M"],
-)(layernorm_backward_kernel_3)
+)(layernorm_backward_deps_kernel)
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -769,10 +769,10 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     index = _index_type(*_given(X, w, b, r_kept, mean_kept, dY, dr, dX, dw, db, deps))
 
     if _INTERPRETED or not tune:
-        run = layernorm_backward_kernel_1
-        blocks = layernorm_backward_kernel_1_default.all_kwargs()
+        run = layernorm_backward_dX_kernel
+        blocks = layernorm_backward_dX_kernel_default.all_kwargs()
     else:
-        run = layernorm_backward_kernel_1_tuned
+        run = layernorm_backward_dX_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -795,10 +795,10 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
             )
 
     if _INTERPRETED or not tune:
-        run = layernorm_backward_kernel_2
-        blocks = layernorm_backward_kernel_2_default.all_kwargs()
+        run = layernorm_backward_dw_db_kernel
+        blocks = layernorm_backward_dw_db_kernel_default.all_kwargs()
     else:
-        run = layernorm_backward_kernel_2_tuned
+        run = layernorm_backward_dw_db_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -820,10 +820,10 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
             )
 
     if _INTERPRETED or not tune:
-        run = layernorm_backward_kernel_3
-        blocks = layernorm_backward_kernel_3_default.all_kwargs()
+        run = layernorm_backward_deps_kernel
+        blocks = layernorm_backward_deps_kernel_default.all_kwargs()
     else:
-        run = layernorm_backward_kernel_3_tuned
+        run = layernorm_backward_deps_kernel_tuned
         blocks = {}
     if "deps" in wanted:
         with torch.cuda.device_of(X):
@@ -838,7 +838,7 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     return dX, dw, db, deps
 
 
-@torch.library.custom_op("looptrans::layernorm_forward_2704e6de", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_forward_cd55d39f", mutates_args=())
 def _layernorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None,
     tune: bool
@@ -857,7 +857,7 @@ def _(X, w, b, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::layernorm_backward_2704e6de", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_backward_cd55d39f", mutates_args=())
 def _layernorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, r_kept: torch.Tensor,
     mean_kept: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool

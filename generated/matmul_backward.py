@@ -197,7 +197,7 @@ matmul_kernel_tuned = {
 
 
 @triton.jit
-def matmul_backward_kernel_1(
+def matmul_backward_dA_kernel(
     B_ptr, C_ptr, dC_ptr, dA_ptr,
     stride_B_k, stride_B_j,
     stride_C_i, stride_C_j,
@@ -241,7 +241,9 @@ def matmul_backward_kernel_1(
             mask=k[:, None] < K,
             other=0.0
         )  # S2
-        dA = tl.dot(dacc, tl.trans(B_kj.to(tl.float32)), dA, input_precision="ieee")  # S2
+        dA = tl.dot(
+            dacc.to(B_ptr.dtype.element_ty), tl.trans(B_kj), dA, input_precision="ieee"
+        )  # S2
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -261,7 +263,9 @@ def matmul_backward_kernel_1(
             mask=(k[:, None] < K) & (j[None, :] < N),
             other=0.0
         )  # S2
-        dA = tl.dot(dacc, tl.trans(B_kj.to(tl.float32)), dA, input_precision="ieee")  # S2
+        dA = tl.dot(
+            dacc.to(B_ptr.dtype.element_ty), tl.trans(B_kj), dA, input_precision="ieee"
+        )  # S2
     tl.store(
         dA_ptr + i[:, None] * stride_dA_i + k[None, :] * stride_dA_k,
         dA,
@@ -269,38 +273,38 @@ def matmul_backward_kernel_1(
     )  # S2
 
 
-def matmul_backward_kernel_1_config(BLOCK_I, BLOCK_K, BLOCK_J, num_warps, num_stages):
+def matmul_backward_dA_kernel_config(BLOCK_I, BLOCK_K, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_K": BLOCK_K, "BLOCK_J": BLOCK_J}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-matmul_backward_kernel_1_default = {
-    2: matmul_backward_kernel_1_config(128, 128, 64, 8, 3),
-    4: matmul_backward_kernel_1_config(64, 64, 32, 4, 2),
+matmul_backward_dA_kernel_default = {
+    2: matmul_backward_dA_kernel_config(128, 128, 64, 8, 3),
+    4: matmul_backward_dA_kernel_config(64, 64, 32, 4, 2),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-matmul_backward_kernel_1_tuned = {
+matmul_backward_dA_kernel_tuned = {
     2: triton.autotune(
         [
-            matmul_backward_kernel_1_config(*row)
+            matmul_backward_dA_kernel_config(*row)
             for row in itertools.product((64, 128, 256), (64, 128), (32, 64), (4, 8), (3, 4))
         ],
         key=["M", "K", "N"],
-    )(matmul_backward_kernel_1),
+    )(matmul_backward_dA_kernel),
     4: triton.autotune(
         [
-            matmul_backward_kernel_1_config(*row)
+            matmul_backward_dA_kernel_config(*row)
             for row in itertools.product((32, 64), (32, 64), (16, 32), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
-    )(matmul_backward_kernel_1),
+    )(matmul_backward_dA_kernel),
 }
 
 
 @triton.jit
-def matmul_backward_kernel_2(
+def matmul_backward_dB_kernel(
     A_ptr, C_ptr, dC_ptr, dB_ptr,
     stride_A_i, stride_A_k,
     stride_C_i, stride_C_j,
@@ -340,11 +344,13 @@ def matmul_backward_kernel_2(
         )  # S3
         dacc_2 = tl.where(C_ij.to(tl.float32) > 0.0, dC_ij.to(tl.float32), 0.0)  # S3
         A_ik = tl.load(
-            A_ptr + i[None, :] * stride_A_i + k[:, None] * stride_A_k,
-            mask=k[:, None] < K,
+            A_ptr + i[:, None] * stride_A_i + k[None, :] * stride_A_k,
+            mask=k[None, :] < K,
             other=0.0
         )  # S4
-        dB = tl.dot(A_ik.to(tl.float32), tl.trans(dacc_2), dB, input_precision="ieee")  # S4
+        dB = tl.dot(
+            tl.trans(A_ik), tl.trans(dacc_2.to(A_ptr.dtype.element_ty)), dB, input_precision="ieee"
+        )  # S4
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -360,11 +366,13 @@ def matmul_backward_kernel_2(
         )  # S3
         dacc_2 = tl.where(C_ij.to(tl.float32) > 0.0, dC_ij.to(tl.float32), 0.0)  # S3
         A_ik = tl.load(
-            A_ptr + i[None, :] * stride_A_i + k[:, None] * stride_A_k,
-            mask=(k[:, None] < K) & (i[None, :] < M),
+            A_ptr + i[:, None] * stride_A_i + k[None, :] * stride_A_k,
+            mask=(k[None, :] < K) & (i[:, None] < M),
             other=0.0
         )  # S4
-        dB = tl.dot(A_ik.to(tl.float32), tl.trans(dacc_2), dB, input_precision="ieee")  # S4
+        dB = tl.dot(
+            tl.trans(A_ik), tl.trans(dacc_2.to(A_ptr.dtype.element_ty)), dB, input_precision="ieee"
+        )  # S4
     tl.store(
         dB_ptr + k[:, None] * stride_dB_k + j[None, :] * stride_dB_j,
         dB,
@@ -372,38 +380,38 @@ def matmul_backward_kernel_2(
     )  # S4
 
 
-def matmul_backward_kernel_2_config(BLOCK_K, BLOCK_J, BLOCK_I, num_warps, num_stages):
+def matmul_backward_dB_kernel_config(BLOCK_K, BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_K": BLOCK_K, "BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-matmul_backward_kernel_2_default = {
-    2: matmul_backward_kernel_2_config(128, 128, 64, 8, 3),
-    4: matmul_backward_kernel_2_config(64, 64, 32, 4, 2),
+matmul_backward_dB_kernel_default = {
+    2: matmul_backward_dB_kernel_config(128, 128, 64, 8, 3),
+    4: matmul_backward_dB_kernel_config(64, 64, 32, 4, 2),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-matmul_backward_kernel_2_tuned = {
+matmul_backward_dB_kernel_tuned = {
     2: triton.autotune(
         [
-            matmul_backward_kernel_2_config(*row)
+            matmul_backward_dB_kernel_config(*row)
             for row in itertools.product((64, 128, 256), (64, 128), (32, 64), (4, 8), (3, 4))
         ],
         key=["M", "K", "N"],
-    )(matmul_backward_kernel_2),
+    )(matmul_backward_dB_kernel),
     4: triton.autotune(
         [
-            matmul_backward_kernel_2_config(*row)
+            matmul_backward_dB_kernel_config(*row)
             for row in itertools.product((32, 64), (32, 64), (16, 32), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
-    )(matmul_backward_kernel_2),
+    )(matmul_backward_dB_kernel),
 }
 
 
 @triton.jit
-def matmul_backward_kernel_3(
+def matmul_backward_dbias_kernel(
     C_ptr, dC_ptr, dbias_ptr,
     stride_C_i, stride_C_j,
     stride_dC_i, stride_dC_j,
@@ -457,22 +465,22 @@ def matmul_backward_kernel_3(
     tl.store(dbias_ptr + j * stride_dbias_j, dbias, mask=j < N)  # S5
 
 
-def matmul_backward_kernel_3_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+def matmul_backward_dbias_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-matmul_backward_kernel_3_default = matmul_backward_kernel_3_config(128, 32, 4, 2)
+matmul_backward_dbias_kernel_default = matmul_backward_dbias_kernel_config(128, 32, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-matmul_backward_kernel_3_tuned = triton.autotune(
+matmul_backward_dbias_kernel_tuned = triton.autotune(
     [
-        matmul_backward_kernel_3_config(*row)
+        matmul_backward_dbias_kernel_config(*row)
         for row in itertools.product((64, 128, 256), (8, 32, 64), (4, 8), (2,))
     ],
     key=["M", "N"],
-)(matmul_backward_kernel_3)
+)(matmul_backward_dbias_kernel)
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -653,10 +661,10 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     width = A.element_size()
 
     if _INTERPRETED or not tune:
-        run = matmul_backward_kernel_1
-        blocks = matmul_backward_kernel_1_default[width].all_kwargs()
+        run = matmul_backward_dA_kernel
+        blocks = matmul_backward_dA_kernel_default[width].all_kwargs()
     else:
-        run = matmul_backward_kernel_1_tuned[width]
+        run = matmul_backward_dA_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -676,10 +684,10 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = matmul_backward_kernel_2
-        blocks = matmul_backward_kernel_2_default[width].all_kwargs()
+        run = matmul_backward_dB_kernel
+        blocks = matmul_backward_dB_kernel_default[width].all_kwargs()
     else:
-        run = matmul_backward_kernel_2_tuned[width]
+        run = matmul_backward_dB_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -699,10 +707,10 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = matmul_backward_kernel_3
-        blocks = matmul_backward_kernel_3_default.all_kwargs()
+        run = matmul_backward_dbias_kernel
+        blocks = matmul_backward_dbias_kernel_default.all_kwargs()
     else:
-        run = matmul_backward_kernel_3_tuned
+        run = matmul_backward_dbias_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -722,7 +730,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op("looptrans::matmul_forward_040bdd13", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_forward_64580036", mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -736,7 +744,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op("looptrans::matmul_backward_040bdd13", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_backward_64580036", mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

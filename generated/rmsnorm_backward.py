@@ -207,7 +207,7 @@ rmsnorm_kernel_tuned = triton.autotune(
 
 
 @triton.jit
-def rmsnorm_backward_kernel_1(
+def rmsnorm_backward_dX_kernel(
     X_ptr, w_ptr, r_kept_ptr, dY_ptr, dr_ptr, dX_ptr,
     stride_X_i, stride_X_j,
     stride_w_j,
@@ -320,26 +320,26 @@ def rmsnorm_backward_kernel_1(
         tl.store(dr_ptr + i * stride_dr_i, dr, mask=i < M)  # S2
 
 
-def rmsnorm_backward_kernel_1_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+def rmsnorm_backward_dX_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-rmsnorm_backward_kernel_1_default = rmsnorm_backward_kernel_1_config(4, 512, 4, 2)
+rmsnorm_backward_dX_kernel_default = rmsnorm_backward_dX_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-rmsnorm_backward_kernel_1_tuned = triton.autotune(
+rmsnorm_backward_dX_kernel_tuned = triton.autotune(
     [
-        rmsnorm_backward_kernel_1_config(*row)
+        rmsnorm_backward_dX_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
-)(rmsnorm_backward_kernel_1)
+)(rmsnorm_backward_dX_kernel)
 
 
 @triton.jit
-def rmsnorm_backward_kernel_2(
+def rmsnorm_backward_dw_kernel(
     X_ptr, r_kept_ptr, dY_ptr, dw_ptr,
     stride_X_i, stride_X_j,
     stride_r_kept_i,
@@ -396,26 +396,26 @@ def rmsnorm_backward_kernel_2(
     tl.store(dw_ptr + j * stride_dw_j, dw, mask=j < N)  # S4
 
 
-def rmsnorm_backward_kernel_2_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+def rmsnorm_backward_dw_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-rmsnorm_backward_kernel_2_default = rmsnorm_backward_kernel_2_config(4, 512, 4, 2)
+rmsnorm_backward_dw_kernel_default = rmsnorm_backward_dw_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-rmsnorm_backward_kernel_2_tuned = triton.autotune(
+rmsnorm_backward_dw_kernel_tuned = triton.autotune(
     [
-        rmsnorm_backward_kernel_2_config(*row)
+        rmsnorm_backward_dw_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
-)(rmsnorm_backward_kernel_2)
+)(rmsnorm_backward_dw_kernel)
 
 
 @triton.jit
-def rmsnorm_backward_kernel_3(
+def rmsnorm_backward_deps_kernel(
     r_kept_ptr, dr_ptr, deps_ptr,
     stride_r_kept_i,
     stride_dr_i,
@@ -449,22 +449,22 @@ def rmsnorm_backward_kernel_3(
     tl.store(deps_ptr, deps)  # S5
 
 
-def rmsnorm_backward_kernel_3_config(BLOCK_I, num_warps, num_stages):
+def rmsnorm_backward_deps_kernel_config(BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-rmsnorm_backward_kernel_3_default = rmsnorm_backward_kernel_3_config(512, 4, 2)
+rmsnorm_backward_deps_kernel_default = rmsnorm_backward_deps_kernel_config(512, 4, 2)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-rmsnorm_backward_kernel_3_tuned = triton.autotune(
+rmsnorm_backward_deps_kernel_tuned = triton.autotune(
     [
-        rmsnorm_backward_kernel_3_config(*row)
+        rmsnorm_backward_deps_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["M"],
-)(rmsnorm_backward_kernel_3)
+)(rmsnorm_backward_deps_kernel)
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -664,10 +664,10 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     index = _index_type(*_given(X, w, r_kept, dY, dr, dX, dw, deps))
 
     if _INTERPRETED or not tune:
-        run = rmsnorm_backward_kernel_1
-        blocks = rmsnorm_backward_kernel_1_default.all_kwargs()
+        run = rmsnorm_backward_dX_kernel
+        blocks = rmsnorm_backward_dX_kernel_default.all_kwargs()
     else:
-        run = rmsnorm_backward_kernel_1_tuned
+        run = rmsnorm_backward_dX_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -689,10 +689,10 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = rmsnorm_backward_kernel_2
-        blocks = rmsnorm_backward_kernel_2_default.all_kwargs()
+        run = rmsnorm_backward_dw_kernel
+        blocks = rmsnorm_backward_dw_kernel_default.all_kwargs()
     else:
-        run = rmsnorm_backward_kernel_2_tuned
+        run = rmsnorm_backward_dw_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -712,10 +712,10 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = rmsnorm_backward_kernel_3
-        blocks = rmsnorm_backward_kernel_3_default.all_kwargs()
+        run = rmsnorm_backward_deps_kernel
+        blocks = rmsnorm_backward_deps_kernel_default.all_kwargs()
     else:
-        run = rmsnorm_backward_kernel_3_tuned
+        run = rmsnorm_backward_deps_kernel_tuned
         blocks = {}
     if "deps" in wanted:
         with torch.cuda.device_of(X):
@@ -730,7 +730,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op("looptrans::rmsnorm_forward_e47c2b37", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_forward_f4331964", mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -747,7 +747,7 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::rmsnorm_backward_e47c2b37", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_backward_f4331964", mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool

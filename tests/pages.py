@@ -71,7 +71,7 @@ def replay(page: Path, sandbox: Path) -> str:
         line = text.count("\n", 0, found.start(2))
         with _inside(sandbox), contextlib.redirect_stdout(io.StringIO()) as out:
             exec(compile("\n" * line + code, str(page), "exec"), names)
-        printed = _as_shown(out.getvalue(), shown or "")
+        printed = as_shown(out.getvalue(), shown or "")
         below = f"\n```text\n{printed}```\n" if printed else ""
         return f"```python\n{code}```\n{below}"
 
@@ -82,7 +82,7 @@ def _console(text: str, sandbox: Path) -> Iterator[str]:
     for session in re.split(r"^(?=\$ )", text, flags=re.MULTILINE):
         if session:
             command, shown = _split(session)
-            yield command + _as_shown(_run(command.removeprefix("$ "), sandbox), shown)
+            yield command + as_shown(_run(command.removeprefix("$ "), sandbox), shown)
 
 
 def _split(session: str) -> tuple[str, str]:
@@ -114,7 +114,7 @@ def _run(command: str, sandbox: Path) -> str:
     return printed + (f"(exit status {done.returncode})\n" if done.returncode else "")
 
 
-def _as_shown(printed: str, shown: str) -> str:
+def as_shown(printed: str, shown: str) -> str:
     """Leave out of an output what the page leaves out with `...`."""
     before, dots, after = shown.rpartition("...\n")
     if not dots or (before and not before.endswith("\n")):

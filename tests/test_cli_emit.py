@@ -43,10 +43,10 @@ def total(tmp_path: Path) -> str:
 def no_kernels(monkeypatch: Patch) -> None:
     """Let nothing called `total` be run in blocks."""
 
-    def refusing(derivation: Derivation) -> BlockProgram:
+    def refusing(derivation: Derivation, *, rounded: bool = False) -> BlockProgram:
         if derivation.program.name == "total":
             raise NotLowered("S7 looks at what a later row has left", "S7")
-        return lower(derivation)
+        return lower(derivation, rounded=rounded)
 
     monkeypatch.setattr(emission, "lower", refusing)
 

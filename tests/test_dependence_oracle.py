@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -18,8 +19,8 @@ from tests.oracle.nests import Nest, nests
 SPECS = sorted((Path(__file__).parent.parent / "specs").glob("*.py"))
 SMALL = (2, 0, 3, 1)
 CHUNK = 20
-# What is heavier has hundreds of dependences, and takes the analysis seconds; `make fuzz` has them.
-HEAVIEST = 40
+# What is heavier takes the analysis seconds; `make fuzz` has it, and LOOPTRANS_TEST_ALL=1 some.
+HEAVIEST = 200 if "LOOPTRANS_TEST_ALL" in os.environ else 50
 _COUNTS = {(False, False): 220, (True, False): 120, (False, True): 120, (True, True): 60}
 CHUNKS = [
     pytest.param(

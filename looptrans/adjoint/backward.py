@@ -146,15 +146,22 @@ def _attains(program: Program, output: str, wrt: tuple[str, ...] | None) -> bool
     return bool(alone.reverse.attained)
 
 
+_OF_FLOATS = "gradients are of floating-point outputs, by floating-point arguments and reals"
+
+
 class _Derivation:
     """One derivation: definitions, the sweep over them, and the listing."""
 
     def __init__(self, program: Program, of: tuple[str, ...], wrt: tuple[str, ...] | None) -> None:
         if not of:
-            raise NotDifferentiated("it has no output of floating-point numbers")
+            raise NotDifferentiated("it has no output of floating-point numbers", remedy=_OF_FLOATS)
         self.program = program
         self.of = of
         self.inputs = _differentiable(program, wrt)
+        if not self.inputs:
+            raise NotDifferentiated(
+                "it has no argument of floating-point numbers", remedy=_OF_FLOATS
+            )
         self.reading, self.closings = read(program)
         self.system: System = self.reading.system
         self.outputs = self.reading.outputs
@@ -211,7 +218,8 @@ class _Derivation:
         for number, extent in enumerate(array.shape):
             if extent is None:
                 raise NotDifferentiated(
-                    f"it is not known how large {name} is: annotate the arguments"
+                    f"it is not known how large {name} is: annotate the arguments",
+                    remedy=f'write the shape, as in {name}: Float[Array, "M N"]',
                 )
             wish = "x"
             index = given[0][number] if given else None

@@ -164,7 +164,8 @@ def _folded(step: Recurrence) -> tuple[Finding, ClosedFold]:
     finding = _found(bare)
     if finding.operator is None:
         if finding.refusal is not None:
-            raise NotClosed(f"{_cells(step)} has none: {finding.refusal.text()}")
+            verb = "has" if len(step.states) == 1 else "have"
+            raise NotClosed(f"{_cells(step)} {verb} none: {finding.refusal.text()}")
         raise NotClosed(f"none was found for {_cells(step)}: {'; '.join(finding.tried)}")
     fold = closed_fold(finding.recurrence, finding.operator)
     counted = with_counter(bare) if fold is None else None
@@ -173,7 +174,10 @@ def _folded(step: Recurrence) -> tuple[Finding, ClosedFold]:
         if finding.operator is not None:
             fold = closed_fold(finding.recurrence, finding.operator)
     if fold is None:
-        raise NotClosed(f"{_cells(step)} is no sum, maximum or minimum, not under any map either")
+        verb = "is" if len(step.states) == 1 else "are"
+        raise NotClosed(
+            f"{_cells(step)} {verb} no sum, maximum or minimum, not under any map either"
+        )
     return finding, fold
 
 

@@ -114,7 +114,8 @@ def _reversed(reverse: Reverse) -> Step:
     if smooth:
         parts.append(f"the derivatives of {', '.join(smooth)} are those that sympy finds")
     if chosen:
-        parts.append(f"{', '.join(chosen)} give a subgradient, that of what they choose")
+        verb, who = ("give", "they choose") if len(chosen) > 1 else ("gives", "it chooses")
+        parts.append(f"{', '.join(chosen)} {verb} a subgradient, that of what {who}")
     parts.append(
         "by the chain rule the reader's indices that the cell does not have are summed over, and "
         "subscripts are solved for the others"

@@ -68,7 +68,8 @@ class _Reader:
                 if array.name in changed and array.element == "float":
                     raise NotDifferentiated(
                         f"{array.name} comes from outside and is written: its first values are "
-                        "lost to the backward pass"
+                        "lost to the backward pass",
+                        remedy="put the result into an array of its own, and return that",
                     )
                 self.state.current[array.name] = Version(array.name)
             else:

@@ -9,9 +9,11 @@ class NotDifferentiated(Exception):
     Attributes:
         reason: Why, as a sentence without a full stop.
         label: The statement it is about, or an empty string.
+        remedy: What to do about it, where that is known, or an empty string.
     """
 
-    def __init__(self, reason: str, label: str = "") -> None:
+    def __init__(self, reason: str, label: str = "", remedy: str = "") -> None:
         super().__init__(f"{label}: {reason}" if label else reason)
         self.reason = reason
         self.label = label
+        self.remedy = remedy

@@ -168,6 +168,7 @@ class State:
         extent = self.rows.get((array, dimension)) if extent is None else extent
         if extent is None:
             raise NotDifferentiated(
-                f"it is not known how large {array} is: annotate the arguments with their shapes"
+                f"it is not known how large {array} is: annotate the arguments with their shapes",
+                remedy=f'write the shape, as in {array}: Float[Array, "M N"]',
             )
         return extent

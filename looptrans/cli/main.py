@@ -18,6 +18,7 @@ from looptrans.cli.analysis import (
     add_report,
     add_scc,
 )
+from looptrans.cli.bench import add_bench
 from looptrans.cli.derive import add_derive
 from looptrans.cli.emit import add_emit
 from looptrans.cli.explain import add_explain
@@ -52,6 +53,7 @@ VERBS: tuple[AddVerb, ...] = (
     add_emit,
     add_verify,
     add_inspect,
+    add_bench,
     add_run,
     add_explain,
 )
@@ -71,8 +73,10 @@ examples:
   looptrans report specs/flash_forward.py
   looptrans check specs/stencil.py "interchange(i, j)"
   looptrans derive specs/attention_naive.py
+  looptrans derive specs/attention_naive.py --to backward
   looptrans emit specs/attention_naive.py -o kernels
-  looptrans verify specs/attention_naive.py
+  looptrans emit specs/attention_naive.py --pass both -o kernels
+  looptrans verify specs/attention_naive.py --pass both
   looptrans inspect specs/attention_naive.py --target cuda:90
   looptrans run specs/matmul.py --sizes M=2,N=3,K=4
   looptrans explain E012

@@ -19,11 +19,17 @@ from looptrans.cli.verb import (
 if TYPE_CHECKING:
     from looptrans.ir.program import Program
 
+DESCRIPTION = """\
+The listing is read, never executed; printed, it reads back as the same one. --pass backward prints
+the listing of its gradients, which is a listing like any other; one without a backward pass is
+refused with the reason, and the exit status is 1."""
 EXAMPLES = """
 looptrans show specs/flash_forward.py
 looptrans show nest.py::kernel --format json
 looptrans show specs/matmul.py --annotate
 looptrans show specs/matmul.py --stage blocks
+looptrans show specs/matmul.py --pass backward
+looptrans show specs/matmul.py --pass backward | looptrans report -
 cat nest.py | looptrans show -
 """
 
@@ -35,7 +41,7 @@ def add_show(verbs: Verbs) -> None:
         "show",
         show,
         summary="print the canonical listing",
-        description="The listing is read, never executed; printed, it reads back as the same one.",
+        description=DESCRIPTION,
         examples=EXAMPLES,
     )
     add_listing(parser)
@@ -52,6 +58,13 @@ def add_show(verbs: Verbs) -> None:
         default="listing",
         help="the listing, or what its kernels do block by block (default: listing)",
     )
+    parser.add_argument(
+        "--pass",
+        dest="which",
+        choices=("forward", "backward"),
+        default="forward",
+        help="the listing itself, or that of its gradients (default: forward)",
+    )
     add_budget(parser)
 
 
@@ -62,6 +75,16 @@ def show(arguments: argparse.Namespace) -> int:
     program = load_listing(arguments)
     if arguments.stage == "blocks":
         return _show_blocks(program, arguments)
+    if arguments.which == "backward":
+        from looptrans.adjoint.backward import backward
+        from looptrans.adjoint.refusal import NotDifferentiated
+        from looptrans.emit.refusal import Refused
+
+        try:
+            program = backward(program).program
+        except NotDifferentiated as error:
+            print(Refused(error, program, program), file=sys.stderr)
+            return 1
     if arguments.annotate:
         from looptrans.analysis.api import annotated
         from looptrans.analysis.budget import BudgetExceeded
@@ -86,11 +109,16 @@ def _show_blocks(program: Program, arguments: argparse.Namespace) -> int:
         print("error: --stage blocks is text, without claims", file=sys.stderr)
         return 2
     from looptrans.blocks.text import blocks_text
+    from looptrans.emit.backward import emitted_with_backward
     from looptrans.emit.listing import lowered
     from looptrans.emit.refusal import Refused
 
     try:
-        print(blocks_text(lowered(program)), end="")
+        if arguments.which == "backward":
+            blocks = emitted_with_backward(program).backward
+        else:
+            blocks = lowered(program)
+        print(blocks_text(blocks), end="")
     except Refused as refusal:
         print(refusal, file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ from looptrans.ir.walk import accesses, nodes
 from looptrans.reports.style import paragraph
 
 if TYPE_CHECKING:
-    from looptrans.derivation.step import Derivation, DerivationStep
+    from looptrans.derivation.step import Alternative, Derivation, DerivationStep
 
 Section = tuple[str, list[str]]
 
@@ -43,7 +43,7 @@ def sections(derivation: Derivation) -> list[Section]:
     lines = [f"{name}: the gradient of {output}" for output, name in found.incoming.items()]
     back = [f"{gradient}: the gradient of {name}" for name, gradient in found.gradients.items()]
     ways = [
-        f"{each.form}{' (as here)' if each.form == derivation.form else ''}, "
+        f"{each.form}{' (as here)' if _is_here(derivation, each) else ''}, "
         f"{_ALLOWED[each.decision]}: {each.reason}."
         for each in derivation.alternatives
     ]
@@ -52,6 +52,12 @@ def sections(derivation: Derivation) -> list[Section]:
         ("What it gives back", back),
         ("How its nests may run", ways),
     ]
+
+
+def _is_here(derivation: Derivation, way: Alternative) -> bool:
+    """Tell whether the derivation ends in nests that run this way."""
+    taken = derivation.form if derivation.decision == "legal" else "kernels"
+    return way.form == taken
 
 
 def bullets(lines: list[str]) -> list[str]:

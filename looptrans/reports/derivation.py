@@ -6,6 +6,7 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Final
 
 from looptrans.ir.listing import listing
+from looptrans.ir.named import unlabelled_in
 from looptrans.ir.verdict import Certificate
 from looptrans.reports.backward import backward_listing, bullets, sections
 from looptrans.reports.style import PLAIN, Style, block, paragraph, printable
@@ -22,7 +23,6 @@ _GOALS: Final = {
     "split": "towards parts that are joined",
     "backward": "towards the backward pass",
 }
-_NOTES: Final = {"backward": "What to know"}
 
 
 def derivation_text(derivation: Derivation, style: Style = PLAIN) -> str:
@@ -47,8 +47,8 @@ def derivation_text(derivation: Derivation, style: Style = PLAIN) -> str:
     for heading, said in sections(derivation):
         lines += ["", style.paint("bold", heading), *bullets(said)]
     if derivation.notes:
-        lines += ["", style.paint("bold", _NOTES.get(derivation.goal, "What was not done"))]
-        for note in derivation.notes:
+        lines += ["", style.paint("bold", _heading(derivation))]
+        for note in (*derivation.notes, *_named(derivation)):
             lines += paragraph(note, "  * ")
     lines += ["", style.paint(_DECISIONS[derivation.decision], closing(derivation))]
     return block(lines)
@@ -70,10 +70,28 @@ def closing(derivation: Derivation) -> str:
             return f"derived: {laws} certificates, all of them shown"
         case "illegal" if derivation.goal == "backward" and derivation.steps:
             return f"derived, but not in the form {derivation.form}"
+        case "unknown" if derivation.goal == "backward" and not derivation.steps:
+            return "unknown: no backward pass was found"
+        case "unknown" if derivation.backward is not None and derivation.notes:
+            return f"unknown: derived, but not in the form {derivation.form}"
         case "illegal":
             return "refuted: it cannot be derived"
         case _:
             return "unknown: no way was found"
+
+
+def _heading(derivation: Derivation) -> str:
+    """Return what the notes stand under."""
+    if derivation.goal != "backward":
+        return "What was not done"
+    return "What to know" if derivation.steps else "Why there is none"
+
+
+def _named(derivation: Derivation) -> list[str]:
+    """Return what the labels in a refusal stand for, where the listing does not show them."""
+    if derivation.goal != "backward" or derivation.steps:
+        return []
+    return unlabelled_in(" ".join(derivation.notes), derivation.program)
 
 
 def changes(step: DerivationStep) -> list[str]:
@@ -111,8 +129,8 @@ def derivation_markdown(derivation: Derivation) -> str:
     for heading, said in sections(derivation):
         lines += ["", f"## {heading}", "", *(f"- {_escaped(each)}" for each in said)]
     if derivation.notes:
-        lines += ["", f"## {_NOTES.get(derivation.goal, 'What was not done')}", ""]
-        lines += [f"- {_escaped(note)}" for note in derivation.notes]
+        lines += ["", f"## {_heading(derivation)}", ""]
+        lines += [f"- {_escaped(note)}" for note in (*derivation.notes, *_named(derivation))]
     if derivation.steps:
         lines += ["", "## The nest at the end", "", "```python"]
         lines += [*listing(derivation.last).splitlines(), "```"]

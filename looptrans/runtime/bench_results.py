@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias
 Pass: TypeAlias = Literal["forward", "backward"]
 Kind: TypeAlias = Literal["emitted", "other", "ceiling"]
 
+NO_MEMORY = "there is not enough memory"
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -155,3 +157,9 @@ class Bench:
     alike: tuple[Alike, ...]
     cases: tuple[Case, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether emitted kernels have no times for another reason than memory."""
+        rows = [row for case in self.cases for row in case.rows if row.kind == "emitted"]
+        return any(row.reason not in ("", NO_MEMORY) for row in rows)

@@ -200,7 +200,8 @@ class _Session:
             text = "Central differences of the listing, executed one statement at a time, agree "
             text += f"along {differed.agreed} directions"
             if differed.unsure:
-                text += f"; along {differed.unsure} they say nothing, as it has a kink nearby"
+                text += f"; along {differed.unsure} they say nothing, as two lengths of step give "
+                text += "different slopes: there is a kink nearby, or rounding prevails"
             notes.append(f"{text}.")
         if ambiguous:
             notes.append(

@@ -42,7 +42,7 @@ class Differences:
 
     Attributes:
         agreed: Directions in which they agree with a gradient.
-        unsure: Directions in which they say nothing: the listing has a kink nearby.
+        unsure: Directions in which they say nothing: two step lengths differ, as near a kink.
         problems: Where they do not agree, a sentence each.
     """
 

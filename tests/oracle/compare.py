@@ -212,12 +212,31 @@ def _message(
 
 
 def weight(source: str) -> int:
-    """Return about how many dependences a listing can have: its writes times its accesses."""
+    """Return about how much work it is to find the dependences of a listing.
+
+    That is how many there can be, the writes of each array and scalar times its accesses, times one
+    more than how often its loops, conditions and subscripts ask an integer array.
+    """
+    tree = ast.parse(textwrap.dedent(source))
+    nodes = list(ast.walk(tree))
+    integers = {node.arg for node in nodes if isinstance(node, ast.arg) and node.annotation}
+    variables = {ast.unparse(node.target) for node in nodes if isinstance(node, ast.For)}
+    contracts = [
+        inner for node in nodes if isinstance(node, ast.Assert) for inner in ast.walk(node)
+    ]
+    bases = [node.value for node in nodes if isinstance(node, ast.Subscript)]
+    passed = {id(node) for node in contracts + bases}
     accesses: dict[str, list[bool]] = {}
-    for node in ast.walk(ast.parse(textwrap.dedent(source))):
-        if isinstance(node, ast.Subscript) and (name := ast.unparse(node).partition("[")[0]):
+    asked = 0
+    for node in nodes:
+        if not isinstance(node, ast.Name | ast.Subscript) or id(node) in passed:
+            continue
+        name = ast.unparse(node).partition("[")[0]
+        if name in integers:
+            asked += 1
+        elif name not in variables:
             accesses.setdefault(name, []).append(isinstance(node.ctx, ast.Store))
-    return sum(sum(writes) * len(writes) for writes in accesses.values())
+    return sum(sum(writes) * len(writes) for writes in accesses.values()) * (1 + asked)
 
 
 # What data or integer arrays decide, read off the text.
