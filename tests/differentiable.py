@@ -1,4 +1,4 @@
-"""Random listings to differentiate: values, sums, softmaxes, products, in two to four stages."""
+"""Random listings to differentiate: values, sums, softmaxes, products, in a few stages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import random
 class Made:
     """A random listing over A (M, N), B (N, K), v (N), u (M) and a number c."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, most: int = 3) -> None:
+        self.most = most
         self.random = random.Random(seed)
         self.two = ["A[i, j]"]  # values for i and j
         self.row = ["u[i]"]  # values for i
@@ -85,7 +86,7 @@ class Made:
                 self.returned.append(z)
 
     def text(self) -> str:
-        for _ in range(self.random.randint(2, 4)):
+        for _ in range(self.random.randint(2, self.most)):
             self.stage()
         y = self.name("y")
         self.heads.append(f"{y} = zeros(M)")

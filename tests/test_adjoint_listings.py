@@ -380,6 +380,10 @@ def check(
             np.testing.assert_allclose(got[gradient], want[name], rtol=1e-8, atol=1e-10)
 
 
+# That the adjoint of its maximum vanishes is seen, and not proved.
+TOO_MANY = ("a projection behind it, a window",)
+
+
 @pytest.mark.parametrize("name", LISTINGS)
 def test_gradients_are_those_of_autograd(name: str) -> None:
     listing = program(LISTINGS[name])
@@ -390,7 +394,12 @@ def test_gradients_are_those_of_autograd(name: str) -> None:
     if name == "a mask that is data":
         changes["ok"] = np.tril(np.ones((SIZES["M"], SIZES["N"]), dtype=bool))
     check(listing, found, changes)
-    assert all(step.decision == "legal" for step in found.steps)
+    open_ = [step for step in found.steps if step.decision != "legal"]
+    assert len(open_) == (name in TOO_MANY)
+    for step in open_:
+        (certificate,) = step.certificates
+        assert step.decision == "unknown"
+        assert certificate.reason.endswith("the sums are too many to compare")
 
 
 def test_what_needs_an_arg_max_receives_no_gradient_unless_asked() -> None:

@@ -279,7 +279,7 @@ def _vanishing(reverse: Reverse, finding: Finding, statistics: tuple[LogSum, ...
         "; every sum in them was put in as its own definition says, and like terms added up; "
         "written out in full the sums are too many to compare"
     )
-    return Certificate("algebra", finding.law, "legal", f"{finding.reason}{how}")
+    return Certificate("algebra", finding.law, "unknown", f"{finding.reason}{how}")
 
 
 def _statistic(reverse: Reverse, statistic: LogSum) -> Step:

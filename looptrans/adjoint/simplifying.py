@@ -179,7 +179,14 @@ class Simplifier:
             done = combined(found)
             fewer = all(len(t.generators) < len(term.generators) for t in done)
             less = len(done) < 2 and all(self._work(t) < self._work(term) for t in done)
-            if fewer or less:
+            # Sums of what is stored, in place of one over what is worked out again.
+            again, loops = self._work(term)
+            at_hand = (
+                definition.origin == "adjoint"
+                and again > 0
+                and all(self._work(t) <= (0, loops) and self._is_at_hand(t) for t in done)
+            )
+            if fewer or less or at_hand:
                 total = "; ".join(shown(t) for t in found)
                 law = f"{shown(term)} = {shown_sum(done)}"
                 sides = (term,), tuple(done)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from looptrans.blocks.program import (
     Choice,
@@ -22,12 +24,21 @@ from looptrans.blocks.program import (
 
 # What lanes are taken to be, as their number is known only at the launch.
 _LANES = 64
+# How many bytes of blocks may be on their way at a time: less than what sm_90 has, 227 KB.
+_SHARED = 200_000
 # How many elements the largest block of a program may have where it is no operand of a product.
 _MOST = 16384
 
 
-def choices(rows: tuple[Dim, ...], body: tuple[Op, ...]) -> tuple[Choice, Choice]:
+def choices(
+    rows: tuple[Dim, ...], body: tuple[Op, ...], exact: frozenset[str] = frozenset()
+) -> tuple[Choice, Choice]:
     """Return the configurations for 16-bit and for 32-bit inputs.
+
+    Args:
+        rows: The dimensions of rows.
+        body: What a program does.
+        exact: The arrays that are in float32 whatever the inputs are.
 
     The starting points are those that FlashAttention kernels and plain matrix products use on
     sm_80 to sm_90; what has three dimensions in one block gets small blocks.
@@ -43,7 +54,7 @@ def choices(rows: tuple[Dim, ...], body: tuple[Op, ...]) -> tuple[Choice, Choice
     products = [part for e in _all(body) for part in walk(e) if isinstance(part, Dot)]
     largest = max((len(dims_of(e)) for e in _everything(body)), default=0)
     if products and largest <= 2:
-        return _of_products(rows, tiles, _most_in_a_loop(body))
+        return _of_products(rows, tiles, _most_in_a_loop(body), _Loads(body, exact))
     if products or largest > 2:
         small = dict.fromkeys(blocks, 16)
         return (
@@ -73,13 +84,43 @@ def _most_in_a_loop(body: tuple[Op, ...]) -> int:
     )
 
 
-def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...], most: int) -> tuple[Choice, Choice]:
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """What loops over blocks load.
+
+    Attributes:
+        body: What a program does.
+        exact: The arrays that are in float32 whatever the inputs are.
+    """
+
+    body: tuple[Op, ...]
+    exact: frozenset[str]
+
+    def fit(self, config: Config) -> bool:
+        """Tell whether the blocks of 16-bit inputs that are on their way fit in shared memory."""
+        most = 0
+        for op in ops_in(self.body):
+            if isinstance(op, TileLoop):
+                parts = {p for e in _all(op.body) for p in walk(e) if isinstance(p, Load)}
+                own = [p for p in parts if op.dim in dims_of(p)]
+                most = max(most, sum(self._bytes(load, config) for load in own))
+        return most * config.stages <= _SHARED
+
+    def _bytes(self, load: Load, config: Config) -> int:
+        sizes = [config.blocks.get(dim.block or "", _LANES) for dim in dims_of(load)]
+        return prod(sizes) * (4 if load.array in self.exact else 2)
+
+
+def _of_products(
+    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], most: int, loads: _Loads
+) -> tuple[Choice, Choice]:
     """Return the configurations of a kernel of matrix products.
 
     Args:
         rows: Its dimensions of rows.
         tiles: Its dimensions of tiles.
         most: How many products one loop has: with more than two their blocks fill the registers.
+        loads: What its loops load.
     """
     if len(rows) == 2:
         first, second = (d.block or "" for d in rows)
@@ -87,6 +128,8 @@ def _of_products(rows: tuple[Dim, ...], tiles: tuple[Dim, ...], most: int) -> tu
         narrow = Config({first: 128, second: 128, **inner}, 8, 3)
         if not inner:
             narrow = Config({first: 64, second: 64}, 8, 2)
+        elif not loads.fit(narrow):
+            narrow = Config({first: 128, second: 64, **dict.fromkeys(inner, 32)}, 8, 2)
         wide = Config({first: 64, second: 64, **dict.fromkeys(inner, 32)}, 4, 2)
         sizes = ((64, 128, 256), (64, 128), *((32, 64) for _ in inner))
         names = (first, second, *inner)

@@ -195,7 +195,7 @@ class _Lowering:
                 nest.body(inner, path)
         ops = shared(needed(tuple(frame.ops)), b.name)
         self.notes += b.notes
-        narrow, wide = choices(row_dims, ops)
+        narrow, wide = choices(row_dims, ops, self.exact)
         arrays, scalars = self._arguments(ops, dims, storage)
         seen = _dims_in(ops) | set(dims)
         b.dims = [dim for dim in b.dims if dim in seen]

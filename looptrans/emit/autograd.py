@@ -190,8 +190,9 @@ class Autograd:
     def _backward(self) -> list[str]:
         gradients = self.backward.program.outputs
         names = [self.backward.names[name] for name in self.backward.parameters.names]
-        options = ["wanted=names"] + ["tune=tune"] * self._is_tuned
         listed = names_python(gradients)
+        chosen = f"[name for name, each in zip({listed}, wanted) if each]"
+        options = [f"wanted={chosen}"] + ["tune=tune"] * self._is_tuned
         call = f"{self.backward.name}({', '.join([*names, *options])})"
         typed = [*self._typed(self.backward), "wanted: list[bool]"]
         return [
@@ -199,7 +200,6 @@ class Autograd:
             *_definition(
                 self.called.backward, typed + ["tune: bool"] * self._is_tuned, "list[torch.Tensor]"
             ),
-            *statement(f"names = [name for name, each in zip({listed}, wanted) if each]", 1),
             *statement(f"found = {call}", 1),
             f"{INDENT}return [gradient for gradient in found if gradient is not None]",
         ]
@@ -310,7 +310,7 @@ class Autograd:
 
     def _asked(self, names: dict[str, str], tensors: dict[str, str]) -> list[str]:
         """Return the statements that call the operator and hand out what it returns."""
-        order = [*self.forward.parameters.names, *self.tensors, *self._options]
+        order = [*self.forward.parameters.names, *self.tensors]
         place = {name: number for number, name in enumerate(order)}
         inputs = {gradient: name for name, gradient in self.found.gradients.items()}
         gradients = self.backward.program.outputs
@@ -334,7 +334,7 @@ class Autograd:
             if name in self.found.gradients and (name in arrays or number >= len(arrays))
             else "None"
             for number, name in self._places(order)
-        ]
+        ] + ["None"] * len(self._options)
         return [*lines, *statement(f"return {', '.join(returned)}", 1)]
 
     def _places(self, order: Sequence[str]) -> Iterable[tuple[int, str]]:
