@@ -1024,7 +1024,7 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_forward_1ac3ab7a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_forward_a01d1c0e", mutates_args=())
 def _attention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1043,13 +1043,22 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_backward_1ac3ab7a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_backward_a01d1c0e", mutates_args=())
 def _attention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dQ", "dK", "dV"), wanted) if each]
-    found = attention_backward(Q, K, V, lse, O, dO, dlse, wanted=names, tune=tune)
+    found = attention_backward(
+        Q,
+        K,
+        V,
+        lse,
+        O,
+        dO,
+        dlse,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV"), wanted) if each],
+        tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

@@ -1424,7 +1424,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bias_forward_719b626e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_forward_bd417517", mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1444,13 +1444,23 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bias_backward_719b626e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_backward_bd417517", mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dQ", "dK", "dV", "dbias", "dscale"), wanted) if each]
-    found = attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, wanted=names, tune=tune)
+    found = attention_bias_backward(
+        Q,
+        K,
+        V,
+        bias,
+        scale,
+        lse,
+        O,
+        dO,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV", "dbias", "dscale"), wanted) if each],
+        tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

@@ -1228,7 +1228,7 @@ def attention_causal_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=T
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_causal_forward_7a54c1f4", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_forward_e793f495", mutates_args=())
 def _attention_causal_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1248,13 +1248,22 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_causal_backward_7a54c1f4", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_backward_e793f495", mutates_args=())
 def _attention_causal_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dQ", "dK", "dV", "dscale"), wanted) if each]
-    found = attention_causal_backward(Q, K, V, scale, lse, O, dO, wanted=names, tune=tune)
+    found = attention_causal_backward(
+        Q,
+        K,
+        V,
+        scale,
+        lse,
+        O,
+        dO,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV", "dscale"), wanted) if each],
+        tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

@@ -1259,7 +1259,7 @@ def attention_causal_bottom_right_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_causal_bottom_right_forward_3ef8634a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_bottom_right_forward_c4c4b723", mutates_args=())
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1279,14 +1279,22 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_causal_bottom_right_backward_3ef8634a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_bottom_right_backward_c4c4b723", mutates_args=())
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dQ", "dK", "dV", "dscale"), wanted) if each]
     found = attention_causal_bottom_right_backward(
-        Q, K, V, scale, lse, O, dO, dlse, wanted=names, tune=tune
+        Q,
+        K,
+        V,
+        scale,
+        lse,
+        O,
+        dO,
+        dlse,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV", "dscale"), wanted) if each],
+        tune=tune
     )
     return [gradient for gradient in found if gradient is not None]
 

@@ -1173,7 +1173,7 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_gqa_forward_bd2f6325", mutates_args=())
+@torch.library.custom_op("looptrans::attention_gqa_forward_84c36e46", mutates_args=())
 def _attention_gqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1193,13 +1193,22 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_gqa_backward_bd2f6325", mutates_args=())
+@torch.library.custom_op("looptrans::attention_gqa_backward_84c36e46", mutates_args=())
 def _attention_gqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dQ", "dK", "dV", "dscale"), wanted) if each]
-    found = attention_gqa_backward(Q, K, V, scale, lse, O, dO, wanted=names, tune=tune)
+    found = attention_gqa_backward(
+        Q,
+        K,
+        V,
+        scale,
+        lse,
+        O,
+        dO,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV", "dscale"), wanted) if each],
+        tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

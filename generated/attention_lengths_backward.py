@@ -1233,7 +1233,7 @@ def attention_lengths_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_lengths_forward_e2312fc8", mutates_args=())
+@torch.library.custom_op("looptrans::attention_lengths_forward_09265fac", mutates_args=())
 def _attention_lengths_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1253,15 +1253,24 @@ def _(Q, K, V, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_lengths_backward_e2312fc8", mutates_args=())
+@torch.library.custom_op("looptrans::attention_lengths_backward_09265fac", mutates_args=())
 def _attention_lengths_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],
     tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dQ", "dK", "dV", "dscale"), wanted) if each]
     found = attention_lengths_backward(
-        Q, K, V, n_kv, scale, lse, O, dO, dlse, wanted=names, tune=tune
+        Q,
+        K,
+        V,
+        n_kv,
+        scale,
+        lse,
+        O,
+        dO,
+        dlse,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV", "dscale"), wanted) if each],
+        tune=tune
     )
     return [gradient for gradient in found if gradient is not None]
 

@@ -856,7 +856,7 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_naive_forward_180ac213", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_forward_e2d581ba", mutates_args=())
 def _attention_naive_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -873,13 +873,21 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_naive_backward_180ac213", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_backward_e2d581ba", mutates_args=())
 def _attention_naive_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dQ", "dK", "dV"), wanted) if each]
-    found = attention_naive_backward(Q, K, V, lse, O, dO, wanted=names, tune=tune)
+    found = attention_naive_backward(
+        Q,
+        K,
+        V,
+        lse,
+        O,
+        dO,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV"), wanted) if each],
+        tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

@@ -900,7 +900,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::flash_forward_forward_50c91e46", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_forward_0420b8a1", mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -919,13 +919,21 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::flash_forward_backward_50c91e46", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_backward_0420b8a1", mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dQ", "dK", "dV"), wanted) if each]
-    found = flash_forward_backward(Q, K, V, lse, O, dO, wanted=names, tune=tune)
+    found = flash_forward_backward(
+        Q,
+        K,
+        V,
+        lse,
+        O,
+        dO,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV"), wanted) if each],
+        tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

@@ -838,7 +838,7 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     return dX, dw, db, deps
 
 
-@torch.library.custom_op("looptrans::layernorm_forward_cd55d39f", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_forward_83f2e2eb", mutates_args=())
 def _layernorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None,
     tune: bool
@@ -857,13 +857,22 @@ def _(X, w, b, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::layernorm_backward_cd55d39f", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_backward_83f2e2eb", mutates_args=())
 def _layernorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, r_kept: torch.Tensor,
     mean_kept: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dX", "dw", "db", "deps"), wanted) if each]
-    found = layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, wanted=names, tune=tune)
+    found = layernorm_backward(
+        X,
+        w,
+        b,
+        eps,
+        r_kept,
+        mean_kept,
+        dY,
+        wanted=[name for name, each in zip(("dX", "dw", "db", "deps"), wanted) if each],
+        tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

@@ -372,7 +372,7 @@ def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::logsumexp_forward_c25d0edf", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_forward_8d091b21", mutates_args=())
 def _logsumexp_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return logsumexp_forward(X, tune=tune)[0]
 
@@ -383,12 +383,13 @@ def _(X, tune):
     return torch.empty((M,), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op("looptrans::logsumexp_backward_c25d0edf", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_backward_8d091b21", mutates_args=())
 def _logsumexp_backward_operator(
     X: torch.Tensor, y: torch.Tensor, dy: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dX",), wanted) if each]
-    found = logsumexp_backward(X, y, dy, wanted=names, tune=tune)
+    found = logsumexp_backward(
+        X, y, dy, wanted=[name for name, each in zip(("dX",), wanted) if each], tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

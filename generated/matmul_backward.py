@@ -730,7 +730,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op("looptrans::matmul_forward_64580036", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_forward_de4cb0c8", mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -744,13 +744,20 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op("looptrans::matmul_backward_64580036", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_backward_de4cb0c8", mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dA", "dB", "dbias"), wanted) if each]
-    found = matmul_backward(A, B, bias, C, dC, wanted=names, tune=tune)
+    found = matmul_backward(
+        A,
+        B,
+        bias,
+        C,
+        dC,
+        wanted=[name for name, each in zip(("dA", "dB", "dbias"), wanted) if each],
+        tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

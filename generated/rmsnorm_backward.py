@@ -730,7 +730,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op("looptrans::rmsnorm_forward_f4331964", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_forward_30b81e81", mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -747,13 +747,20 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::rmsnorm_backward_f4331964", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_backward_30b81e81", mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dX", "dw", "deps"), wanted) if each]
-    found = rmsnorm_backward(X, w, eps, r_kept, dY, wanted=names, tune=tune)
+    found = rmsnorm_backward(
+        X,
+        w,
+        eps,
+        r_kept,
+        dY,
+        wanted=[name for name, each in zip(("dX", "dw", "deps"), wanted) if each],
+        tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

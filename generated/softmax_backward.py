@@ -452,7 +452,7 @@ def softmax_backward(X, Y, dY, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_forward_659b1665", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_forward_0ff83321", mutates_args=())
 def _softmax_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return softmax_forward(X, tune=tune)[0]
 
@@ -464,12 +464,13 @@ def _(X, tune):
     return torch.empty((M, N), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op("looptrans::softmax_backward_659b1665", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_backward_0ff83321", mutates_args=())
 def _softmax_backward_operator(
     X: torch.Tensor, Y: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dX",), wanted) if each]
-    found = softmax_backward(X, Y, dY, wanted=names, tune=tune)
+    found = softmax_backward(
+        X, Y, dY, wanted=[name for name, each in zip(("dX",), wanted) if each], tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 

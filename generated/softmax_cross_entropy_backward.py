@@ -414,7 +414,7 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_f65d6227", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_609edc85", mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -430,13 +430,14 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_f65d6227", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_609edc85", mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor, wanted: list[bool],
     tune: bool
 ) -> list[torch.Tensor]:
-    names = [name for name, each in zip(("dX",), wanted) if each]
-    found = softmax_cross_entropy_backward(X, y, lse, dloss, wanted=names, tune=tune)
+    found = softmax_cross_entropy_backward(
+        X, y, lse, dloss, wanted=[name for name, each in zip(("dX",), wanted) if each], tune=tune
+    )
     return [gradient for gradient in found if gradient is not None]
 
 
