@@ -238,7 +238,9 @@ class Texts:
         return "\n".join([*lines, "    return s", ""])
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=400, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+)
 @given(st.randoms(use_true_random=False))
 def test_generated_texts(random: Random) -> None:
     text = Texts(random).program()
