@@ -476,7 +476,9 @@ def attention_bias_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num
 
 
 # Used where nothing is timed.
-attention_bias_backward_delta_kernel_default = attention_bias_backward_delta_kernel_config(4, 512, 4, 2)
+attention_bias_backward_delta_kernel_default = attention_bias_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_bias_backward_delta_kernel_tuned = triton.autotune(
@@ -1024,7 +1026,9 @@ def attention_bias_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages)
 
 
 # Used where nothing is timed.
-attention_bias_backward_dscale_kernel_default = attention_bias_backward_dscale_kernel_config(512, 4, 2)
+attention_bias_backward_dscale_kernel_default = attention_bias_backward_dscale_kernel_config(
+    512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_bias_backward_dscale_kernel_tuned = triton.autotune(
@@ -1424,7 +1428,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bias_forward_bd417517", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_forward_c11c5859", mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1444,7 +1448,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bias_backward_bd417517", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_backward_c11c5859", mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

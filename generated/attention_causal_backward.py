@@ -446,7 +446,9 @@ def attention_causal_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, n
 
 
 # Used where nothing is timed.
-attention_causal_backward_delta_kernel_default = attention_causal_backward_delta_kernel_config(4, 512, 4, 2)
+attention_causal_backward_delta_kernel_default = attention_causal_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_causal_backward_delta_kernel_tuned = triton.autotune(
@@ -878,7 +880,9 @@ def attention_causal_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stage
 
 
 # Used where nothing is timed.
-attention_causal_backward_dscale_kernel_default = attention_causal_backward_dscale_kernel_config(512, 4, 2)
+attention_causal_backward_dscale_kernel_default = attention_causal_backward_dscale_kernel_config(
+    512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_causal_backward_dscale_kernel_tuned = triton.autotune(
@@ -1228,7 +1232,7 @@ def attention_causal_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=T
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_causal_forward_e793f495", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_forward_4abb8679", mutates_args=())
 def _attention_causal_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1248,7 +1252,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_causal_backward_e793f495", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_backward_4abb8679", mutates_args=())
 def _attention_causal_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

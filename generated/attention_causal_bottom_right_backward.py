@@ -445,7 +445,9 @@ def attention_causal_bottom_right_backward_delta_kernel_config(
 
 
 # Used where nothing is timed.
-attention_causal_bottom_right_backward_delta_kernel_default = attention_causal_bottom_right_backward_delta_kernel_config(4, 512, 4, 2)
+attention_causal_bottom_right_backward_delta_kernel_default = (
+    attention_causal_bottom_right_backward_delta_kernel_config(4, 512, 4, 2)
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_causal_bottom_right_backward_delta_kernel_tuned = triton.autotune(
@@ -900,7 +902,9 @@ def attention_causal_bottom_right_backward_dscale_kernel_config(BLOCK_I, num_war
 
 
 # Used where nothing is timed.
-attention_causal_bottom_right_backward_dscale_kernel_default = attention_causal_bottom_right_backward_dscale_kernel_config(512, 4, 2)
+attention_causal_bottom_right_backward_dscale_kernel_default = (
+    attention_causal_bottom_right_backward_dscale_kernel_config(512, 4, 2)
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_causal_bottom_right_backward_dscale_kernel_tuned = triton.autotune(
@@ -1259,7 +1263,9 @@ def attention_causal_bottom_right_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_causal_bottom_right_forward_c4c4b723", mutates_args=())
+@torch.library.custom_op(
+    "looptrans::attention_causal_bottom_right_forward_aebd23c2", mutates_args=()
+)
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1279,7 +1285,9 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_causal_bottom_right_backward_c4c4b723", mutates_args=())
+@torch.library.custom_op(
+    "looptrans::attention_causal_bottom_right_backward_aebd23c2", mutates_args=()
+)
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool
@@ -1359,7 +1367,9 @@ def _attention_causal_bottom_right_second(ctx, *found):
 _attention_causal_bottom_right_forward_operator.register_autograd(
     _attention_causal_bottom_right_gradients, setup_context=_attention_causal_bottom_right_keep
 )
-_attention_causal_bottom_right_backward_operator.register_autograd(_attention_causal_bottom_right_second)
+_attention_causal_bottom_right_backward_operator.register_autograd(
+    _attention_causal_bottom_right_second
+)
 
 
 def attention_causal_bottom_right(Q, K, V, scale, *, tune=True):

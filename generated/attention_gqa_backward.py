@@ -438,7 +438,9 @@ def attention_gqa_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_
 
 
 # Used where nothing is timed.
-attention_gqa_backward_delta_kernel_default = attention_gqa_backward_delta_kernel_config(4, 512, 4, 2)
+attention_gqa_backward_delta_kernel_default = attention_gqa_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_gqa_backward_delta_kernel_tuned = triton.autotune(
@@ -819,7 +821,9 @@ def attention_gqa_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
 
 
 # Used where nothing is timed.
-attention_gqa_backward_dscale_kernel_default = attention_gqa_backward_dscale_kernel_config(512, 4, 2)
+attention_gqa_backward_dscale_kernel_default = attention_gqa_backward_dscale_kernel_config(
+    512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_gqa_backward_dscale_kernel_tuned = triton.autotune(
@@ -1173,7 +1177,7 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_gqa_forward_84c36e46", mutates_args=())
+@torch.library.custom_op("looptrans::attention_gqa_forward_04c79ff1", mutates_args=())
 def _attention_gqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1193,7 +1197,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_gqa_backward_84c36e46", mutates_args=())
+@torch.library.custom_op("looptrans::attention_gqa_backward_04c79ff1", mutates_args=())
 def _attention_gqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -442,7 +442,9 @@ def attention_lengths_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, 
 
 
 # Used where nothing is timed.
-attention_lengths_backward_delta_kernel_default = attention_lengths_backward_delta_kernel_config(4, 512, 4, 2)
+attention_lengths_backward_delta_kernel_default = attention_lengths_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_lengths_backward_delta_kernel_tuned = triton.autotune(
@@ -852,7 +854,9 @@ def attention_lengths_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stag
 
 
 # Used where nothing is timed.
-attention_lengths_backward_dscale_kernel_default = attention_lengths_backward_dscale_kernel_config(512, 4, 2)
+attention_lengths_backward_dscale_kernel_default = attention_lengths_backward_dscale_kernel_config(
+    512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_lengths_backward_dscale_kernel_tuned = triton.autotune(
@@ -1233,7 +1237,7 @@ def attention_lengths_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_lengths_forward_09265fac", mutates_args=())
+@torch.library.custom_op("looptrans::attention_lengths_forward_a587e761", mutates_args=())
 def _attention_lengths_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1253,7 +1257,7 @@ def _(Q, K, V, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_lengths_backward_09265fac", mutates_args=())
+@torch.library.custom_op("looptrans::attention_lengths_backward_a587e761", mutates_args=())
 def _attention_lengths_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -324,7 +324,9 @@ def attention_naive_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, nu
 
 
 # Used where nothing is timed.
-attention_naive_backward_delta_kernel_default = attention_naive_backward_delta_kernel_config(4, 512, 4, 2)
+attention_naive_backward_delta_kernel_default = attention_naive_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 attention_naive_backward_delta_kernel_tuned = triton.autotune(
@@ -856,7 +858,7 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_naive_forward_e2d581ba", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_forward_959df2fe", mutates_args=())
 def _attention_naive_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -873,7 +875,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_naive_backward_e2d581ba", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_backward_959df2fe", mutates_args=())
 def _attention_naive_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -364,7 +364,9 @@ def flash_forward_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_
 
 
 # Used where nothing is timed.
-flash_forward_backward_delta_kernel_default = flash_forward_backward_delta_kernel_config(4, 512, 4, 2)
+flash_forward_backward_delta_kernel_default = flash_forward_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 flash_forward_backward_delta_kernel_tuned = triton.autotune(
@@ -900,7 +902,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::flash_forward_forward_0420b8a1", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_forward_b78289ff", mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -919,7 +921,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::flash_forward_backward_0420b8a1", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_backward_b78289ff", mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

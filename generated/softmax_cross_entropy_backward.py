@@ -213,7 +213,9 @@ def softmax_cross_entropy_backward_kernel_config(BLOCK_N, BLOCK_V, num_warps, nu
 
 
 # Used where nothing is timed.
-softmax_cross_entropy_backward_kernel_default = softmax_cross_entropy_backward_kernel_config(16, 128, 4, 1)
+softmax_cross_entropy_backward_kernel_default = softmax_cross_entropy_backward_kernel_config(
+    16, 128, 4, 1
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur.
 softmax_cross_entropy_backward_kernel_tuned = triton.autotune(
@@ -414,7 +416,7 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_609edc85", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_c0ace6fe", mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -430,7 +432,7 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_609edc85", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_c0ace6fe", mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor, wanted: list[bool],
     tune: bool

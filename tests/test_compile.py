@@ -168,7 +168,7 @@ def test_what_is_no_listing(tmp_path: Path) -> None:
 def test_a_refusal_says_where_and_why(cache: Path, monkeypatch: Patch) -> None:
     before = sorted(cache.iterdir())
 
-    def refusing(_: Derivation) -> object:
+    def refusing(_: Derivation, **_options: object) -> object:
         raise NotLowered("S7 looks at what a later row has left", "S7")
 
     monkeypatch.setattr(emission, "lower", refusing)

@@ -220,7 +220,7 @@ class Autograd:
         ]
 
     def _operator(self, name: str) -> list[str]:
-        return [f'@torch.library.custom_op("{name}", mutates_args=())']
+        return statement(f'@torch.library.custom_op("{name}", mutates_args=())', 0)
 
     def _empty(self, facts: Facts, made: Filled) -> str:
         shape = shape_python(made.shape, facts.names)
@@ -373,7 +373,7 @@ class Autograd:
                 f"{called.gradients}, setup_context={called.keep})",
                 0,
             ),
-            f"{called.backward}.register_autograd({called.second})",
+            *statement(f"{called.backward}.register_autograd({called.second})", 0),
         ]
 
     # The differentiable function.

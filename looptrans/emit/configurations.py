@@ -58,7 +58,7 @@ class Configurations:
             lines.append("}")
         else:
             lines.append("# Used where nothing is timed.")
-            lines.append(f"{self.default} = {self._made(self._choices[0].default)}")
+            lines += statement(f"{self.default} = {self._made(self._choices[0].default)}", 0)
         if self.tuned is None:
             return lines
         lines += ["", "# The fastest of these is used on a GPU, found when sizes first occur."]
