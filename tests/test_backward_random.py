@@ -43,8 +43,6 @@ SIZES = (
 )
 # The random listings for which there are no kernels.
 REFUSED: frozenset[int] = frozenset()
-# In float32 the gradient of c comes out as nan: seen, not yet understood.
-KNOWN_WRONG = frozenset((33,))
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +76,7 @@ def test_a_random_listing(seed: int) -> None:
     except AssertionError as error:
         raise AssertionError(f"{text}\n{error}") from None
     run = verified(gradient_launcher(made), seed)
-    assert run.passed or (seed in KNOWN_WRONG and not ALL), f"{text}\n{run}"
+    assert run.passed, f"{text}\n{run}"
 
 
 def test_at_most_a_fifth_is_refused() -> None:

@@ -327,7 +327,8 @@ class _Work:
             if starts_infinite(step):
                 reason = self.take("guard", _name(loop))
             if reason is not None and not isinstance(reason, NotNeeded):
-                guarded = guarded and not starts_infinite(step)
+                # A division by what starts from 0 gives no number in the first iteration.
+                guarded = guarded and not starts_infinite(step) and not divides(step)
                 self.note(reason)
         return guarded
 
