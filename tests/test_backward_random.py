@@ -8,8 +8,11 @@ what is right. LOOPTRANS_TEST_ALL=1 takes more listings.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,20 +38,26 @@ from tests.test_adjoint_listings import check  # noqa: E402
 
 ALL = "LOOPTRANS_TEST_ALL" in os.environ
 LISTINGS = 300 if ALL else 50
-MOST_STAGES = 4 if ALL else 3
-# Partial blocks of rows and of elements; at those of kind `one` strides have no pattern.
+# Partial blocks of rows and of elements, and few programs, as the interpreter runs them one by one;
+# at those of kind `one` strides have no pattern.
 SIZES = (
-    SizeSet("rows", {"M": 37, "N": 9, "K": 13}),
-    SizeSet("one", {"M": 9, "N": 37, "K": 13}),
+    SizeSet("rows", {"M": 13, "N": 7, "K": 45}),
+    SizeSet("one", {"M": 5, "N": 37, "K": 22}),
 )
 # The random listings for which there are no kernels.
 REFUSED: frozenset[int] = frozenset()
+WITH_ALL = 58  # every one of its arguments has a gradient
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path_factory.getbasetemp() / "kernels"
     monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(folder))
+
+
+def most_stages(seed: int) -> int:
+    """Return how long a listing may be: short ones show nearly everything, and are soon done."""
+    return 4 if ALL else 2 + (seed % 3 == 0)
 
 
 def verified(launcher: GradientLauncher, seed: int) -> Run:
@@ -61,7 +70,7 @@ def verified(launcher: GradientLauncher, seed: int) -> Run:
 
 @pytest.mark.parametrize("seed", range(LISTINGS))
 def test_a_random_listing(seed: int) -> None:
-    text = Made(seed, MOST_STAGES).text()
+    text = Made(seed, most_stages(seed)).text()
     listing = program(text)
     try:
         made = emitted_with_backward(listing)
@@ -81,3 +90,26 @@ def test_a_random_listing(seed: int) -> None:
 
 def test_at_most_a_fifth_is_refused() -> None:
     assert len(REFUSED) * 5 <= 50
+
+
+def test_a_flipped_sign_is_noticed() -> None:
+    """Of the largest element of each gradient in turn."""
+    prepare_device("cpu")  # before the kernels are imported
+    launcher = gradient_launcher(emitted_with_backward(program(Made(WITH_ALL).text())))
+    assert verified(launcher, 1).passed
+
+    def spoilt(place: int) -> GradientLauncher:
+        @functools.wraps(launcher.backward)
+        def backward(*arguments: Any, **options: Any) -> tuple[Any, ...]:
+            found = list(launcher.backward(*arguments, **options))
+            flat = found[place].flatten()
+            largest = int(flat.abs().argmax())
+            flat[largest] = -flat[largest]
+            found[place] = flat.reshape(found[place].shape)
+            return tuple(found)
+
+        return replace(launcher, backward=backward)
+
+    for place, name in enumerate(launcher.gradients):
+        run = verified(spoilt(place), 1)
+        assert [error.name for error in run.outputs if not error.passed] == [name]

@@ -226,9 +226,9 @@ class Nest:
             for s in self.b.storage.values()
             if s.place == "register" and s.is_written and s.is_local_to(path)
         ]
-        bounds, guard = lifted(node.variable, bounds_of(node.range), node.body, pure)
-        if guard is not None:
-            self.lifted[(*path, guard.number)] = guard.rest
+        bounds, guards = lifted(node.variable, bounds_of(node.range), node.body, pure)
+        for guard in guards:
+            self.lifted[(*path, *guard.path)] = guard.rest
         start, stop = extremum("max", bounds.lower), extremum("min", bounds.upper)
         dim = self.b.dim(node.variable, "tile", start, stop)
         before = {name: dict(facts) for name, facts in self.b.known.items()}

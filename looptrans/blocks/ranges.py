@@ -31,6 +31,7 @@ from looptrans.blocks.program import (
     Where,
     dims_of,
 )
+from looptrans.blocks.sites import Path
 from looptrans.ir.affine import Form, difference, form_of, index_of, simplified, total
 from looptrans.ir.condition import Comparison, Condition, Every, Relation, conjunction
 from looptrans.ir.index import (
@@ -78,24 +79,26 @@ def _parts(op: str, index: Index) -> tuple[Index, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """The guard of a body whose comparisons became bounds of the loop.
+    """A guard whose comparisons became bounds of the loop around it.
 
     Attributes:
-        number: The place of the guard in the body.
+        path: Its place, seen from the body of the loop.
         rest: What it still has to test.
     """
 
-    number: int
+    path: Path
     rest: Condition
 
 
 def lifted(
     variable: str, bounds: Bounds, body: tuple[Node, ...], pure: Iterable[str]
-) -> tuple[Bounds, Lifted | None]:
+) -> tuple[Bounds, tuple[Lifted, ...]]:
     """Make what every iteration with an effect is guarded by part of the bounds.
 
         for j in range(0, N):                    for j in range(0, min(N, i + 1)):
             if j <= i: …              ->             …
+
+    Of guards inside one another, each may give bounds.
 
     Args:
         variable: The variable of the loop.
@@ -103,28 +106,41 @@ def lifted(
         body: Its body.
         pure: Names that statements of the body may set for the iteration alone.
     """
+    lower, upper = list(bounds.lower), list(bounds.upper)
+    found: list[Lifted] = []
+    path: Path = ()
     names = set(pure)
+    while (number := _guard(body, names)) is not None:
+        guard = body[number]
+        assert isinstance(guard, If)
+        path = (*path, number)
+        rest: list[Condition] = []
+        for part in _conjuncts(guard.condition):
+            ends = _solved(variable, part)
+            if ends is None:
+                rest.append(part)
+                continue
+            lower += [index for index in ends.lower if index not in lower]
+            upper += [index for index in ends.upper if index not in upper]
+        if len(rest) < len(_conjuncts(guard.condition)):
+            found.append(Lifted(path, conjunction(*rest)))
+        path, body = (*path, 1), guard.body
+    return Bounds(tuple(lower), tuple(upper)), tuple(found)
+
+
+def _guard(body: tuple[Node, ...], pure: set[str]) -> int | None:
+    """Return which node of a body guards everything in it that has an effect."""
     guards = [number for number, node in enumerate(body) if isinstance(node, If)]
-    others = [node for node in body if not isinstance(node, If)]
     if len(guards) != 1:
-        return bounds, None
+        return None
     guard = body[guards[0]]
     assert isinstance(guard, If)
+    others = [node for node in body if not isinstance(node, If)]
     if guard.orelse or not all(
-        isinstance(n, Assign) and {t.array for t in n.targets} <= names for n in others
+        isinstance(n, Assign) and {t.array for t in n.targets} <= pure for n in others
     ):
-        return bounds, None
-    lower, upper, rest = list(bounds.lower), list(bounds.upper), []
-    for part in _conjuncts(guard.condition):
-        found = _solved(variable, part)
-        if found is None:
-            rest.append(part)
-            continue
-        lower += [index for index in found.lower if index not in lower]
-        upper += [index for index in found.upper if index not in upper]
-    if len(rest) == len(_conjuncts(guard.condition)):
-        return bounds, None
-    return Bounds(tuple(lower), tuple(upper)), Lifted(guards[0], conjunction(*rest))
+        return None
+    return guards[0]
 
 
 def _conjuncts(condition: Condition) -> tuple[Condition, ...]:

@@ -1,0 +1,106 @@
+"""The backward kernels of attention: what they multiply, save and make, and the blocks they visit.
+
+An expert's formulation works out 7 products of blocks in two loops, or 5 in one loop with atomic
+additions, from the outputs and the log-sum-exp alone; neither scores nor weights are ever stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+
+import pytest
+
+from looptrans.blocks.program import Kernel, TileLoop
+from looptrans.emit.backward import EmittedBackward, Form, emitted_with_backward
+from looptrans.ir.index import parameters
+from tests.analysis import spec
+from tests.test_blocks_ranges import BLOCKS, sizes_of_blocks
+from tests.test_blocks_structure import dots, exponentials
+from tests.visits import visits
+
+# Products of a visited block, by the gradients that the kernel stores.
+TWO_LOOPS = {("dQ",): 3, ("dK", "dV"): 4}
+ONE_LOOP = {("dQ", "dK", "dV"): 5}
+SIZES = [(13, 13), (7, 24), (24, 7), (1, 16), (16, 1)]
+
+
+@cache
+def made(name: str, form: Form = "kernels") -> EmittedBackward:
+    return emitted_with_backward(spec(name), form=form)
+
+
+def stored(kernel: Kernel) -> tuple[str, ...]:
+    """Return which gradients of Q, K and V a kernel stores or adds to."""
+    written = {array.name for array in kernel.arrays if array.access != "in"}
+    return tuple(name for name in ("dQ", "dK", "dV") if name in written)
+
+
+def loops(kernel: Kernel) -> list[TileLoop]:
+    return [op for op in kernel.body if isinstance(op, TileLoop)]
+
+
+@pytest.mark.parametrize(
+    ("form", "products"), [("kernels", TWO_LOOPS), ("launch", TWO_LOOPS), ("atomics", ONE_LOOP)]
+)
+@pytest.mark.parametrize("name", ["attention_naive", "attention_causal"])
+def test_products_of_blocks(name: str, form: Form, products: dict[tuple[str, ...], int]) -> None:
+    """Each in every loop that visits blocks; S is worked out again once, and no other exp."""
+    found = {stored(kernel): kernel for kernel in made(name, form).backward.kernels}
+    assert {gradients for gradients in found if gradients} == set(products)
+    for gradients, count in products.items():
+        kernel = found[gradients]
+        assert {loop.kind for loop in loops(kernel)} == {"full", "boundary"}
+        for loop in loops(kernel):
+            assert len(dots(loop.body)) == count
+            assert len(exponentials(loop.body)) == 1
+        assert len(dots(kernel.body)) == count * len(loops(kernel))
+    others = [kernel for gradients, kernel in found.items() if not gradients]
+    assert not [dot for kernel in others for dot in dots(kernel.body)]
+
+
+@pytest.mark.parametrize("form", ["kernels", "launch", "atomics"])
+@pytest.mark.parametrize("name", ["attention_naive", "attention_causal"])
+def test_scores_and_weights_are_never_stored(name: str, form: Form) -> None:
+    """Only the outputs and the log-sum-exp are saved; no array has both a query and a key."""
+    both = made(name, form)
+    assert {saved.name for saved in both.found.saved} == {"O", "lse"}
+    arrays = [a for p in (both.forward, both.backward) for k in p.kernels for a in k.arrays]
+    assert {"lse", "dQ", "dK", "dV"} <= {array.name for array in arrays}
+    for array in arrays:
+        extents = [extent for extent in array.shape if extent is not None]
+        assert len(extents) == array.rank
+        named = {name for extent in extents for name in parameters(extent)}
+        assert not {"M", "N"} <= named, array
+
+
+CAUSAL: dict[str, Callable[[int, int, int, int], bool]] = {
+    "attention_causal": lambda i, j, M, N: j <= i,
+    "attention_causal_bottom_right": lambda i, j, M, N: j <= i + N - M,
+}
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_blocks_visited_under_a_causal_mask(name: str) -> None:
+    """Every block with a pair is visited once, no other is, and full ones have no mask."""
+    kernels = [kernel for kernel in made(name).backward.kernels if stored(kernel)]
+    assert [stored(kernel) for kernel in kernels] == list(TWO_LOOPS)
+    for kernel, (M, N), (rows, width) in product(kernels, SIZES, BLOCKS):
+        (own,) = (dim.name for dim in kernel.grid if dim.role == "rows")
+        sizes = {"M": M, "N": N, "B": 1, "H": 2, "G": 1, "R": 2, "E": 2, "D": 3}
+        pairs = {(i, j) for i, j in product(range(M), range(N)) if CAUSAL[name](i, j, M, N)}
+        if own == "j":
+            pairs = {(j, i) for i, j in pairs}
+        met = 0
+        for visit in visits(kernel, sizes, sizes_of_blocks(kernel, rows, width)):
+            places = visit.places[own]
+            firsts = [block.first for block in visit.blocks]
+            assert len(set(firsts)) == len(firsts), "a block is visited twice"
+            for block in visit.blocks:
+                others = range(block.first, block.first + width)
+                within = [pair in pairs for pair in product(places, others)]
+                assert any(within), f"{block} has no pair"
+                assert (block.kind == "full") == all(within), block
+                met += sum(within)
+        assert met == len(pairs) * sizes["H"], "pairs are left out"
