@@ -230,7 +230,7 @@ def _one_opened(
         definition = reverse.system.definitions.get(atom.access.array)
         if definition is None:
             continue
-        if adjoint_only and (definition.origin == "forward" or definition.has_reduction):
+        if adjoint_only and (definition.origin != "adjoint" or definition.has_reduction):
             continue
         inner = _inside(reverse, atom, weights)
         if inner is not None:

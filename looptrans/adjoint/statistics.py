@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.definitions import Definition, refreshed_generators
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.size import Sizes
-from looptrans.adjoint.weights import Prepared, Weight, log_sum
+from looptrans.adjoint.weights import Prepared, Weight, log_sum, summands
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, subtract
 from looptrans.ir.condition import Data
@@ -23,6 +23,7 @@ from looptrans.ir.value import (
     Compare,
     Read,
     Select,
+    Unary,
     Value,
     walk_value,
 )
@@ -50,9 +51,14 @@ class LogSum:
 def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> tuple[LogSum, ...]:
     """Work weights out from the logarithms of their sums."""
     system = prepared.system
-    found = []
+    found: list[LogSum] = []
     for weight in prepared.weights.values():
         if not weight.is_own:
+            continue
+        if weight.beside is not None:
+            main = next((each for each in found if each.weight.name == weight.beside), None)
+            if main is not None:
+                found.append(_beside(prepared, weight, main))
             continue
         own = system.definitions[weight.name]
         total = system.definitions[weight.total]
@@ -76,6 +82,27 @@ def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> 
         system.add(replace(own, value=after))
         found.append(LogSum(weight, name, before, after, logarithm))
     return tuple(found)
+
+
+def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
+    """Work out what a sum began with from the saved number of the sum."""
+    system = prepared.system
+    own, other = system.definitions[weight.name], system.definitions[main.weight.name]
+    here = {v: Var(w) for v, w in zip(other.variables, own.variables, strict=False)}
+    logarithm = value_moved(main.value, here)
+    cell = Read(Access(main.name, tuple(Var(v) for v in own.variables)))
+    kept = summands(weight.exponent, 1)
+    for sign, part in summands(logarithm, 1):
+        if (-sign, part) in kept:
+            kept.remove((-sign, part))
+    parts = [part if sign > 0 else Unary("-", part) for sign, part in kept]
+    after: Value = Call(weight.function, (subtract(add(*parts), cell),))
+    if not _is_surely_finite(prepared, add(*parts)):
+        above = Data(Compare(">", cell, MINUS_INFINITY))
+        after = Select(above, after, ZERO)
+    before = own.value
+    system.add(replace(own, value=after))
+    return LogSum(weight, main.name, before, after, logarithm)
 
 
 def _known(

@@ -21,7 +21,9 @@ from looptrans.adjoint.sums import Term, combined, expanded, times
 from looptrans.ir.value import Generator, Read, Reduce, Value
 
 if TYPE_CHECKING:
+    from looptrans.adjoint.definitions import Definition
     from looptrans.adjoint.reverse import Reverse
+    from looptrans.adjoint.weights import Prepared
 
 MOST_ROUNDS = 8
 MOST_OPENED = 200
@@ -88,9 +90,7 @@ def _opened_once(reverse: Reverse, term: Term) -> list[Term] | None:
         if exponent < 1 or not isinstance(atom, Read):
             continue
         definition = reverse.system.definitions.get(atom.access.array)
-        if definition is None or definition.name in reverse.prepared.nonzero:
-            continue
-        if definition.name in reverse.prepared.weights:
+        if definition is None or _stays(reverse.prepared, definition):
             continue
         if isinstance(definition.value, Reduce) and definition.value.function != "sum":
             continue
@@ -105,15 +105,27 @@ def _opened_once(reverse: Reverse, term: Term) -> list[Term] | None:
     return None
 
 
+def _stays(prepared: Prepared, definition: Definition) -> bool:
+    """Tell whether what a term reads is not written out."""
+    weight = prepared.weights.get(definition.name)
+    if weight is not None:
+        return weight.beside is None
+    if definition.name in prepared.nonzero:
+        # What a sum began with is written out beside the rest of it.
+        return definition.has_reduction
+    return definition.name in prepared.partial
+
+
 def _over_weights(reverse: Reverse, term: Term) -> Term:
     """Write exponentials as weights times their sum."""
     prepared = reverse.prepared
-    return rewritten(term, [i for i in prepared.identities if i.name in prepared.weights])[0]
+    summed = {name for name, weight in prepared.weights.items() if weight.beside is None}
+    return rewritten(term, [i for i in prepared.identities if i.name in summed])[0]
 
 
 def _summed(reverse: Reverse, term: Term) -> Term:
     """Do the sums of weights over their own index, which are known to be one."""
-    totals = reverse.prepared.nonzero
+    totals = reverse.prepared.nonzero | reverse.prepared.partial
     for _ in range(MOST_ROUNDS):
         better = next(
             (

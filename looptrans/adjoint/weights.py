@@ -17,6 +17,7 @@ from fractions import Fraction
 
 from looptrans.adjoint.definitions import (
     Definition,
+    Origin,
     System,
     free_variables,
     refreshed_generators,
@@ -64,6 +65,8 @@ class Weight:
         function: `exp` or `exp2`.
         exponent: The exponent, in the variables of the quotient's indices.
         is_own: Whether the listing has no definition of the quotient itself.
+        beside: Where the exponential is none of those summed over an index but one that the sum
+            began with, the weight of those that are.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Weight:
     function: str
     exponent: Value
     is_own: bool
+    beside: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class Prepared:
         rules: What sums are, in terms of what is stored.
         shared: Sums of a few terms that several definitions have in common.
         masks: What may be minus infinity, and when.
+        partial: The sums of exponentials to which others are added before they divide.
     """
 
     system: System
@@ -103,6 +108,7 @@ class Prepared:
     rules: list[Rule] = field(default_factory=list)
     shared: set[str] = field(default_factory=set)
     masks: dict[str, _Mask] = field(default_factory=dict)
+    partial: set[str] = field(default_factory=set)
 
     def terms(self, value: Value) -> list[Term]:
         """Return a value as terms over stored atoms."""
@@ -187,8 +193,12 @@ def prepared(system: System, outputs: frozenset[str] = frozenset()) -> Prepared:
         plain = combined(expanded(definition.value, system.names))
         if [str(t) for t in terms] != [str(t) for t in plain] and not _same(terms, plain):
             definition = system.add(replace(definition, value=_rebuilt(definition, terms)))
+        parts = _parts_of_total(system, definition, terms)
+        if parts is not None:
+            _find_whole(found, definition, *parts)
         if len(terms) == 1:
-            _find_weight(found, definition, terms[0])
+            if not _has_whole(system, definition):
+                _find_weight(found, definition, definition, terms[0])
             _find_identity(found, definition, terms[0])
             terms = found.terms(definition.value)
             if terms[0].generators:
@@ -330,34 +340,135 @@ def _find_mask(found: Prepared, definition: Definition) -> None:
     found.masks[definition.name] = _Mask(definition.variables, conjunction(*conditions), name)
 
 
-def _find_weight(found: Prepared, definition: Definition, term: Term) -> None:
-    """Make a definition of the quotient where a definition is a sum of exponentials."""
-    if not term.generators or len(term.factors) != 1 or term.coefficient != 1:
-        return
-    atom, exponent = term.factors[0]
-    if not isinstance(atom, Call) or atom.function not in EXPONENTIALS or exponent != 1:
-        return
-    system = found.system
-    own, new = refreshed_generators((*definition.indices, *term.generators), system.names)
+def _find_weight(
+    found: Prepared, definition: Definition, total: Definition, term: Term
+) -> Weight | None:
+    """Make a definition of the quotient where a definition is a sum of exponentials.
+
+    Args:
+        found: Knows the definitions.
+        definition: The sum.
+        total: What divides: the sum itself, or what others have been added to.
+        term: The sum as a term.
+    """
+    exponent = _exponential(term)
+    if not term.generators or exponent is None:
+        return None
+    atom, indices = exponent, (*definition.indices, *term.generators)
+    own, new = refreshed_generators(indices, found.system.names)
     argument = value_moved(atom.arguments[0], new)
+    if set(free_variables(argument)) != {g.variable for g in own}:
+        return None
+    return _weigh(found, atom.function, argument, own, total)
+
+
+def _exponential(term: Term) -> Call | None:
+    """Return the exponential that a term is, if it is one."""
+    if len(term.factors) != 1 or term.coefficient != 1:
+        return None
+    atom, exponent = term.factors[0]
+    if isinstance(atom, Call) and atom.function in EXPONENTIALS and exponent == 1:
+        return atom
+    return None
+
+
+def _weigh(
+    found: Prepared,
+    function: str,
+    argument: Value,
+    own: tuple[Generator, ...],
+    total: Definition,
+    beside: str | None = None,
+) -> Weight:
+    """Make a definition of an exponential divided by a sum, and write the one as the other."""
+    system = found.system
     variables = tuple(g.variable for g in own)
-    if set(free_variables(argument)) != set(variables):
-        return
-    count = len(definition.indices)
-    total = Read(Access(definition.name, tuple(Var(name) for name in variables[:count])))
-    numerator = Call(atom.function, (argument,))
-    known = _stored_quotient(system, numerator, total, frozenset(variables))
+    divisor = Read(Access(total.name, tuple(Var(v) for v in variables[: len(total.indices)])))
+    numerator = Call(function, (argument,))
+    known = _stored_quotient(system, numerator, divisor, frozenset(variables))
     if known is None:
-        name = system.names.array("P")
-        system.add(
-            Definition(name, own, Binary("/", numerator, total), "forward", definition.label)
-        )
+        name = system.names.array("P" if beside is None else f"{beside}_first")
+        quotient = Binary("/", numerator, divisor)
+        origin: Origin = "forward" if beside is None else "weight"
+        system.add(Definition(name, own, quotient, origin, total.label))
         cell: Value = Read(Access(name, tuple(Var(v) for v in variables)))
     else:
         name, cell = known
-    found.weights[name] = Weight(name, definition.name, atom.function, argument, known is None)
-    result = Term(Fraction(1), ((cell, 1), (total, 1)))
+    weight = Weight(name, total.name, function, argument, known is None, beside)
+    found.weights[name] = weight
+    result = Term(Fraction(1), ((cell, 1), (divisor, 1)))
     found.identities.append(Identity(name, variables, numerator, result))
+    return weight
+
+
+def _has_whole(system: System, definition: Definition) -> bool:
+    """Tell whether what a sum of exponentials is read for is to add others to it."""
+    readers = [d for d in system.definitions.values() if definition.name in d.reads()]
+    if len(readers) != 1:
+        return False
+    (reader,) = readers
+    return _parts_of_total(system, reader, expanded(reader.value, system.names)) is not None
+
+
+def _parts_of_total(
+    system: System, definition: Definition, terms: list[Term]
+) -> tuple[Definition, Definition] | None:
+    """Return the sum of exponentials and the exponential that a definition is the sum of.
+
+        l[i] = first[i] + sum[i]    first[i] = exp(s - m[i])    sum[i] = sum(exp(S[i, j] - m[i]))
+
+    The exponential is a definition of its own, as what a sum begins with is.
+    """
+    here = tuple(Var(v) for v in definition.variables)
+    read = []
+    for term in terms:
+        match term.factors:
+            case ((Read(access), 1),) if not term.generators and not term.brackets:
+                if term.coefficient == 1 and access.subscripts == here:
+                    read.append(system.definitions.get(access.array))
+    if len(terms) != 2 or len(read) != 2:
+        return None
+    sums = [d for d in read if d is not None and isinstance(d.value, Reduce)]
+    firsts = [d for d in read if d is not None and not d.has_reduction]
+    if len(sums) != 1 or len(firsts) != 1:
+        return None
+    inner = [expanded(d.value, system.names) for d in (*sums, *firsts)]
+    if any(len(each) != 1 for each in inner):
+        return None
+    many, one = (_exponential(each[0]) for each in inner)
+    if many is None or one is None or many.function != one.function:
+        return None
+    return sums[0], firsts[0]
+
+
+def _find_whole(
+    found: Prepared, total: Definition, definition: Definition, first: Definition
+) -> None:
+    """Find the weights of a sum of exponentials that began with one more.
+
+    Args:
+        found: Knows the definitions.
+        total: What divides.
+        definition: The sum over an index.
+        first: What was there before.
+    """
+    (term,) = found.terms(definition.value)
+    weight = _find_weight(found, definition, total, term)
+    if weight is None:
+        return
+    found.partial.add(definition.name)
+    (inside,) = expanded(first.value, found.system.names)
+    exponential = _exponential(inside)
+    assert exponential is not None
+    own, new = refreshed_generators(first.indices, found.system.names)
+    argument = value_moved(exponential.arguments[0], new)
+    found.identities[:] = [i for i in found.identities if i.name != first.name]
+    beside = _weigh(found, exponential.function, argument, own, total, weight.name)
+    cell = Read(Access(beside.name, tuple(Var(v) for v in first.variables)))
+    divisor = Read(Access(total.name, tuple(Var(v) for v in first.variables)))
+    result = Term(Fraction(1), ((cell, 1), (divisor, 1)))
+    found.identities.append(Identity(beside.name, first.variables, first.cell, result))
+    found.learn(definition, found.terms(definition.value)[0])
 
 
 def _stored_quotient(

@@ -23,8 +23,8 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
     """Tell whether two loops over the same range that hold loops should be one.
 
     They should where they hold loops over one range that touch common cells, or where what the
-    first leaves in memory is read by the second alone. Loops that hold nothing but loops are
-    judged by those.
+    first leaves in memory is read by the second alone. Loops that hold nothing but a loop are
+    judged by those; where one of these holds loops and the other none, they stay apart.
 
     Args:
         program: The program they are in.
@@ -37,8 +37,9 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
         second = rename_variable(second, second.variable, first.variable)
     one, other = _inner(first), _inner(second)
     if len(first.body) == len(second.body) == len(one) == len(other) == 1:
-        if one[0].range == other[0].range and _inner(one[0]) and _inner(other[0]):
-            return worth_joining(program, one[0], other[0])
+        deeper = [bool(_inner(loop)) for loop in (one[0], other[0])]
+        if one[0].range == other[0].range and any(deeper):
+            return all(deeper) and worth_joining(program, one[0], other[0])
     elif not one or not other:
         return False
     if any(_share(a, b) for a in one for b in other if a.range == b.range):
