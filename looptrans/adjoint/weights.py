@@ -24,6 +24,7 @@ from looptrans.adjoint.definitions import (
 )
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.recognition import Identity, Rule, divides, rewritten, rule_of, unify
+from looptrans.adjoint.shared_terms import share
 from looptrans.adjoint.solving import simplified_brackets
 from looptrans.adjoint.sums import (
     Term,
@@ -36,7 +37,6 @@ from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import MINUS_INFINITY, add, is_number
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.index import Index, Var
-from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -180,7 +180,7 @@ def prepared(system: System, outputs: frozenset[str] = frozenset()) -> Prepared:
         outputs: Those that are outputs, which stand for what they are made of.
     """
     found = Prepared(system, outputs)
-    _share(found)
+    found.shared = share(system)
     for name in list(system.definitions):
         definition = system.definitions[name]
         _find_mask(found, definition)
@@ -204,90 +204,6 @@ def prepared(system: System, outputs: frozenset[str] = frozenset()) -> Prepared:
             if terms[0].generators:
                 found.learn(definition, terms[0])
     return found
-
-
-def _share(found: Prepared) -> None:
-    """Make a definition of a sum of terms that several definitions multiply or raise."""
-    system = found.system
-    places: list[tuple[str, Value]] = []
-    for definition in system.definitions.values():
-        places += [(definition.name, part) for part in _sums_in(definition.value)]
-    for number, (first, part) in enumerate(places):
-        free = free_variables(part)
-        alike = [
-            (other, p)
-            for other, p in places[number + 1 :]
-            if other != first and _is_renamed(part, p)
-        ]
-        if not alike or not free or any(_has(system, name, part) for name in found.shared):
-            continue
-        scope = {g.variable: g for g in _bound_in(system.definitions[first])}
-        indices = tuple(scope[v] for v in scope if v in free)
-        own, new = refreshed_generators(indices, system.names)
-        name = system.names.array(f"{first}_term")
-        found.shared.add(name)
-        before = dict(system.definitions)
-        system.definitions.clear()
-        for known, each in before.items():
-            if known == first:
-                system.add(Definition(name, own, value_moved(part, new), label=each.label))
-            system.add(each)
-        made = system.definitions[name]
-        for known in {first, *(other for other, _ in alike)}:
-            each = system.definitions[known]
-            system.add(replace(each, value=_shared_in(each.value, made)))
-
-
-def _sums_in(value: Value) -> list[Value]:
-    """Return sums that are factors or bases, outside of functions."""
-    found: list[Value] = []
-    match value:
-        case Binary("*" | "/", left, right):
-            for part in (left, right):
-                if isinstance(part, Binary) and part.op in "+-":
-                    found.append(part)
-            return found + _sums_in(left) + _sums_in(right)
-        case Binary("**", base, _):
-            if isinstance(base, Binary) and base.op in "+-":
-                found.append(base)
-            return found + _sums_in(base)
-        case Binary("+" | "-", left, right):
-            return _sums_in(left) + _sums_in(right)
-        case Unary(_, operand):
-            return _sums_in(operand)
-        case Reduce("sum", _, body):
-            return _sums_in(body)
-        case _:
-            return []
-
-
-def _is_renamed(a: Value, b: Value) -> bool:
-    bound: dict[str, Index] = {}
-    return (
-        unify(a, b, frozenset(free_variables(a)), bound)
-        and all(isinstance(i, Var) for i in bound.values())
-        and len(set(bound.values())) == len(bound)
-    )
-
-
-def _has(system: System, name: str, part: Value) -> bool:
-    return _is_renamed(system.definitions[name].value, part)
-
-
-def _bound_in(definition: Definition) -> tuple[Generator, ...]:
-    inner = definition.value.generators if isinstance(definition.value, Reduce) else ()
-    return (*definition.indices, *inner)
-
-
-def _shared_in(value: Value, made: Definition) -> Value:
-    def change(part: Value) -> Value | None:
-        bound: dict[str, Index] = {}
-        free = frozenset(made.variables)
-        if isinstance(part, Binary) and unify(made.value, part, free, bound):
-            return Read(Access(made.name, tuple(bound[v] for v in made.variables)))
-        return None
-
-    return replaced(value, change)
 
 
 def _same(a: list[Term], b: list[Term]) -> bool:
