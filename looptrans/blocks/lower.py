@@ -10,6 +10,7 @@ from looptrans.algebra.append import Append, appends
 from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.configs import choices
+from looptrans.blocks.exponents import in_powers_of_two
 from looptrans.blocks.grid import grid_of, rows_of
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
@@ -193,7 +194,8 @@ class _Lowering:
                 for scope in scopes:
                     stack.enter_context(nest.scope(scope))
                 nest.body(inner, path)
-        ops = shared(needed(tuple(frame.ops)), b.name)
+        ops = in_powers_of_two(tuple(frame.ops), b.name)
+        ops = shared(needed(ops), b.name)
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
         arrays, scalars = self._arguments(ops, dims, storage)

@@ -142,6 +142,12 @@ class Values:
             raise NotLowered(f"{access.array} is read before it is set")
         return found
 
+    def _quotient(self, left: Expr, right: Expr) -> Expr:
+        """Return a quotient; in a loop over blocks a number is inverted once, not for each."""
+        if self.b.loops and dims_of(left) and not dims_of(right):
+            return times(left, product((), (right,)))
+        return Binary("/", left, right)
+
     def _at(self, places: list[tuple[str, Expr]], value: Value) -> Expr:
         if not places:
             return self.lower(value)
@@ -156,7 +162,7 @@ class Values:
         if value.op == "**":
             return self._power(left, right)
         if value.op == "/":
-            return Binary("/", as_float(left), as_float(right))
+            return self._quotient(as_float(left), as_float(right))
         left, right = self._alike(left, right)
         exact = kind_of(left) != "float"
         match value.op:

@@ -1,0 +1,55 @@
+"""Exponentials of a loop are powers of two where log2(e) goes with a number."""
+
+from __future__ import annotations
+
+import pytest
+
+from looptrans.blocks.program import Call, Dot, Kernel, exprs_of, ops_in, walk
+from looptrans.emit.backward import emitted_with_backward
+from looptrans.emit.listing import emitted
+from tests.analysis import program, spec
+
+TEXT = """
+def f(X: Float[Array, "M N"], Y: Float[Array, "M"], T: Float[Array, "M N"], s: float):
+    Z = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            S = {S}
+            Z[i] = Z[i] + exp({exponent})
+    return Z
+"""
+
+
+def calls(kernel: Kernel) -> list[str]:
+    parts = [p for op in ops_in(kernel.body) for e in exprs_of(op) for p in walk(e)]
+    return sorted({p.function for p in parts if isinstance(p, Call) and "exp" in p.function})
+
+
+@pytest.mark.parametrize(
+    ("value", "exponent", "function"),
+    [
+        ("X[i, j] * s", "S - Y[i]", "exp2"),
+        ("X[i, j] / s", "S", "exp2"),
+        ("X[i, j] * s - (i - j) * s", "S - Y[i]", "exp2"),
+        # An element would have to be multiplied by log2(e) all the same.
+        ("X[i, j]", "S - Y[i]", "exp"),
+        ("X[i, j] * s + T[i, j]", "S", "exp"),
+        ("X[i, j] * T[i, j]", "S", "exp"),
+    ],
+)
+def test_which_function(value: str, exponent: str, function: str) -> None:
+    (kernel,) = emitted(program(TEXT.format(S=value, exponent=exponent))).blocks.kernels
+    assert calls(kernel) == [function]
+
+
+def test_weights_of_the_backward_pass() -> None:
+    kernels = emitted_with_backward(spec("attention_causal")).backward.kernels
+    of_products = [
+        kernel
+        for kernel in kernels
+        if any(
+            isinstance(p, Dot) for op in ops_in(kernel.body) for e in exprs_of(op) for p in walk(e)
+        )
+    ]
+    assert len(of_products) == 2
+    assert [calls(kernel) for kernel in of_products] == [["exp2"], ["exp2"]]
