@@ -114,6 +114,28 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], X: Float[Array, "N D"], W:
 """
 
 
+def _passes(guard: str) -> str:
+    score = f"            if {guard}:\n                s = {DOT}"
+    return f"""\
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], X: Float[Array, "N D"], W: int):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+{score}
+                m = max(m, s)
+        l = 0.0
+        for j in range(N):
+{score}
+                l = l + exp(s - m)
+        for j in range(N):
+{score}
+                for d in range(D):
+                    O[i, d] = O[i, d] + exp(s - m) / l * X[j, d]
+    return O
+"""
+
+
 DOT = "sum(Q[i, e] * K[j, e] for e in range(E))"
 SQUARES = [{"M": m, "N": n} for m, n in [(13, 13), (7, 24), (24, 7), (1, 16), (16, 1), (9, 0)]]
 WIDE = [{"M": m, "N": n} for m, n in [(13, 13), (7, 24), (12, 12), (1, 16)]]
@@ -259,10 +281,39 @@ def f(X: Float[Array, "M N"], W: int):
         _guarded("i - j < W", "j <= i", more=", W: int"),
         _with("W", 1, 4, 40),
         WINDOW,
+    ),
+    "either": Mask(_guarded("j <= i or j < P", more=", P: int"), _with("P", 0, 6, 40), PREFIX),
+    "either, of a maximum": Mask(
+        _guarded("j < max(i + 1, P)", more=", P: int"), _with("P", 0, 6, 40), PREFIX
+    ),
+    "either, ternary": Mask(
+        _greatest("X[i, j] if j <= i or j < P else -inf", ", P: int"),
+        _with("P", 0, 6, 40),
+        PREFIX,
+    ),
+    "first rows are free": Mask(
+        _guarded("j >= i or i < P", more=", P: int"),
+        _with("P", 0, 6, 40),
+        lambda i, j, n: j >= i or i < n["P"],
+    ),
+    "last rows are free": Mask(
+        _guarded("P <= i or j <= i", more=", P: int"),
+        _with("P", 0, 6, 40),
+        lambda i, j, n: j <= i or i >= n["P"],
+    ),
+    "first rows go on": Mask(
+        _guarded("j <= i or i < P", more=", P: int"),
+        _with("P", 0, 6, 40),
+        lambda i, j, n: j <= i or i < n["P"],
+    ),
+    "a gap": Mask(
+        _guarded("j <= i or j > i + 3"),
+        tuple(SQUARES),
+        lambda i, j, n: j <= i or j > i + 3,
         is_tight=False,
     ),
-    "either": Mask(
-        _guarded("j <= i or j < P", more=", P: int"), _with("P", 0, 6, 40), PREFIX, is_tight=False
+    "attention, guarded": Mask(
+        _passes("j <= i and j > i - W"), _with("W", 1, 4, 40, sizes=TOGETHER), WINDOW
     ),
     "some rows": Mask(_guarded("i >= 3"), tuple(SQUARES), lambda i, j, n: i >= 3, is_tight=False),
     "in the sum": Mask(

@@ -10,6 +10,7 @@ from looptrans.algebra.append import Append
 from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
+from looptrans.blocks.lifting import lifted
 from looptrans.blocks.program import (
     Dim,
     ElementLoop,
@@ -26,14 +27,13 @@ from looptrans.blocks.program import (
     union,
 )
 from looptrans.blocks.program import walk as parts_of
-from looptrans.blocks.ranges import bounds_of, lifted, parts
+from looptrans.blocks.ranges import bounds_of, parts
 from looptrans.blocks.shapes import Shapes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.statements import Statements
 from looptrans.blocks.storage import Storage, sets_first
 from looptrans.blocks.sums import Sums
 from looptrans.blocks.values import Values
-from looptrans.ir.affine import extremum
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.program import Assign, Atomic, Declaration, If, Loop, Node
 from looptrans.ir.value import Create
@@ -229,8 +229,7 @@ class Nest:
         bounds, guards = lifted(node.variable, bounds_of(node.range), node.body, pure)
         for guard in guards:
             self.lifted[(*path, *guard.path)] = guard.rest
-        start, stop = extremum("max", bounds.lower), extremum("min", bounds.upper)
-        dim = self.b.dim(node.variable, "tile", start, stop)
+        dim = self.b.dim(node.variable, "tile", bounds.start, bounds.stop)
         before = {name: dict(facts) for name, facts in self.b.known.items()}
         context: Appending | None = None
         if fact is not None:

@@ -11,9 +11,8 @@ any other is worked out for every row and reduced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal, TypeAlias
 
 from looptrans.blocks.arithmetic import extreme
 from looptrans.blocks.builder import Builder
@@ -31,9 +30,8 @@ from looptrans.blocks.program import (
     Where,
     dims_of,
 )
-from looptrans.blocks.sites import Path
-from looptrans.ir.affine import Form, difference, form_of, index_of, simplified, total
-from looptrans.ir.condition import Comparison, Condition, Every, Relation, conjunction
+from looptrans.ir.affine import difference, extremum, simplified
+from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -44,25 +42,43 @@ from looptrans.ir.index import (
     Var,
     variables,
 )
-from looptrans.ir.program import Assign, If, Node
 from looptrans.ir.value import Range
 
-# What a comparison becomes when both sides change their sign.
-_MIRRORED: Final[dict[Comparison, Comparison]] = {
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-    "==": "==",
-}
+
+@dataclass(frozen=True, slots=True)
+class Unless:
+    """A bound that some rows do not have.
+
+    Attributes:
+        index: The bound, on the inner side of those that all rows have.
+        free: Which rows do not have it.
+        is_lower: Whether it is a lower one.
+    """
+
+    index: Index
+    free: Condition
+    is_lower: bool
+
+
+Bound: TypeAlias = Index | Unless
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """`max(lower) <= variable < min(upper)`."""
 
-    lower: tuple[Index, ...]
-    upper: tuple[Index, ...]
+    lower: tuple[Bound, ...]
+    upper: tuple[Bound, ...]
+
+    @property
+    def start(self) -> Index:
+        """What every row begins with at the earliest."""
+        return extremum("max", [i for i in self.lower if not isinstance(i, Unless)])
+
+    @property
+    def stop(self) -> Index:
+        """What every row stays below."""
+        return extremum("min", [i for i in self.upper if not isinstance(i, Unless)])
 
 
 def bounds_of(range_: Range) -> Bounds:
@@ -75,102 +91,6 @@ def _parts(op: str, index: Index) -> tuple[Index, ...]:
     if isinstance(plain, Extremum) and plain.op == op:
         return plain.arguments
     return (plain,)
-
-
-@dataclass(frozen=True, slots=True)
-class Lifted:
-    """A guard whose comparisons became bounds of the loop around it.
-
-    Attributes:
-        path: Its place, seen from the body of the loop.
-        rest: What it still has to test.
-    """
-
-    path: Path
-    rest: Condition
-
-
-def lifted(
-    variable: str, bounds: Bounds, body: tuple[Node, ...], pure: Iterable[str]
-) -> tuple[Bounds, tuple[Lifted, ...]]:
-    """Make what every iteration with an effect is guarded by part of the bounds.
-
-        for j in range(0, N):                    for j in range(0, min(N, i + 1)):
-            if j <= i: …              ->             …
-
-    Of guards inside one another, each may give bounds.
-
-    Args:
-        variable: The variable of the loop.
-        bounds: Its bounds.
-        body: Its body.
-        pure: Names that statements of the body may set for the iteration alone.
-    """
-    lower, upper = list(bounds.lower), list(bounds.upper)
-    found: list[Lifted] = []
-    path: Path = ()
-    names = set(pure)
-    while (number := _guard(body, names)) is not None:
-        guard = body[number]
-        assert isinstance(guard, If)
-        path = (*path, number)
-        rest: list[Condition] = []
-        for part in _conjuncts(guard.condition):
-            ends = _solved(variable, part)
-            if ends is None:
-                rest.append(part)
-                continue
-            lower += [index for index in ends.lower if index not in lower]
-            upper += [index for index in ends.upper if index not in upper]
-        if len(rest) < len(_conjuncts(guard.condition)):
-            found.append(Lifted(path, conjunction(*rest)))
-        path, body = (*path, 1), guard.body
-    return Bounds(tuple(lower), tuple(upper)), tuple(found)
-
-
-def _guard(body: tuple[Node, ...], pure: set[str]) -> int | None:
-    """Return which node of a body guards everything in it that has an effect."""
-    guards = [number for number, node in enumerate(body) if isinstance(node, If)]
-    if len(guards) != 1:
-        return None
-    guard = body[guards[0]]
-    assert isinstance(guard, If)
-    others = [node for node in body if not isinstance(node, If)]
-    if guard.orelse or not all(
-        isinstance(n, Assign) and {t.array for t in n.targets} <= pure for n in others
-    ):
-        return None
-    return guards[0]
-
-
-def _conjuncts(condition: Condition) -> tuple[Condition, ...]:
-    if isinstance(condition, Every):
-        return tuple(part for each in condition.parts for part in _conjuncts(each))
-    return (condition,)
-
-
-def _solved(variable: str, part: Condition) -> Bounds | None:
-    """Return a comparison as bounds of the variable, where its factor is 1 or -1."""
-    if not isinstance(part, Relation) or part.op == "!=":
-        return None
-    form = form_of(difference(part.left, part.right))
-    factor = form.terms.get(Var(variable), 0)
-    rest = {term: count for term, count in form.terms.items() if term != Var(variable)}
-    if factor not in (1, -1) or any(variable in variables(term) for term in rest):
-        return None
-    # factor * v + rest op 0, so v op' -rest for 1 and v op'' rest for -1.
-    edge = index_of(Form(rest, form.constant).times(-factor))
-    match part.op if factor == 1 else _MIRRORED[part.op]:
-        case "<":
-            return Bounds((), (edge,))
-        case "<=":
-            return Bounds((), (total(edge, 1),))
-        case ">":
-            return Bounds((total(edge, 1),), ())
-        case ">=":
-            return Bounds((edge,), ())
-        case _:
-            return Bounds((edge,), (total(edge, 1),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +117,12 @@ class Part:
 def parts(b: Builder, dim: Dim, bounds: Bounds) -> tuple[Part, ...]:
     """Return the runs of blocks of a loop, in order; names for their ends are emitted."""
     block = Scalar(dim.block or "")
-    upper = [b.index(index) for index in bounds.upper]
-    lower = [b.index(index) for index in bounds.lower]
+    upper = [_at(b, bound, bounds.stop) for bound in bounds.upper]
+    lower = [_at(b, bound, bounds.start) for bound in bounds.lower]
     ragged_above = [expr for expr in upper if dims_of(expr)]
     ragged_below = [expr for expr in lower if dims_of(expr)]
-    hull = extreme("min", [_end(b, index, "max") for index in bounds.upper])
-    start = extreme("max", [_end(b, index, "min") for index in bounds.lower])
+    hull = extreme("min", [_end(b, bound, bounds.stop, "max") for bound in bounds.upper])
+    start = extreme("max", [_end(b, bound, bounds.start, "min") for bound in bounds.lower])
     name = dim.name
     position = Position(dim)
     masks = tuple(Binary("<", position, expr) for expr in ragged_above)
@@ -223,8 +143,8 @@ def parts(b: Builder, dim: Dim, bounds: Bounds) -> tuple[Part, ...]:
             Part("full", start, full, None, (), "full blocks"),
             Part("boundary", full, hull, hull, (), "the last, partial block"),
         )
-    first = extreme("max", [_end(b, index, "max") for index in bounds.lower])
-    last = extreme("min", [_end(b, index, "min") for index in bounds.upper])
+    first = extreme("max", [_end(b, bound, bounds.start, "max") for bound in bounds.lower])
+    last = extreme("min", [_end(b, bound, bounds.stop, "min") for bound in bounds.upper])
     found: list[Part] = []
     if ragged_below:
         # The first block that begins where all rows have begun.
@@ -260,17 +180,24 @@ def _named(b: Builder, stem: str, value: Expr, note: str) -> Expr:
     return made
 
 
-def _end(b: Builder, index: Index, want: Literal["min", "max"]) -> Expr:
+def _at(b: Builder, bound: Bound, without: Index) -> Expr:
+    """Return a bound of each row; rows that do not have it have another."""
+    if isinstance(bound, Unless):
+        return Where(b.condition(bound.free), b.index(without), b.index(bound.index))
+    return b.index(bound)
+
+
+def _end(b: Builder, bound: Bound, without: Index, want: Literal["min", "max"]) -> Expr:
     """Return the least or greatest value of a bound over the vectors it depends on."""
-    expr = b.index(index)
+    expr = _at(b, bound, without)
     vectors = dims_of(expr)
     if not vectors:
         return expr
     rows = {d.name: d for d in vectors if d.role == "rows"}
     if len(rows) == len(vectors):
-        ways = {name: slope(index, name) for name in rows}
+        ways = {name: _way(bound, without, name) for name in rows}
         if all(way is not None for way in ways.values()):
-            return _at_ends(b, index, rows, ways, want)
+            return _at_ends(b, bound, without, rows, ways, want)
     for dim in vectors:
         exists = b.inside((dim,))
         if exists is not None:
@@ -280,17 +207,43 @@ def _end(b: Builder, index: Index, want: Literal["min", "max"]) -> Expr:
 
 
 def _at_ends(
-    b: Builder, index: Index, rows: dict[str, Dim], ways: dict[str, int | None], want: str
+    b: Builder,
+    bound: Bound,
+    without: Index,
+    rows: dict[str, Dim],
+    ways: dict[str, int | None],
+    want: str,
 ) -> Expr:
     places = dict(b.places)
     for name, dim in rows.items():
         rising = (ways[name] or 0) >= 0
         b.places[name] = Edge(dim, "last" if rising == (want == "max") else "first")
     try:
-        return b.index(index)
+        return _at(b, bound, without)
     finally:
         b.places.clear()
         b.places.update(places)
+
+
+def _way(bound: Bound, without: Index, name: str) -> int | None:
+    """Return how a bound moves with a row, as `slope` does.
+
+    Where the first rows have no lower bound, it rises with those that do; an upper one falls.
+    """
+    if not isinstance(bound, Unless):
+        return slope(bound, name)
+    own = slope(bound.index, name)
+    if slope(without, name) != 0 or own is None or not isinstance(bound.free, Relation):
+        return None
+    apart = slope(difference(bound.free.left, bound.free.right), name)
+    if apart == 0:
+        return own
+    if apart is None or bound.free.op in ("==", "!="):
+        return None
+    # Whether the rows that do not have it are the first ones or the last.
+    first = (apart > 0) == (bound.free.op in ("<", "<="))
+    found = (1 if first else -1) * (1 if bound.is_lower else -1)
+    return _joined(own, found)
 
 
 def slope(index: Index, name: str) -> int | None:

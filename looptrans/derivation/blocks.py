@@ -20,8 +20,10 @@ from looptrans.algebra.operator import Operator
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import names_of, put
 from looptrans.derivation.bodies import (
+    Kept,
     Rest,
     flow,
+    kept_of,
     labels_of,
     position_of,
     ranges_in,
@@ -46,7 +48,7 @@ from looptrans.ir.affine import difference
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -240,7 +242,8 @@ class _Blocks:
         around: list[str],
     ) -> _Loops:
         step = self.recurrence
-        kept = rest.body
+        stays = kept_of(rest.body, step.condition)
+        kept = stays.nodes
         known = worked_out((rest,), kept, step.loop)
         passes = max(part.pass_ for part in parts)
         declared: list[Declaration] = []
@@ -255,11 +258,11 @@ class _Blocks:
         there = {folded(tested_by_value(value), names): read for value, read in known.items()}
         there = {value: read for value, read in there.items() if not isinstance(value, Real)}
         given |= {f"c{part.number}": Read(part.cell) for part in parts}
+        none = Kept((), (), step.condition)
         loops: list[Loop] = []
         cells: list[list[tuple[_Component, Value]]] = []
         for number in range(1, passes + 1):
             mine = [part for part in parts if part.pass_ == number]
-            body: list[Node] = list(kept) if number == 1 else []
             terms: list[tuple[_Component, Value]] = []
             written: list[Node] = []
             for part in mine:
@@ -269,9 +272,9 @@ class _Blocks:
                 }
                 terms.append((part, put(_update(part), plain | {"r": Read(part.cell)})))
                 written.append(_through(part.over, ranges, writer.assign(part.cell, value)))
-            guard = step.condition
-            body += [If(guard, tuple(written))] if guard is not None else written
-            loops.append(replace(inner, body=tuple(body)))
+            count = len(stays.before)
+            here = Kept(kept[:count], kept[count:], step.condition) if number == 1 else none
+            loops.append(replace(inner, body=here.with_(tuple(written))))
             cells.append(terms)
         return _Loops(tuple(loops), tuple(declared), cells, known)
 

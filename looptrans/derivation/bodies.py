@@ -15,7 +15,7 @@ from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
 from looptrans.algebra.recurrence import Recurrence, assembled, flow_of, iteration_of
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import without
-from looptrans.ir.condition import Condition
+from looptrans.ir.condition import Condition, conjunction
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
@@ -52,6 +52,58 @@ class Rest:
     iteration: Iteration
     body: tuple[Node, ...]
     gone: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The body of a loop that stays, seen from the recurrence that is written behind it.
+
+    Attributes:
+        before: What stands in front.
+        inside: What is done under the guard of the recurrence, directly in front of it.
+        condition: The guard, None where there is none.
+    """
+
+    before: tuple[Node, ...]
+    inside: tuple[Node, ...]
+    condition: Condition | None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What is done in each iteration in which the recurrence moves."""
+        return (*self.before, *self.inside)
+
+    def with_(self, made: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Return the body with the recurrence."""
+        if self.condition is None:
+            return (*self.nodes, *made)
+        return (*self.before, If(self.condition, (*self.inside, *made)))
+
+
+def kept_of(body: tuple[Node, ...], condition: Condition | None) -> Kept:
+    """Take apart what stays of a body: guards at its end that are the recurrence's are opened."""
+    if condition is None:
+        return Kept(body, (), None)
+    first = len(body)
+    inside: tuple[Node, ...] = ()
+    while first:
+        found = _under(body[first - 1])
+        if found is None or found[0] != condition:
+            break
+        inside = (*found[1], *inside)
+        first -= 1
+    return Kept(body[:first], inside, condition)
+
+
+def _under(node: Node) -> tuple[Condition, tuple[Node, ...]] | None:
+    """Return the guard of a node, guards inside one another as one, and what is behind it."""
+    if not isinstance(node, If) or node.orelse or node.label is not None:
+        return None
+    if len(node.body) == 1:
+        inner = _under(node.body[0])
+        if inner is not None:
+            return conjunction(node.condition, inner[0]), inner[1]
+    return node.condition, node.body
 
 
 @lru_cache(maxsize=8)
@@ -228,14 +280,12 @@ def _with_variable(value: Value, indices: dict[str, Var]) -> Value:
 
 
 def once_each(body: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Leave out statements that repeat an earlier one, where nothing has changed in between."""
+    """Leave out what repeats something earlier, where nothing has changed in between."""
     found: list[Node] = []
     for node in body:
-        repeated = isinstance(node, Assign) and any(
-            isinstance(other, Assign)
-            and (other.targets, other.values) == (node.targets, node.values)
-            and not _writes_any(found[number + 1 :], _reads(other))
-            and not _writes_any(found[number + 1 :], {t.array for t in other.targets})
+        repeated = any(
+            _is_repeated(other, node)
+            and not _writes_any(found[number + 1 :], read_in((other,)) | written_in((other,)))
             for number, other in enumerate(found)
         )
         if not repeated:
@@ -243,8 +293,20 @@ def once_each(body: tuple[Node, ...]) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def _reads(node: Assign) -> set[str]:
-    return {relation.access.array for relation in accesses(node) if not relation.is_write}
+def _is_repeated(first: Node, second: Node) -> bool:
+    """Tell whether the second of two nodes does what the first has done, and no more."""
+    if read_in((first,)) & written_in((first,)):
+        return False
+    match first, second:
+        case Assign(), Assign():
+            return (first.targets, first.values) == (second.targets, second.values)
+        case If(), If():
+            one, other = _under(first), _under(second)
+            if one is None or other is None or one[0] != other[0] or len(one[1]) != len(other[1]):
+                return False
+            return all(map(_is_repeated, one[1], other[1]))
+        case _:
+            return False
 
 
 def _writes_any(body: list[Node], arrays: set[str]) -> bool:

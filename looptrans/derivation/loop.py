@@ -13,6 +13,7 @@ from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import put
 from looptrans.derivation.bodies import (
     flow,
+    kept_of,
     labels_of,
     position_of,
     ranges_in,
@@ -26,7 +27,7 @@ from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import Update, Writer, done, inputs_written, suffix_of
 from looptrans.ir.condition import Condition
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import If, Node, Program
+from looptrans.ir.program import Node, Program
 from looptrans.ir.value import Access, Holds, Read, Select, Value
 from looptrans.transforms.nest import loops_around, replace_at, statements_in
 
@@ -116,7 +117,8 @@ def with_step(
     position, node = position_of(program, loop)
     hull = replace(node, body=rest.body)
     writer = Writer(replace_at(program, position, (hull,)))
-    known = worked_out((rest,), rest.body, step.loop)
+    kept = kept_of(rest.body, step.condition)
+    known = worked_out((rest,), kept.nodes, step.loop)
     around = [path.variable for path in loops_around(program, position)]
     updates = next_values(step)
     extra, given, updates = inputs_written(step, updates, known, writer, around)
@@ -137,9 +139,7 @@ def with_step(
         suffix_of(*around, step.loop),
     )
     made: tuple[Node, ...] = (*extra, *written)
-    if step.condition is not None:
-        made = (If(step.condition, made),)
-    body = (*rest.body, *made)
+    body = kept.with_(made)
     behind = () if after is None else after(writer)
     final = done(replace_at(writer.program, position, (replace(node, body=body), *behind)))
     name = f"{step.loop}@{statements_in(made)[-1]}"

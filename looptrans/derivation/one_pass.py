@@ -9,6 +9,7 @@ from looptrans.algebra.recurrence import Recurrence
 from looptrans.derivation.bodies import (
     Rest,
     flow,
+    kept_of,
     once_each,
     position_of,
     ranges_in,
@@ -31,7 +32,7 @@ from looptrans.derivation.writing import (
 )
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import If, Loop, Node, Program
+from looptrans.ir.program import Loop, Node, Program
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.accesses import listed
@@ -174,8 +175,8 @@ def _body(
 ) -> tuple[Node, ...]:
     """Write the body of the one loop."""
     pieces = tuple(node for r in rests for node in renamed(r.body, r.loop.variable, step.loop))
-    kept = once_each(pieces)
-    known = worked_out(rests, kept, step.loop)
+    kept = kept_of(once_each(pieces), step.condition)
+    known = worked_out(rests, kept.nodes, step.loop)
     around = [path.variable for path in loops_around(program, rests[0].iteration.position)]
     updates = with_next_values({state.name: state.update for state in step.states})
     extra, given, updates = inputs_written(step, updates, known, writer, around)
@@ -187,7 +188,4 @@ def _body(
         ranges_in(program, [label for state in step.states for label in state.statements]),
         suffix_of(*around, step.loop),
     )
-    made: tuple[Node, ...] = (*extra, *written)
-    if step.condition is not None:
-        made = (If(step.condition, made),)
-    return (*kept, *made)
+    return kept.with_((*extra, *written))
