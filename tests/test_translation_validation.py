@@ -7,6 +7,7 @@ loops in five shuffled orders; the witness of an illegal one is replayed.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ OCCASIONS = {
     "split": ("reduction",),
     "tile": ("chain", "temporaries"),
 }
-ENOUGH = 10
+ENOUGH = 20 if "LOOPTRANS_TEST_ALL" in os.environ else 6
 MOST = 300
 HEAVIEST = 12
 SHUFFLES = range(5)
