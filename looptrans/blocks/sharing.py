@@ -79,7 +79,7 @@ def shared(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
 
 
 def needed(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-    """Leave out names that nothing looks at, and loops that are empty then."""
+    """Leave out values that nothing looks at, and loops that are empty then."""
     while True:
         read: set[str] = set()
         for op in ops_in(ops):
@@ -87,7 +87,7 @@ def needed(ops: tuple[Op, ...]) -> tuple[Op, ...]:
             for expr in exprs_of(op):
                 names = {part.name for part in walk(expr) if isinstance(part, Name)}
                 read |= names - {own}
-        kept = _kept(ops, read)
+        kept, _ = _alive(_kept(ops, read), frozenset())
         if kept == ops:
             return ops
         ops = kept
@@ -105,6 +105,38 @@ def _kept(ops: tuple[Op, ...], read: set[str]) -> tuple[Op, ...]:
             continue
         found.append(op)
     return tuple(found)
+
+
+def _alive(ops: tuple[Op, ...], after: frozenset[str]) -> tuple[tuple[Op, ...], frozenset[str]]:
+    """Leave out values that are set anew before anything looks at them.
+
+    Args:
+        ops: Operations.
+        after: The names that are looked at behind them.
+
+    Returns:
+        What is left, and the names that are looked at before they set them, or behind them.
+    """
+    found: list[Op] = []
+    alive = after
+    for op in reversed(ops):
+        if isinstance(op, TileLoop | ElementLoop | Branch):
+            around = alive
+            body, inner = _alive(op.body, around)
+            while isinstance(op, TileLoop | ElementLoop) and not inner <= around:
+                around |= inner
+                body, inner = _alive(op.body, around)
+            found += [replace(op, body=body)] if body else []
+            alive |= inner
+        elif isinstance(op, Let):
+            if op.name not in alive:
+                continue
+            found.append(op)
+            alive -= {op.name}
+        else:
+            found.append(op)
+        alive |= {p.name for e in exprs_of(op) for p in walk(e) if isinstance(p, Name)}
+    return tuple(reversed(found)), alive
 
 
 def _labels(op: Op) -> tuple[str, ...]:
