@@ -51,7 +51,7 @@ ARGUMENTS: tuple[Argument, ...] = (
     Size("W", "W", True),
     IndexType("INDEX"),
     BlockSize("BLOCK_R_", "BLOCK_R"),
-    LaneCount("BLOCK_W", Param("W"), 16),
+    LaneCount("BLOCK_W", Param("W"), 16, "BLOCK_W"),
 )
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
-from math import prod
 
+from looptrans.blocks.footprint import Footprints, fitted, footprints_of
 from looptrans.blocks.program import (
     Choice,
     Config,
@@ -22,12 +21,10 @@ from looptrans.blocks.program import (
     walk,
 )
 
-# What lanes are taken to be, as their number is known only at the launch.
-_LANES = 64
-# How many bytes of blocks may be on their way at a time: less than what sm_90 has, 227 KB.
-_SHARED = 200_000
-# How many elements the largest block of a program may have where it is no operand of a product.
-_MOST = 16384
+# What defaults are chosen for: a head size, and the shared memory of a program on sm_90. On other
+# GPUs, and for larger heads, a launch makes of them what fits.
+_LANES = 128
+_SHARED = 227 * 1024
 
 
 def choices(
@@ -54,14 +51,22 @@ def choices(
     products = [part for e in _all(body) for part in walk(e) if isinstance(part, Dot)]
     largest = max((len(dims_of(e)) for e in _everything(body)), default=0)
     if products and largest <= 2:
-        return _of_products(rows, tiles, _most_in_a_loop(body), _Loads(body, exact))
+        needed = footprints_of(body, exact)
+        if len(rows) == 2:
+            return _of_two_rows(rows, tiles, needed)
+        return _of_rows(rows, tiles, needed, few=_most_in_a_loop(body) <= 2)
     if products or largest > 2:
-        small = dict.fromkeys(blocks, 16)
-        return (
-            Choice(Config(small, 4, 1), _space(blocks, ((16, 32),), (4, 8), (1, 2))),
-            Choice(Config(small, 4, 1), _space(blocks, ((16,),), (4,), (1, 2))),
-        )
+        spaces = (_square(blocks, (16, 32)), _square(blocks, (16,)))
+        return Choice(spaces[0][0], spaces[0]), Choice(spaces[1][0], spaces[1])
     return _of_reductions(rows, tiles, _contiguous(body))
+
+
+def _square(blocks: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[Config, ...]:
+    """Return configurations with blocks of as many iterations in every dimension."""
+    return tuple(
+        Config(dict.fromkeys(blocks, size), warps, stages)
+        for size, warps, stages in product(sizes, (8, 4), (1, 2))
+    )
 
 
 def _all(body: tuple[Op, ...]) -> list[Expr]:
@@ -84,89 +89,105 @@ def _most_in_a_loop(body: tuple[Op, ...]) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Loads:
-    """What loops over blocks load.
-
-    Attributes:
-        body: What a program does.
-        exact: The arrays that are in float32 whatever the inputs are.
-    """
-
-    body: tuple[Op, ...]
-    exact: frozenset[str]
-
-    def fit(self, config: Config) -> bool:
-        """Tell whether the blocks of 16-bit inputs that are on their way fit in shared memory."""
-        most = 0
-        for op in ops_in(self.body):
-            if isinstance(op, TileLoop):
-                parts = {p for e in _all(op.body) for p in walk(e) if isinstance(p, Load)}
-                own = [p for p in parts if op.dim in dims_of(p)]
-                most = max(most, sum(self._bytes(load, config) for load in own))
-        return most * config.stages <= _SHARED
-
-    def _bytes(self, load: Load, config: Config) -> int:
-        sizes = [config.blocks.get(dim.block or "", _LANES) for dim in dims_of(load)]
-        return prod(sizes) * (4 if load.array in self.exact else 2)
-
-
-def _of_products(
-    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], most: int, loads: _Loads
+def _of_two_rows(
+    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], needed: Footprints
 ) -> tuple[Choice, Choice]:
-    """Return the configurations of a kernel of matrix products.
-
-    Args:
-        rows: Its dimensions of rows.
-        tiles: Its dimensions of tiles.
-        most: How many products one loop has: with more than two their blocks fill the registers.
-        loads: What its loops load.
-    """
-    if len(rows) == 2:
-        first, second = (d.block or "" for d in rows)
-        inner = {d.block or "": 64 for d in tiles}
-        narrow = Config({first: 128, second: 128, **inner}, 8, 3)
-        if not inner:
-            narrow = Config({first: 64, second: 64}, 8, 2)
-        elif not loads.fit(narrow):
-            narrow = Config({first: 128, second: 64, **dict.fromkeys(inner, 32)}, 8, 2)
-        wide = Config({first: 64, second: 64, **dict.fromkeys(inner, 32)}, 4, 2)
-        sizes = ((64, 128, 256), (64, 128), *((32, 64) for _ in inner))
-        names = (first, second, *inner)
-        return (
-            Choice(narrow, _tuned(names, sizes, (4, 8), (3, 4), narrow)),
-            Choice(
-                wide,
-                _tuned(names, ((32, 64), (32, 64), *((16, 32) for _ in inner)), (4,), (2, 3), wide),
-            ),
-        )
-    names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
-    own = {d.block or "" for d in rows}
-    high, low = (128, 64) if most <= 2 else (64, 32)
-    narrow = Config({n: high if n in own else low for n in names}, 8, 3)
-    wide = Config(dict.fromkeys(names, 32), 8, 1)
+    """Return the configurations of a product whose sides are both split among programs."""
+    first, second = (d.block or "" for d in rows)
+    inner = tuple(dict.fromkeys(d.block or "" for d in tiles))
+    if inner:
+        start = Config({first: 128, second: 128, **dict.fromkeys(inner, 64)}, 8, 3)
+        areas = ((64, 64, 4), (64, 128, 4), (128, 64, 4), (128, 128, 8), (128, 256, 8))
+        stages: tuple[int, ...] = (3, 4)
+    else:
+        start = Config({first: 64, second: 64}, 8, 2)
+        areas = ((64, 64, 4), (64, 64, 8), (64, 128, 8), (128, 64, 8), (128, 128, 8))
+        stages = (2, 3)
+    narrow = fitted(needed, start, _lanes(needed), 2, _SHARED)
+    wide = Config({first: 64, second: 64, **dict.fromkeys(inner, 32)}, 4, 2)
     return (
         Choice(
             narrow,
-            _tuned(
-                names,
-                tuple((64, 128) if n in own else (32, 64, 128) for n in names),
-                (4, 8),
-                (2, 3, 4),
+            _with(
                 narrow,
+                *(
+                    Config({first: i, second: j, **dict.fromkeys(inner, k)}, warps, s)
+                    for (i, j, warps), k, s in product(areas, (32, 64) if inner else (0,), stages)
+                ),
             ),
         ),
         Choice(
             wide,
-            _tuned(
-                names,
-                tuple((32, 64, 128) if n in own else (16, 32, 64) for n in names),
-                (4, 8),
-                (1, 2, 3),
+            _with(
                 wide,
+                *(
+                    Config({first: i, second: j, **dict.fromkeys(inner, k)}, 4, s)
+                    for i, j, k, s in product(
+                        (32, 64), (32, 64), (16, 32) if inner else (0,), (2, 3)
+                    )
+                ),
             ),
         ),
     )
+
+
+def _of_rows(
+    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], needed: Footprints, *, few: bool
+) -> tuple[Choice, Choice]:
+    """Return the configurations of products of a block of rows with one block after another.
+
+    Args:
+        rows: The dimensions of rows.
+        tiles: Those of tiles.
+        needed: What its loops need.
+        few: Whether no loop has more than two products: the blocks of more fill the registers.
+    """
+    names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
+    own = {d.block or "" for d in rows}
+    high, low = (128, 64) if few else (64, 32)
+
+    def config(row: int, tile: int, warps: int, stages: int) -> Config:
+        return Config({n: row if n in own else tile for n in names}, warps, stages)
+
+    narrow = fitted(needed, config(high, low, 8, 3), _lanes(needed), 2, _SHARED)
+    wide = config(32, 32, 8, 1)
+    high_and_warps = ((64, 4), (64, 8), (128, 8), (128, 4))
+    return (
+        Choice(
+            narrow,
+            _with(
+                narrow,
+                *(
+                    config(row, tile, warps, stages)
+                    for (row, warps), tile, stages in product(high_and_warps, (32, 64, 128), (2, 3))
+                ),
+            ),
+        ),
+        Choice(
+            wide,
+            _with(
+                wide,
+                *(
+                    config(row, tile, warps, stages)
+                    for (row, warps), tile, stages in product(
+                        ((32, 4), (32, 8), (64, 8)), (16, 32, 64), (1, 2)
+                    )
+                ),
+            ),
+        ),
+    )
+
+
+def _lanes(needed: Footprints) -> dict[str, int]:
+    """Return the head size that defaults are chosen for, for whatever is a side of a block."""
+    pieces = [p.sizes for each in needed for p in (*each.resident, *each.staged)]
+    sides = [side for sizes in (*pieces, *(h for e in needed for h in e.held)) for side in sizes]
+    return dict.fromkeys(sides, _LANES)
+
+
+def _with(first: Config, *others: Config) -> tuple[Config, ...]:
+    """Return configurations, one of them at the front."""
+    return (first, *(config for config in others if config != first))
 
 
 def _contiguous(body: tuple[Op, ...]) -> set[Dim]:
@@ -209,17 +230,3 @@ def _tuned(
         for w, s in product(warps, stages)
     ]
     return tuple(found) if first in found else (first, *found)
-
-
-def _space(
-    names: tuple[str, ...],
-    sizes: tuple[tuple[int, ...], ...],
-    warps: tuple[int, ...],
-    stages: tuple[int, ...],
-) -> tuple[Config, ...]:
-    every = sizes * len(names) if len(sizes) == 1 else sizes
-    return tuple(
-        Config(dict(zip(names, chosen, strict=True)), w, s)
-        for chosen in product(*every)
-        for w, s in product(warps, stages)
-    )

@@ -86,11 +86,13 @@ class LaneCount:
         name: The argument.
         extent: The number of iterations of the lanes.
         least: 16 where a matrix product has this dimension, else 1.
+        block: What the dimension calls it.
     """
 
     name: str
     extent: Index
     least: int
+    block: str
 
     def value(self, extent: int) -> int:
         """Return the constexpr for an extent."""

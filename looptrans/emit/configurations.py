@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
+from looptrans.blocks.footprint import Footprint, Piece
 from looptrans.blocks.program import Choice, Config, Kernel
 from looptrans.emit.arguments import BlockSize, Pointer, Size
 from looptrans.emit.identifiers import Scope
@@ -26,6 +29,8 @@ class Configurations:
         default: What the module calls the default configurations.
         tuned: What it calls the kernel that times them, or None where there is but one.
         by_width: Whether they differ between inputs of 16 and of 32 bits.
+        footprint: What it calls the function that tells what a program needs of the GPU, or None
+            where the kernel has no matrix products, and fits any.
     """
 
     def __init__(self, kernel: Kernel, text: KernelText, scope: Scope) -> None:
@@ -38,6 +43,16 @@ class Configurations:
         self.default = scope.name("default", text.name, wanted=f"{text.name}_default")
         tuned = scope.name("tuned", text.name, wanted=f"{text.name}_tuned") if many else None
         self.tuned = tuned
+        found = text.footprints
+        footprint = scope.name("footprint", text.name, wanted=f"{text.name}_footprint")
+        self.footprint = footprint if found else None
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The functions of `runtime_text` that must be defined before the text."""
+        if self.footprint is None:
+            return ()
+        return ("_fitted", "_fitting") if self.tuned is not None else ("_fitted",)
 
     @property
     def _blocks(self) -> list[BlockSize]:
@@ -50,6 +65,8 @@ class Configurations:
     def lines(self) -> list[str]:
         """Return the text that defines them."""
         lines = self._maker() if self.tuned is not None else []
+        if self.footprint is not None:
+            lines += footprint_lines(self.footprint, self.text.footprints)
         if self.by_width:
             lines.append("# Used where nothing is timed, by the bytes of an element.")
             lines.append(f"{self.default} = {{")
@@ -61,12 +78,14 @@ class Configurations:
             lines += statement(f"{self.default} = {self._made(self._choices[0].default)}", 0)
         if self.tuned is None:
             return lines
-        lines += ["", "# The fastest of these is used on a GPU, found when sizes first occur."]
+        which = "of these that fit" if self.footprint is not None else "of these"
+        note = f"The fastest {which} is used on a GPU, found when sizes first occur, and kept."
+        lines += ["", f"# {note}"]
         if not self.by_width:
-            return [*lines, *self._autotuned(f"{self.tuned} = ", self._choices[0], 0)]
+            return [*lines, *self._autotuned(f"{self.tuned} = ", self._choices[0], 0, 4)]
         lines.append(f"{self.tuned} = {{")
         for width, choice in zip((2, 4), self._choices, strict=True):
-            autotuned = self._autotuned(f"{width}: ", choice, 1)
+            autotuned = self._autotuned(f"{width}: ", choice, 1, width)
             lines += [*autotuned[:-1], f"{autotuned[-1]},"]
         return [*lines, "}"]
 
@@ -94,7 +113,7 @@ class Configurations:
         options = f"num_warps={config.warps}, num_stages={config.stages}"
         return f"triton.Config({{{blocks}}}, {options})"
 
-    def _autotuned(self, head: str, choice: Choice, depth: int) -> list[str]:
+    def _autotuned(self, head: str, choice: Choice, depth: int, width: int) -> list[str]:
         arguments = self.text.arguments
         keys = [argument.name for argument in arguments if isinstance(argument, Size)]
         restored = [
@@ -108,6 +127,10 @@ class Configurations:
         lines += _listed("key", keys, depth)
         if restored:
             lines += _listed("restore_value", restored, depth)
+        if self.footprint is not None:
+            pruned = f'{{"early_config_prune": _fitting({self.footprint}, {width})}}'
+            lines += statement(f"prune_configs_by={pruned},", 1)
+        lines.append(f"{INDENT}cache_results=True,")
         lines.append(f")({self.text.name})")
         return [INDENT * depth + line for line in lines]
 
@@ -127,6 +150,62 @@ class Configurations:
         table = [line[len(INDENT) * (depth + 1) :] for line in filled(shown, depth + 3)]
         rows_text = [f"{INDENT}{self._make}(*row)", f"{INDENT}for row in [", *table, f"{INDENT}]"]
         return ["[", *rows_text, "],"]
+
+
+def footprint_lines(name: str, found: Sequence[Footprint]) -> list[str]:
+    """Return the function that tells what a program needs of the GPU.
+
+    Args:
+        name: What it is called.
+        found: What the loops of the kernel need, under the names of its arguments.
+    """
+    shared = [_shared(each) for each in found]
+    held = [_sum(map(" * ".join, each.held)) for each in found]
+    told = "Return the bytes of shared memory and the numbers in registers of a program."
+    lines = [
+        f'{INDENT}"""{told}"""',
+        *statement(f"shared = {_most(shared)}", 1),
+        *statement(f"held = {_most(held)}", 1),
+        f"{INDENT}return shared, held",
+        "",
+        "",
+    ]
+    used = re.findall(r"[A-Za-z_]\w*", " ".join((*shared, *held)))
+    sides = [word for word in dict.fromkeys(used) if word not in ("width", "num_stages")]
+    head = statement(f"def {name}({', '.join(('width', '/', 'num_stages', *sides, '**_'))}):", 0)
+    return [*head, *lines]
+
+
+def _shared(footprint: Footprint) -> str:
+    staged = _bytes(footprint.staged)
+    staged = f"({staged})" if " + " in staged and not staged.endswith(")") else staged
+    parts = [_bytes(footprint.resident), f"num_stages * {staged}" if staged else ""]
+    return " + ".join(filter(None, parts))
+
+
+def _bytes(pieces: Sequence[Piece]) -> str:
+    """Return the bytes of blocks: those of an element times the elements."""
+    found: dict[str, list[str]] = {}
+    for piece in pieces:
+        width = "width" if piece.bytes is None else str(piece.bytes)
+        found.setdefault(width, []).append(" * ".join(piece.sizes))
+    sums = {width: _sum(parts) for width, parts in found.items()}
+    return " + ".join(
+        f"{width} * ({total})" if " + " in total else f"{width} * {total}"
+        for width, total in sums.items()
+    )
+
+
+def _sum(parts: Iterable[str]) -> str:
+    """Return a sum as Python, each part once."""
+    counts = Counter(parts)
+    return " + ".join(f"{count} * {part}" if count > 1 else part for part, count in counts.items())
+
+
+def _most(parts: Sequence[str]) -> str:
+    """Return the largest of some expressions as Python; nothing counts as 0."""
+    parts = list(dict.fromkeys(part or "0" for part in parts))
+    return f"max({', '.join(parts)})" if len(parts) > 1 else parts[0]
 
 
 def _listed(option: str, names: Sequence[str], depth: int) -> list[str]:

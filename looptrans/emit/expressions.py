@@ -346,7 +346,27 @@ class Expressions:
         ]
         if dot.accumulator is not None:
             arguments.append(self.show(dot.accumulator, (rows, columns)))
-        return _called("tl.dot", *arguments, 'input_precision="ieee"')
+        return _called("tl.dot", *arguments, f"input_precision={self._precision(dot)}")
+
+    def _precision(self, dot: Dot) -> str:
+        """Return how exact the operands of a product are.
+
+        Float32 is multiplied as such. But where 16-bit inputs are only widened to meet what may not
+        fit into 16 bits, the matrix units' own way with float32 loses nothing of them.
+        """
+        exact = {array.name for array in self.kernel.arrays if array.dtype is not None}
+        for side in (dot.left, dot.right):
+            if (
+                isinstance(side, Cast)
+                and side.like is None
+                and isinstance(side.operand, Name | Load)
+            ):
+                source = side.operand
+                array = source.holds if isinstance(source, Name) else source.array
+                if array is not None and array not in exact:
+                    kind = f"{self.pointer(array)}.dtype.element_ty"
+                    return f'"ieee" if {kind} == tl.float32 else None'
+        return '"ieee"'
 
     def _operand(self, expr: Expr, dims: tuple[Dim, Dim]) -> str:
         """Return an operand of a matrix product, transposed where its dimensions are."""

@@ -18,7 +18,10 @@ MODULE_WORDS = ("torch", "triton", "tl", "math")
 # What a kernel calls its own.
 KERNEL_WORDS = ("tl", "pid", "INDEX")
 # What a launcher calls its own.
-LAUNCHER_WORDS = (*MODULE_WORDS, "out", "tune", "check", "grid", "meta", "run", "blocks", "index")
+LAUNCHER_WORDS = (
+    *MODULE_WORDS,
+    *("out", "tune", "check", "grid", "meta", "run", "blocks", "lanes", "index", "width"),
+)
 # What functions around a launcher call their own, and a launcher of gradients.
 AUTOGRAD_WORDS = ("wanted", "needed", "each", "ctx", "inputs", "output", "found")
 

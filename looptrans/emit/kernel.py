@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from looptrans.blocks.footprint import Footprint, footprints
 from looptrans.blocks.program import (
     Binary,
     Branch,
@@ -67,6 +68,8 @@ class KernelText:
         identifiers: Every identifier that is taken in it.
         roles: The grids its programs are numbered over one after another, each with what the
             kernel calls its sizes of blocks.
+        footprints: What its loops with matrix products need, each size of a block as the kernel
+            calls it.
     """
 
     name: str
@@ -75,6 +78,7 @@ class KernelText:
     helpers: frozenset[str]
     identifiers: frozenset[str]
     roles: tuple[tuple[tuple[Dim, ...], Mapping[str, str]], ...]
+    footprints: tuple[Footprint, ...] = ()
 
 
 def kernel_text(
@@ -112,7 +116,20 @@ def kernel_text(
     taken = frozenset(writer.expr.scope.taken)
     blocks = {a.block: a.name for a in arguments if isinstance(a, BlockSize)}
     roles = ((kernel.grid, blocks),)
-    return KernelText(name, arguments, tuple(lines), frozenset(used.helpers), taken, roles)
+    return KernelText(
+        name,
+        arguments,
+        tuple(lines),
+        frozenset(used.helpers),
+        taken,
+        roles,
+        tuple(each.renamed(side_names(arguments)) for each in footprints(kernel)),
+    )
+
+
+def side_names(arguments: Iterable[Argument]) -> dict[str, str]:
+    """Return what a kernel calls the sizes of its blocks, those of lanes among them."""
+    return {a.block: a.name for a in arguments if isinstance(a, BlockSize | LaneCount)}
 
 
 def grouped(arguments: Sequence[Argument]) -> list[list[Argument]]:
@@ -423,7 +440,8 @@ class _Writer:
                 continue
             name = self.expr.block(dim.block)
             if dim.role == "lanes":
-                found.append(LaneCount(name, extent(dim), LEAST_SIDE if dim.contracted else 1))
+                least = LEAST_SIDE if dim.contracted else 1
+                found.append(LaneCount(name, extent(dim), least, dim.block))
             elif BlockSize(name, dim.block) not in found:
                 found.append(BlockSize(name, dim.block))
         return tuple(found)

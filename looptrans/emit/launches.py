@@ -110,8 +110,7 @@ class Launches:
         text = self.facts.kernels[number]
         configuration = self.facts.configurations[number]
         at = "[width]" if configuration.by_width else ""
-        blocks = f"blocks = {configuration.default}{at}.all_kwargs()"
-        lines: list[str] = []
+        lines, blocks = self._default(number, at)
         if configuration.tuned is None:
             lines += [*statement(f"run = {text.name}", 1), *statement(blocks, 1)]
         else:
@@ -149,6 +148,31 @@ class Launches:
         lines.append(f"{INDENT * (depth + 1)}**blocks, enable_fp_fusion=True,")
         return [*lines, f"{INDENT * depth})"]
 
+    def _default(self, number: int, at: str) -> tuple[list[str], str]:
+        """Return what is worked out first, and what sets the blocks where nothing is timed."""
+        text = self.facts.kernels[number]
+        configuration = self.facts.configurations[number]
+        default = f"{configuration.default}{at}"
+        if configuration.footprint is None:
+            return [], f"blocks = {default}.all_kwargs()"
+        lanes = [
+            f'"{argument.name}": {self._value(argument)}'
+            for argument in text.arguments
+            if isinstance(argument, LaneCount) and self._has_lanes(number)
+        ]
+        lines = statement(f"lanes = {{{', '.join(lanes)}}}", 1) if lanes else []
+        arrays = self.facts.parameters.arrays
+        device = f"{self.facts.names[arrays[0].name]}.device.index" if arrays else "0"
+        width = "width" if configuration.by_width else "4"
+        passed = [default, configuration.footprint, width, "lanes" if lanes else "{}", device]
+        return lines, f"blocks = _fitted({', '.join(passed)}).all_kwargs()"
+
+    def _has_lanes(self, number: int) -> bool:
+        """Tell whether the numbers of lanes of a launch have a name: they decide what fits."""
+        text, configuration = self.facts.kernels[number], self.facts.configurations[number]
+        is_decisive = configuration.footprint is not None
+        return is_decisive and any(isinstance(a, LaneCount) for a in text.arguments)
+
     def _programs(self, grid: tuple[Dim, ...], blocks: Mapping[str, str]) -> str:
         """Return how many programs a grid has."""
         counts = []
@@ -184,6 +208,9 @@ class Launches:
             if axes == list(range(rank)):
                 yield f"*{self.facts.names[first.array]}.stride()"
                 return
+        if self._has_lanes(number) and any(isinstance(each, LaneCount) for each in group):
+            group = [each for each in group if not isinstance(each, LaneCount)]
+            yield "**lanes"
         for argument in group:
             value = self._value(argument)
             if value is not None:
@@ -199,7 +226,7 @@ class Launches:
                 return self.facts.names[parameter]
             case IndexType():
                 return "index"
-            case LaneCount(_, size, least):
+            case LaneCount(_, size, least, _):
                 power = f"triton.next_power_of_2({index_python(size, self.facts.names)})"
                 return f"max({least}, {power})"
             case BlockSize():

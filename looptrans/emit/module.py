@@ -17,11 +17,21 @@ from looptrans.emit.kernel import KernelText, kernel_text
 from looptrans.emit.launcher import Launcher
 from looptrans.emit.needs import needs_of
 from looptrans.emit.parameters import Parameters, launcher_parameters
-from looptrans.emit.runtime_text import ELEMENT_TYPES, FUNCTIONS, INTERPRETED
+from looptrans.emit.runtime_text import ELEMENT_TYPES, FITTING, FUNCTIONS, INTERPRETED
 from looptrans.emit.together import together
 
 # What a module calls its own, whatever the listing is.
-OWN = (*MODULE_WORDS, "itertools", *HELPERS, *FUNCTIONS, "_INTERPRETED", "_FLOAT", "_INT", "_BOOL")
+OWN = (
+    *MODULE_WORDS,
+    "itertools",
+    *HELPERS,
+    *FITTING,
+    *FUNCTIONS,
+    "_INTERPRETED",
+    "_FLOAT",
+    "_INT",
+    "_BOOL",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +175,9 @@ def written(
     """
     texts = [text for part in parts for text in part.texts]
     body = [helper.rstrip("\n").split("\n") for helper in _helpers(texts)]
+    chosen = {name for part in parts for c in part.facts.configurations for name in c.helpers}
+    fitting = [FITTING[name].rstrip("\n").split("\n") for name in FITTING if name in chosen]
+    body += fitting
     body += [lines for part in parts for lines in part.definitions()]
     lines = [line for part in (*body, *below) for line in part]
     called = set(helpers).union(*(part.facts.helpers for part in parts))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+
+from looptrans.blocks import footprint
 
 INTERPRETED = """\
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -13,6 +16,50 @@ ELEMENT_TYPES: Mapping[str, str] = {
     "float": "_FLOAT = (torch.float16, torch.bfloat16, torch.float32)",
     "int": "_INT = (torch.int32, torch.int64)",
     "bool": "_BOOL = (torch.bool,)",
+}
+
+_FITTED = '''\
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - SPARE
+    most = MOST_HELD * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > LEAST:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+'''
+_FITTING = '''\
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+'''
+# What configurations are chosen with; the numbers are those of `blocks.footprint`.
+FITTING: Mapping[str, str] = {
+    "_fitted": re.sub(
+        "MOST_HELD|SPARE|LEAST", lambda word: str(getattr(footprint, word[0])), _FITTED
+    ),
+    "_fitting": _FITTING,
 }
 
 # In the order in which a module defines them.

@@ -15,9 +15,10 @@ share a launch only where some of their configurations agree in both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from looptrans.blocks.footprint import Footprint
 from looptrans.blocks.program import ArrayArgument, Choice, Config, Kernel
 from looptrans.emit.arguments import (
     Argument,
@@ -146,8 +147,17 @@ def together(
         frozenset(),
         frozenset(expr.scope.taken),
         tuple((kernel.grid, each) for kernel, each in zip(kernels, blocks, strict=True)),
+        tuple(dict.fromkeys(_footprints(roles, names))),
     )
     return replace(whole, narrow=choices[0], wide=choices[1]), made
+
+
+def _footprints(
+    roles: Sequence[KernelText], names: Sequence[dict[str, str]]
+) -> Iterator[Footprint]:
+    for text, called in zip(roles, names, strict=True):
+        for each in text.footprints:
+            yield each.renamed(called)
 
 
 def _arrays(kernels: Sequence[Kernel]) -> tuple[ArrayArgument, ...]:
@@ -166,7 +176,7 @@ def _name(argument: Argument, role: int, expr: Expressions) -> str:
             return expr.scope.name("scalar", parameter, wanted=name)
         case IndexType(name):
             return name
-        case LaneCount(name, size, least):
+        case LaneCount(name, size, least, _):
             return expr.scope.name("lanes", str(size), str(least), wanted=name)
         case BlockSize(name, block):
             wanted = name if role == 0 else f"{name}_{role + 1}"
@@ -194,7 +204,7 @@ def _union(
         for argument in text.arguments:
             name = names[number][argument.name]
             new = replace(argument, name=name)
-            if isinstance(new, BlockSize):
+            if isinstance(new, BlockSize | LaneCount):
                 new = replace(new, block=name)
             known = found.get(name)
             if isinstance(known, Size) and isinstance(new, Size):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from looptrans.blocks.program import Config, Kernel
 from looptrans.emit import names, signature
-from looptrans.runtime.inspect_arguments import configured, job, known_sizes
+from looptrans.runtime.inspect_arguments import configured, job, known_sizes, made_to_fit
 from looptrans.runtime.inspect_device import DEVICES, Device, Occupancy, occupancy
 from looptrans.runtime.inspect_job import Job, Measurement, Refusal, Result
 from looptrans.runtime.inspect_process import compiled
@@ -142,11 +142,13 @@ def inspect(
     kernels = module.kernels
     configs = configured(kernels, dtype, overrides)
     choices = known_sizes(kernels, sizes)
-    for kernel, name, config, several in zip(kernels, module.called, configs, choices, strict=True):
+    for kernel, name, first, several in zip(kernels, module.called, configs, choices, strict=True):
         arguments = signature(kernel)
         for chosen in several:
             for target in targets:
-                found = job(kernel, name, arguments, DEVICES[target], dtype, chosen, config)
+                device = DEVICES[target]
+                config = first if overrides else made_to_fit(kernel, first, device, dtype, chosen)
+                found = job(kernel, name, arguments, device, dtype, chosen, config)
                 asked.append((found, chosen, config))
     results = compiled(module.text, module.name, [found for found, _, _ in asked])
     return Inspection(

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from looptrans.blocks.footprint import fitted, footprints
 from looptrans.blocks.program import ArrayArgument, Config, Kernel
+from looptrans.emit import signature
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,
@@ -75,6 +77,28 @@ def configured(
         )
         for config in defaults
     )
+
+
+def made_to_fit(
+    kernel: Kernel, config: Config, device: Device, dtype: str, sizes: Mapping[str, int]
+) -> Config:
+    """Return what a launcher makes of a configuration where nothing is timed.
+
+    Args:
+        kernel: The kernel.
+        config: Its default.
+        device: The GPU.
+        dtype: The element type of the arrays.
+        sizes: The sizes that are known, all of `kernel.constants` among them.
+    """
+    width = 4 if dtype == "float32" else 2
+    lanes = {
+        argument.block: argument.value(Evaluator(sizes).index(argument.extent, {}))
+        for argument in signature(kernel)
+        if isinstance(argument, LaneCount)
+    }
+    found = footprints(kernel)
+    return fitted(found, config, lanes, width, device.shared_limit, device.threads)
 
 
 def known_sizes(

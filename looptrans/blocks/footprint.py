@@ -1,0 +1,261 @@
+"""What a program of matrix products needs of a GPU: shared memory, and registers.
+
+Both follow from the operations alone, so that configurations that cannot be any good are left out
+before anything is compiled. Of an innermost loop with products
+
+    shared      operands loaded before the loop + stages · blocks loaded in the loop
+    registers   accumulators + other products + blocks that meet them element by element
+
+On sm_90 the first is what the compiler asks for, but for vectors and what reductions exchange; of
+the second a thread has 255, and other values need the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeAlias
+
+from looptrans.blocks.program import (
+    Branch,
+    Cast,
+    Config,
+    Dot,
+    ElementLoop,
+    Expr,
+    Kernel,
+    Let,
+    Load,
+    Name,
+    Op,
+    TileLoop,
+    dims_of,
+    exprs_of,
+    walk,
+)
+
+MOST_HELD = 144
+"""How many numbers of blocks a thread may hold: on sm_90 128 were seen to fit, and 160 to spill."""
+
+SPARE = 4096
+"""The bytes of shared memory that are left for what is no block of an operand."""
+
+LEAST = 16
+"""The least iterations of a block that is shrunk: a side of a matrix product has as many."""
+
+Sizes: TypeAlias = tuple[str, ...]
+"""A block: the constexprs that say how many iterations each of its dimensions has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A block of an array.
+
+    Attributes:
+        sizes: Its sides.
+        bytes: Those of an element; None where it has as many as the inputs.
+    """
+
+    sizes: Sizes
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What one loop needs.
+
+    Attributes:
+        resident: What lies in shared memory throughout the loop.
+        staged: What is loaded in the loop, as often as there are stages.
+        held: What a program has in registers, in float32.
+    """
+
+    resident: tuple[Piece, ...]
+    staged: tuple[Piece, ...]
+    held: tuple[Sizes, ...]
+
+    def shared(self, sizes: Mapping[str, int], stages: int, width: int) -> int:
+        """Return the bytes of shared memory.
+
+        Args:
+            sizes: The iterations of each block.
+            stages: How many blocks ahead loads are begun.
+            width: The bytes of an element of the inputs.
+        """
+        bytes_ = [
+            sum(prod(sizes[s] for s in p.sizes) * (p.bytes or width) for p in pieces)
+            for pieces in (self.resident, self.staged)
+        ]
+        return bytes_[0] + stages * bytes_[1]
+
+    def renamed(self, names: Mapping[str, str]) -> Footprint:
+        """Return it with other names for the sizes of blocks."""
+
+        def block(sizes: Sizes) -> Sizes:
+            return tuple(names[size] for size in sizes)
+
+        resident, staged = (
+            tuple(replace(piece, sizes=block(piece.sizes)) for piece in pieces)
+            for pieces in (self.resident, self.staged)
+        )
+        return Footprint(resident, staged, tuple(map(block, self.held)))
+
+    def numbers(self, sizes: Mapping[str, int]) -> int:
+        """Return the numbers that the threads of a program hold together."""
+        return sum(prod(sizes[s] for s in block) for block in self.held)
+
+
+Footprints: TypeAlias = tuple[Footprint, ...]
+
+
+def footprints(kernel: Kernel) -> Footprints:
+    """Return what the innermost loops of a kernel with matrix products need, each once."""
+    exact = frozenset(array.name for array in kernel.arrays if array.dtype == "float32")
+    return footprints_of(kernel.body, exact)
+
+
+def footprints_of(body: tuple[Op, ...], exact: frozenset[str]) -> Footprints:
+    """Return what innermost loops with matrix products need, each once.
+
+    Args:
+        body: What a program does.
+        exact: The arrays that are in float32 whatever the inputs are.
+    """
+    found = [_footprint(loop, before, exact) for loop, before in _loops(body, ())]
+    return tuple(dict.fromkeys(found))
+
+
+def fits(
+    footprints: Footprints,
+    config: Config,
+    lanes: Mapping[str, int],
+    width: int,
+    room: int,
+    threads: int = 32,
+) -> bool:
+    """Tell whether a program has room for its blocks.
+
+    Args:
+        footprints: What its loops need.
+        config: The configuration.
+        lanes: The iterations of what is no part of a configuration.
+        width: The bytes of an element of the inputs.
+        room: The bytes of shared memory that a program of the GPU may have.
+        threads: The threads of a warp.
+    """
+    sizes = {**lanes, **config.blocks}
+    shared = max((each.shared(sizes, config.stages, width) for each in footprints), default=0)
+    held = max((each.numbers(sizes) for each in footprints), default=0)
+    return shared <= room - SPARE and held <= MOST_HELD * threads * config.warps
+
+
+def fitted(
+    footprints: Footprints,
+    config: Config,
+    lanes: Mapping[str, int],
+    width: int,
+    room: int,
+    threads: int = 32,
+) -> Config:
+    """Return a configuration with fewer stages, then smaller blocks, until it fits.
+
+    The arguments are those of `fits`. Where not even the least blocks fit, those are returned.
+    """
+    while not fits(footprints, config, lanes, width, room, threads):
+        name = max(config.blocks, key=lambda each: config.blocks[each], default="")
+        if config.stages > 1 and fits(footprints, config, lanes, width, 1 << 60, threads):
+            config = Config(config.blocks, config.warps, config.stages - 1)
+        elif config.blocks and config.blocks[name] > LEAST:
+            smaller = {**config.blocks, name: config.blocks[name] // 2}
+            config = Config(smaller, config.warps, config.stages)
+        else:
+            break
+    return config
+
+
+def _loops(
+    ops: tuple[Op, ...], before: tuple[Op, ...]
+) -> Iterator[tuple[tuple[Op, ...], tuple[Op, ...]]]:
+    """Yield what is done in each innermost loop with products, and what is done before it.
+
+    Products outside of all loops are taken to be those of a loop of their own.
+    """
+    own = list(_plain(ops))
+    inner = [op for op in own if isinstance(op, TileLoop | ElementLoop)]
+    if any(isinstance(part, Dot) for part in _parts(own)):
+        yield tuple(own), before
+    for loop in inner:
+        yield from _loops(loop.body, (*before, *own))
+
+
+def _plain(ops: Iterable[Op]) -> Iterator[Op]:
+    """Yield operations and those inside branches."""
+    for op in ops:
+        yield op
+        if isinstance(op, Branch):
+            yield from _plain(op.body)
+
+
+def _parts(ops: Iterable[Op]) -> Iterator[Expr]:
+    for op in ops:
+        for expr in exprs_of(op):
+            yield from walk(expr)
+
+
+def _footprint(ops: tuple[Op, ...], before: tuple[Op, ...], exact: frozenset[str]) -> Footprint:
+    products = list(dict.fromkeys(part for part in _parts(ops) if isinstance(part, Dot)))
+    started = {op.name for op in before if isinstance(op, Let)}
+    carried = [
+        op
+        for op in ops
+        if isinstance(op, Let) and op.name in started and any(_is(op.value, p) for p in products)
+    ]
+    sums = {part for op in carried for part in walk(op.value) if isinstance(part, Dot)}
+    sides = [side for product in products for side in (product.left, product.right)]
+    operands = {side.operand if isinstance(side, Cast) else side for side in sides}
+    names = {side.name for side in operands if isinstance(side, Name)}
+    loads = list(dict.fromkeys(_loads(ops)))
+    resident = [
+        _piece(load, exact) for name, load in dict.fromkeys(_loads(before)) if name in names
+    ]
+    # An operand that is not multiplied as it was loaded has a copy.
+    resident += [Piece(_sizes(side), 4) for side in dict.fromkeys(sides) if _is_widened(side)]
+    staged = [_piece(load, exact) for _, load in loads]
+    beside = [_sizes(load) for name, load in loads if name not in names and load not in operands]
+    held = [_sizes(op.value) for op in carried]
+    held += [_sizes(product) for product in products if product not in sums]
+    held += [sizes for sizes in beside if len(sizes) > 1]
+    return Footprint(_blocks(resident), _blocks(staged), tuple(held))
+
+
+def _blocks(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """Return the pieces that are no vectors."""
+    return tuple(piece for piece in pieces if len(piece.sizes) > 1)
+
+
+def _is_widened(side: Expr) -> bool:
+    return isinstance(side, Cast) and side.like is None and isinstance(side.operand, Name | Load)
+
+
+def _is(value: Expr, product: Dot) -> bool:
+    return any(part is product or part == product for part in walk(value))
+
+
+def _loads(ops: Iterable[Op]) -> list[tuple[str, Load]]:
+    """Return what is loaded, each with the name it is given, or none."""
+    found: list[tuple[str, Load]] = []
+    for op in ops:
+        for expr in exprs_of(op):
+            name = op.name if isinstance(op, Let) and isinstance(expr, Load) else ""
+            found += [(name, part) for part in walk(expr) if isinstance(part, Load)]
+    return found
+
+
+def _piece(load: Load, exact: frozenset[str]) -> Piece:
+    width = {"int": 8, "bool": 1}.get(load.kind, 4 if load.array in exact else None)
+    return Piece(_sizes(load), width)
+
+
+def _sizes(expr: Expr) -> Sizes:
+    return tuple(dim.block or "" for dim in dims_of(expr))
