@@ -12,6 +12,7 @@ from looptrans.blocks.builder import Builder
 from looptrans.blocks.configs import choices
 from looptrans.blocks.exponents import in_powers_of_two
 from looptrans.blocks.grid import grid_of, rows_of
+from looptrans.blocks.late import with_late
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
 from looptrans.blocks.program import (
@@ -218,7 +219,7 @@ class _Lowering:
             grouped,
             tuple(a.name for a in arrays if a.access in ("inout", "added")),
         )
-        return kernel, b.seen_contracted
+        return with_late(kernel), b.seen_contracted
 
     def _fact(self, loop: Loop) -> Append | None:
         return self.facts.get((loop.variable, frozenset(statements_in((loop,)))))

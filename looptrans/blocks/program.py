@@ -6,8 +6,8 @@ blocks; the order of their dimensions is that of `Dim.order`, and operands are b
     BlockProgram ─ kernels, launched one after the other; temporaries between them
        └ Kernel ─ grid, arrays, scalars, configurations
            └ Op: Let │ Store │ TileLoop │ ElementLoop │ Branch
-               └ Expr: Number │ Scalar │ Position │ Edge │ Name │ Load │ Unary │ Binary │ Call
-                       │ Where │ Cast │ Reduce │ Dot
+               └ Expr: Number │ Scalar │ Option │ Position │ Edge │ Name │ Load │ Unary │ Binary
+                       │ Call │ Where │ Cast │ Reduce │ Dot
 
 Floating-point values are float32, except that a `Load` and a `Name` that stands for one hold what
 the array holds until a `Cast`. The types here mention no third-party object.
@@ -74,6 +74,13 @@ class Scalar:
 
     name: str
     kind: Kind = "int"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A choice that the configuration makes: a constexpr that is 0 or 1."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +218,7 @@ class Dot:
 Expr: TypeAlias = (
     Number
     | Scalar
+    | Option
     | Position
     | Edge
     | Name
@@ -311,6 +319,7 @@ class Branch:
 
     condition: Expr
     body: tuple[Op, ...]
+    otherwise: tuple[Op, ...] = ()
 
 
 Op: TypeAlias = Let | Store | TileLoop | ElementLoop | Branch
@@ -471,7 +480,7 @@ def union(*many: Iterable[Dim]) -> tuple[Dim, ...]:
 def dims_of(expr: Expr) -> tuple[Dim, ...]:
     """Return the dimensions of a value, in their order."""
     match expr:
-        case Number() | Scalar() | Edge():
+        case Number() | Scalar() | Option() | Edge():
             return ()
         case Position(dim):
             return (dim,) if dim.is_vector else ()
@@ -522,7 +531,7 @@ def kind_of(expr: Expr) -> Kind:
             return "int" if isinstance(value, int) else "float"
         case Scalar(_, kind) | Name(_, _, kind) | Load(_, _, _, _, kind):
             return kind
-        case Position() | Edge():
+        case Position() | Edge() | Option():
             return "int"
         case Unary("not", _):
             return "bool"
@@ -553,6 +562,8 @@ def ops_in(ops: Iterable[Op]) -> Iterator[Op]:
         yield op
         if isinstance(op, TileLoop | ElementLoop | Branch):
             yield from ops_in(op.body)
+        if isinstance(op, Branch):
+            yield from ops_in(op.otherwise)
 
 
 def exprs_of(op: Op) -> tuple[Expr, ...]:

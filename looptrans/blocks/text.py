@@ -38,6 +38,7 @@ from looptrans.blocks.program import (
     Name,
     Number,
     Op,
+    Option,
     Position,
     Reduce,
     Scalar,
@@ -167,6 +168,9 @@ def _body(ops: Iterable[Op], depth: int) -> Iterable[str]:
         yield INDENT * depth + _op(op)
         if isinstance(op, TileLoop | ElementLoop | Branch):
             yield from _body(op.body, depth + 1)
+        if isinstance(op, Branch) and op.otherwise:
+            yield INDENT * depth + "else:"
+            yield from _body(op.otherwise, depth + 1)
 
 
 def _op(op: Op) -> str:
@@ -220,7 +224,7 @@ def expr_text(expr: Expr, needed: int = CHOICE) -> str:
         case Number(value):
             text = _number(value)
             return _wrap(text, SIGN if text.startswith("-") else ATOM, needed)
-        case Scalar(name):
+        case Scalar(name) | Option(name):
             return name
         case Position(dim):
             return dim.name

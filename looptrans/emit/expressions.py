@@ -24,6 +24,7 @@ from looptrans.blocks.program import (
     Load,
     Name,
     Number,
+    Option,
     Position,
     Reduce,
     Scalar,
@@ -200,6 +201,8 @@ class Expressions:
                 return number(value)
             case Scalar(name):
                 return Text(self.scalar(name), ATOM)
+            case Option(name):
+                return Text(self.block(name), ATOM)
             case Position(dim):
                 return Text(self.dim(dim), ATOM)
             case Edge(dim, which):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looptrans.blocks.footprint import Footprint, footprints
+from looptrans.blocks.late import LATE, has_late, late_body
 from looptrans.blocks.program import (
     Binary,
     Branch,
@@ -170,6 +171,7 @@ class _Writer:
     optional: frozenset[str] = frozenset()
     is_role: bool = False
     expr: Expressions = field(init=False)
+    text_body: tuple[Op, ...] = field(init=False)
     ops: tuple[Op, ...] = field(init=False)
     counts: Counter[str] = field(init=False)
 
@@ -177,7 +179,9 @@ class _Writer:
         self.expr = Expressions(self.kernel)
         if self.is_role:
             self.expr.scope.name("word", "program", wanted="program")
-        self.ops = tuple(ops_in(self.kernel.body))
+        both = late_body(self.kernel) if has_late(self.kernel) else None
+        self.text_body = self.kernel.body if both is None else both
+        self.ops = tuple(ops_in(self.text_body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
         self.expr.flipped = _flipped(self.ops)
         self._choose_names()
@@ -191,7 +195,7 @@ class _Writer:
             scope.name("scalar", scalar.name, wanted=scalar.name)
         for dim in self.kernel.dims:
             self.expr.dim(dim)
-        for op in self.ops:
+        for op in (*ops_in(self.kernel.body), *self.ops):
             if isinstance(op, Let):
                 scope.name("name", op.name, wanted=op.name)
             for array, subscripts in _accesses(op):
@@ -230,7 +234,7 @@ class _Writer:
         """Return what stands below the docstring."""
         hoisted = self._hoisted()
         self.expr.hoisted = {array: frozenset(axes) for array, axes in hoisted.items()}
-        body = self._ops(self.kernel.body, 1)
+        body = self._ops(self.text_body, 1)
         exprs = tuple(expr for op in self.ops for expr in exprs_of(op))
         nodes = [node for expr in exprs for node in walk(expr)]
         edges = {(node.dim, node.which) for node in nodes if isinstance(node, Edge)}
@@ -308,9 +312,12 @@ class _Writer:
                     loop = f"tl.range({bounds}, disable_licm=True)"
                 lines += statement(f"for {self.expr.dim(dim)} in {loop}:", depth)
                 return lines + self._ops(body, depth + 1)
-            case Branch(condition, body):
+            case Branch(condition, body, otherwise):
                 lines = statement(f"if {self.expr.show(condition)}:", depth)
-                return lines + self._ops(body, depth + 1)
+                lines += self._ops(body, depth + 1)
+                if otherwise:
+                    lines += [f"{INDENT * depth}else:", *self._ops(otherwise, depth + 1)]
+                return lines
 
     def _tile(self, loop: TileLoop, depth: int) -> list[str]:
         """Return what is worked out of the first iteration of a block, where it is mentioned."""
@@ -336,6 +343,9 @@ class _Writer:
             if kind == "int":
                 self.expr.wide.add(let.name)
             element = self.expr.index_type() if kind == "int" else _TYPES[kind]
+            if isinstance(value, Cast) and value.like is not None:
+                element = f"{self.expr.pointer(value.like)}.dtype.element_ty"
+                value = value.operand
             shape = self.expr.shape(dims)
             self.expr.tensors.add(let.name)
             if isinstance(value, Cast) and value.like is None and kind == "float":
@@ -444,6 +454,8 @@ class _Writer:
                 found.append(LaneCount(name, extent(dim), least, dim.block))
             elif BlockSize(name, dim.block) not in found:
                 found.append(BlockSize(name, dim.block))
+        if LATE in used.blocks:
+            found.append(BlockSize(self.expr.block(LATE), LATE))
         return tuple(found)
 
 
