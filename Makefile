@@ -94,11 +94,14 @@ verify-all: $(READY)
 	@$(BIN)/python -m tests.verify_all
 
 # Writes benchmarks/results/GPU.json and GPU.svg; without a GPU it says so and writes nothing.
-BENCHED := attention attention_causal attention_causal_bottom_right attention_bias attention_gqa
+BENCHED := attention attention_causal attention_window_left attention_bias attention_softcap \
+    attention_alibi attention_prefix attention_gqa
+OPTIONS := window_left=1024,softcap=30.0
 
 bench: $(READY)
-	@$(BIN)/looptrans bench $(BENCHED:%=specs/%.py) --pass both --dtype bf16 \
-	    --sizes B=4,H=16,M=4096,N=4096,E=128,D=128 --sizes B=1,H=16,M=16384,N=16384,E=128,D=128 \
+	@$(BIN)/looptrans bench $(wildcard $(BENCHED:%=specs/%.py)) --pass both --dtype bf16 \
+	    --sizes B=4,H=16,M=4096,N=4096,E=128,D=128,$(OPTIONS) \
+	    --sizes B=1,H=16,M=16384,N=16384,E=128,D=128,$(OPTIONS) \
 	    --output benchmarks/results --plot benchmarks/results
 
 fuzz: $(READY)

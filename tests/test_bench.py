@@ -110,6 +110,20 @@ ATTENTION: Mapping[str, tuple[str, dict[str, int], Mask, Change | None, str]] = 
         None,
         "1",
     ),
+    "band": (
+        scores(more="L: int, W: int, ", first="max(0, i - L)", last="min(N, i + W + 1)"),
+        {**SQUARE, "L": 256, "W": 64},
+        Mask("band", "L", other="W"),
+        None,
+        "1",
+    ),
+    "relative": (
+        scores(f"{PRODUCT} + g[h, i - j + N - 1]", more='g: Float[Array, "H M+N-1"], '),
+        SQUARE,
+        Mask(),
+        Change("relative", "g"),
+        "1",
+    ),
     "soft cap": (
         scores(f"q * tanh({PRODUCT} / q)", more="q: float, "),
         SQUARE,

@@ -99,7 +99,8 @@ def add_bench(verbs: Verbs) -> None:
         type=parameters,
         action="append",
         metavar="M=4096,…",
-        help="one set of sizes, and of real parameters; may be given more than once",
+        help="one set of sizes, and of real parameters, of the listings that have them; may be "
+        "given more than once",
     )
     parser.add_argument(
         "--dtype",
@@ -221,7 +222,7 @@ def _plans(
     from looptrans.ir.source import Source
     from looptrans.runtime.bench_plan import planned, subject_of
 
-    sets = None if arguments.sizes is None else [dict(each) for each in arguments.sizes]
+    known = {p.name for program in programs for p in program.parameters}
     plans: list[Plan] = []
     notes: list[str] = []
     for number, program in enumerate(programs):
@@ -230,7 +231,7 @@ def _plans(
             subject = subject_of(
                 program, passes, arguments.of, arguments.form, load=not arguments.plan
             )
-            plans += planned(subject, sets)
+            plans += planned(subject, _sets(program, known, arguments))
         except Refused as refusal:
             _clear()
             print(refusal, file=sys.stderr)
@@ -246,6 +247,20 @@ def _plans(
             notes.append(f"{program.name} has no kernels of a backward pass")
     _clear()
     return plans, notes
+
+
+def _sets(
+    program: Program, known: set[str], arguments: argparse.Namespace
+) -> list[dict[str, int | float]] | None:
+    """Return the sets of sizes of one listing: what only others have is left out."""
+    if arguments.sizes is None:
+        return None
+    own = {p.name for p in program.parameters}
+    sets = [
+        {name: value for name, value in each if name in own or name not in known}
+        for each in arguments.sizes
+    ]
+    return [each for number, each in enumerate(sets) if each not in sets[:number]]
 
 
 def _run(

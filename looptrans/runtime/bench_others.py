@@ -190,7 +190,7 @@ def flex(recipe: Recipe, arguments: Arguments, *, compiles: bool) -> Call:
 
     q, k, v = arguments.operands(recipe)
     many = (q.shape[2], k.shape[2])
-    held = arguments.values().get(recipe.mask.name)
+    held = recipe.mask.held(arguments.values())
 
     rule = recipe.mask.rule(many, held)
 
@@ -230,6 +230,9 @@ def _score(recipe: Recipe, arguments: Arguments) -> Callable[..., Any] | None:
         cap = arguments.reals[change.name]
         return lambda score, b, h, i, j: cap * torch.tanh(score / cap)
     values = arguments.arrays[change.name]
+    if change.kind == "relative":
+        last = values.shape[1] - arguments.operands(recipe)[0].shape[2]
+        return lambda score, b, h, i, j: score + values[h, i - j + last]
     if change.kind == "bias":
         full = spread(values, change.axes)
         # What does not depend on a place is read at 0, whatever the place.

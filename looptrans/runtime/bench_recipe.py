@@ -19,7 +19,15 @@ LAYOUTS: Mapping[int, tuple[Axes, ...]] = {
 }
 Rule: TypeAlias = Callable[[Any, Any, Any], Any]
 MaskKind: TypeAlias = Literal[
-    "none", "upper_left", "lower_right", "lengths", "documents", "window", "two_sided"
+    "none",
+    "upper_left",
+    "lower_right",
+    "lengths",
+    "prefix",
+    "documents",
+    "window",
+    "two_sided",
+    "band",
 ]
 
 
@@ -31,21 +39,25 @@ class Mask:
     upper_left    j <= i
     lower_right   j <= i + N - M
     lengths       j < lengths[b], an integer array
+    prefix        j < prefix[b] or j <= i, an integer array
     documents     doc[i] == doc[j] and j <= i, or without the latter
     window        i - width < j <= i, `beyond` added to the width
     two_sided     |i - j| < width, `beyond` added to the width
+    band          i - width <= j <= i + other
 
     Attributes:
         kind: One of these.
         name: The array or the size it is made of.
         beyond: 1 where the comparison with a width is `<=`.
         causal: Whether `documents` are causal.
+        other: The second size of a band.
     """
 
     kind: MaskKind = "none"
     name: str = ""
     beyond: int = 0
     causal: bool = False
+    other: str = ""
 
     def __str__(self) -> str:
         match self.kind:
@@ -57,12 +69,21 @@ class Mask:
                 return "j <= i + N - M"
             case "lengths":
                 return f"j < {self.name}[b]"
+            case "prefix":
+                return f"j < {self.name}[b] or j <= i"
+            case "band":
+                return f"i - {self.name} <= j <= i + {self.other}"
             case "documents":
                 return f"{self.name}[i] == {self.name}[j]" + (" and j <= i" if self.causal else "")
             case "window":
                 return f"i - {self.name} {'<=' if self.beyond else '<'} j <= i"
             case "two_sided":
                 return f"|i - j| {'<=' if self.beyond else '<'} {self.name}"
+
+    def held(self, values: Mapping[str, Any]) -> Any:
+        """Return what it is made of, of arrays and sizes by name: a pair for a band."""
+        found = values.get(self.name)
+        return (found, values[self.other]) if self.kind == "band" else found
 
     def rule(self, many: tuple[int, int], values: Any) -> Rule:
         """Return what tells from (batch, query, key) whether a key is seen.
@@ -71,7 +92,7 @@ class Mask:
 
         Args:
             many: How many queries and keys there are.
-            values: The array or the size called `name`.
+            values: What `held` gives.
         """
         match self.kind:
             case "none":
@@ -83,6 +104,11 @@ class Mask:
                 return lambda b, i, j: j <= i + shift
             case "lengths":
                 return lambda b, i, j: j < values[b]
+            case "prefix":
+                return lambda b, i, j: (j < values[b]) | (j <= i)
+            case "band":
+                before, behind = values
+                return lambda b, i, j: (i - j <= before) & (j - i <= behind)
             case "documents":
                 same: Rule = lambda b, i, j: values[i] == values[j]  # noqa: E731
                 if values.ndim == 2:
@@ -102,13 +128,13 @@ class Change:
 
     Attributes:
         kind: `bias` adds an array, `slopes` adds slope[h] * (j - i), or -|j - i| where `even`,
-            `softcap` is c * tanh(score / c).
+            `softcap` is c * tanh(score / c), `relative` adds an entry of array[h, i - j + N - 1].
         name: The array or real parameter.
         axes: For a bias, which of (batch, head, query, key) its dimensions are.
         even: Whether slopes are of |j - i|.
     """
 
-    kind: Literal["bias", "slopes", "softcap"]
+    kind: Literal["bias", "slopes", "softcap", "relative"]
     name: str
     axes: tuple[int, ...] = ()
     even: bool = False
@@ -123,6 +149,8 @@ class Change:
                 )
             case "softcap":
                 return f"within {self.name} by tanh"
+            case "relative":
+                return f"+ {self.name}[h, i - j + N - 1]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +229,10 @@ def changed(
             j = torch.arange(scores.shape[3], device=scores.device)[None, :]
             far = -(j - i).abs() if even else j - i
             return scores + arrays[name][None, :, None, None] * far
+        case Change("relative", name):
+            i = torch.arange(scores.shape[2], device=scores.device)[:, None]
+            j = torch.arange(scores.shape[3], device=scores.device)[None, :]
+            return scores + arrays[name][:, i - j + scores.shape[3] - 1]
         case Change("softcap", name):
             return torch.tanh(scores / reals[name]) * reals[name]
         case _:
@@ -215,6 +247,6 @@ def seen_by(
     i = torch.arange(many[0], device=device)[:, None]
     j = torch.arange(many[1], device=device)[None, :]
     b = torch.arange(shape[0], device=device)[:, None, None]
-    found: torch.Tensor = recipe.mask.rule(many, values.get(recipe.mask.name))(b, i, j)
+    found: torch.Tensor = recipe.mask.rule(many, recipe.mask.held(values))(b, i, j)
     found = found if found.ndim == 3 else found.expand(*many)[None]
     return found.expand(found.shape[0], *many)[:, None]

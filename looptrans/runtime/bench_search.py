@@ -193,6 +193,8 @@ def _changes(
         if own == (shape[1],):
             yield Change("slopes", name)
             yield Change("slopes", name, even=True)
+        if own == (shape[1], shape[2] + shape[3] - 1):
+            yield Change("relative", name)
     for name in trial.reals:
         yield Change("softcap", name)
 
@@ -221,6 +223,7 @@ def _masks(
             continue
         if values.shape == (batches,):
             yield Mask("lengths", name)
+            yield Mask("prefix", name)
         if rows == keys and values.shape in ((rows,), (batches, rows)):
             yield Mask("documents", name)
             yield Mask("documents", name, causal=True)
@@ -228,3 +231,5 @@ def _masks(
         for beyond in (0, 1):
             yield Mask("window", name, beyond)
             yield Mask("two_sided", name, beyond)
+    for one, other in permutations(widths, 2):
+        yield Mask("band", one, other=other)
