@@ -201,6 +201,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_kernel(
     Q_ptr, K_ptr, V_ptr, O_ptr, lse_ptr,
@@ -213,6 +249,7 @@ def attention_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -250,6 +287,9 @@ def attention_kernel(
         other=0.0
     )  # S3
     S_bhij_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -257,18 +297,35 @@ def attention_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S3
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S8
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S9
         exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S9
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S9
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S6
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S6
+        if LATE:
+            O = O * exp_m[:, None]  # S6
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S6
         m = m_bhij  # S4
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
@@ -279,6 +336,13 @@ def attention_kernel(
             other=0.0
         )  # S3
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S8
         # 0 as long as nothing was seen
@@ -286,15 +350,30 @@ def attention_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S9
         exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S9
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S9
+        if LATE:
+            O = O * exp_m[:, None]  # S6
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < N, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < N) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S6
+        m = m_bhij  # S4
+    if LATE:
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < N) & d_in[None, :],
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S6
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S6
-        m = m_bhij  # S4
+        O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
     m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S5
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S7
@@ -305,32 +384,51 @@ def attention_kernel(
     )  # S5
 
 
-def attention_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_kernel_default = {
-    2: attention_kernel_config(128, 64, 8, 3),
-    4: attention_kernel_config(32, 32, 8, 1),
+    2: attention_kernel_config(128, 64, 0, 8, 3),
+    4: attention_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_kernel_tuned = {
     2: triton.autotune(
         [
             attention_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_kernel),
     4: triton.autotune(
         [
             attention_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_kernel),
 }
 
@@ -404,13 +502,14 @@ def attention_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stag
 # Used where nothing is timed.
 attention_backward_delta_kernel_default = attention_backward_delta_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_backward_delta_kernel_tuned = triton.autotune(
     [
         attention_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
+    cache_results=True,
 )(attention_backward_delta_kernel)
 
 
@@ -463,6 +562,7 @@ def attention_backward_dQ_kernel(
     dQ_ptr += b * stride_dQ_b
     dQ_ptr += h * stride_dQ_h
 
+    S_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
     dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
@@ -485,14 +585,15 @@ def attention_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S2
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
-        S = S_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S4
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S3, S4
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS / tl.sqrt_rn(tl.cast(E, tl.float32))  # S7
+        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
@@ -503,8 +604,9 @@ def attention_backward_dQ_kernel(
             other=0.0
         )  # S2
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
-        S = S_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S4
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S3, S4
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
@@ -512,7 +614,7 @@ def attention_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS / tl.sqrt_rn(tl.cast(E, tl.float32))  # S7
+        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
             tl.where(j[None, :] < N, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
@@ -531,27 +633,47 @@ def attention_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_backward_dQ_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
+    ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_backward_dQ_kernel_default = {
     2: attention_backward_dQ_kernel_config(64, 32, 8, 3),
     4: attention_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
             attention_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_backward_dQ_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_backward_dQ_kernel),
     4: triton.autotune(
         [
             attention_backward_dQ_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_backward_dQ_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_backward_dQ_kernel),
 }
 
@@ -610,6 +732,7 @@ def attention_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += h * stride_dV_h
 
+    S_2_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
     dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
     i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
@@ -630,9 +753,10 @@ def attention_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
         )  # S9
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S9
-        S_2 = S_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S11
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S11
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S10, S11
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
@@ -644,7 +768,7 @@ def attention_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 / tl.sqrt_rn(tl.cast(E, tl.float32))  # S14
+        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S16
     # The last, partial block.
@@ -656,9 +780,10 @@ def attention_backward_dK_dV_kernel(
             other=0.0
         )  # S9
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S9
-        S_2 = S_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S11
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S11
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S10, S11
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -670,7 +795,7 @@ def attention_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 / tl.sqrt_rn(tl.cast(E, tl.float32))  # S14
+        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -702,27 +827,47 @@ def attention_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stag
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_backward_dK_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    ) + num_stages * width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_backward_dK_dV_kernel_default = {
     2: attention_backward_dK_dV_kernel_config(64, 32, 8, 3),
     4: attention_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
             attention_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_backward_dK_dV_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_backward_dK_dV_kernel),
     4: triton.autotune(
         [
             attention_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_backward_dK_dV_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_backward_dK_dV_kernel),
 }
 
@@ -843,9 +988,18 @@ def attention_forward(Q, K, V, *, tune=True):
     index = _index_type(Q, K, V, O, lse)
     width = Q.element_size()
 
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
     if _INTERPRETED or not tune:
         run = attention_kernel
-        blocks = attention_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_kernel_default[width],
+            attention_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_kernel_tuned[width]
         blocks = {}
@@ -865,8 +1019,7 @@ def attention_forward(Q, K, V, *, tune=True):
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O, lse
@@ -961,9 +1114,18 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_backward_dQ_kernel
-        blocks = attention_backward_dQ_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_backward_dQ_kernel_default[width],
+            attention_backward_dQ_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_backward_dQ_kernel_tuned[width]
         blocks = {}
@@ -986,14 +1148,22 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_backward_dK_dV_kernel
-        blocks = attention_backward_dK_dV_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_backward_dK_dV_kernel_default[width],
+            attention_backward_dK_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_backward_dK_dV_kernel_tuned[width]
         blocks = {}
@@ -1017,14 +1187,13 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_forward_a01d1c0e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_forward_cb8d1859", mutates_args=())
 def _attention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1043,7 +1212,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_backward_a01d1c0e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_backward_cb8d1859", mutates_args=())
 def _attention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

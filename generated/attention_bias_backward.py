@@ -259,6 +259,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_bias_kernel(
     Q_ptr, K_ptr, V_ptr, bias_ptr, lse_ptr, O_ptr,
@@ -273,6 +309,7 @@ def attention_bias_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -310,6 +347,9 @@ def attention_bias_kernel(
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
     )  # S1
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -324,18 +364,35 @@ def attention_bias_kernel(
         S_bhij = scale * tl.dot(
             Q_ie, tl.trans(K_je), input_precision="ieee"
         ) + bias_ij.to(tl.float32)  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S4
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
         m = m_bhij  # S2
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
@@ -353,6 +410,13 @@ def attention_bias_kernel(
         S_bhij = scale * tl.dot(
             Q_ie, tl.trans(K_je), input_precision="ieee"
         ) + bias_ij.to(tl.float32)  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S6
         # 0 as long as nothing was seen
@@ -360,15 +424,30 @@ def attention_bias_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < N, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < N) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < N) & d_in[None, :],
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S4
-        m = m_bhij  # S2
+        O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
     m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
@@ -379,32 +458,51 @@ def attention_bias_kernel(
     )  # S3
 
 
-def attention_bias_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_bias_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_I * BLOCK_J + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + 2 * BLOCK_I * BLOCK_J
+    return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_kernel_default = {
-    2: attention_bias_kernel_config(128, 64, 8, 3),
-    4: attention_bias_kernel_config(32, 32, 8, 1),
+    2: attention_bias_kernel_config(128, 64, 0, 8, 3),
+    4: attention_bias_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_bias_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bias_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_bias_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_bias_kernel),
     4: triton.autotune(
         [
             attention_bias_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_bias_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_bias_kernel),
 }
 
@@ -480,13 +578,14 @@ attention_bias_backward_delta_kernel_default = attention_bias_backward_delta_ker
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_bias_backward_delta_kernel_tuned = triton.autotune(
     [
         attention_bias_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
+    cache_results=True,
 )(attention_bias_backward_delta_kernel)
 
 
@@ -635,27 +734,51 @@ def attention_bias_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_st
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_bias_backward_dQ_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D) + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_I * BLOCK_J + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_E + 3 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_backward_dQ_kernel_default = {
     2: attention_bias_backward_dQ_kernel_config(64, 32, 8, 3),
     4: attention_bias_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_bias_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bias_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bias_backward_dQ_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_bias_backward_dQ_kernel),
     4: triton.autotune(
         [
             attention_bias_backward_dQ_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bias_backward_dQ_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_bias_backward_dQ_kernel),
 }
 
@@ -818,27 +941,51 @@ def attention_bias_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_bias_backward_dK_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D) + num_stages * width * (
+        BLOCK_I * BLOCK_E + BLOCK_J * BLOCK_I + BLOCK_I * BLOCK_D
+    )
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 3 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_backward_dK_dV_kernel_default = {
     2: attention_bias_backward_dK_dV_kernel_config(64, 32, 8, 3),
     4: attention_bias_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_bias_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bias_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bias_backward_dK_dV_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_bias_backward_dK_dV_kernel),
     4: triton.autotune(
         [
             attention_bias_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bias_backward_dK_dV_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_bias_backward_dK_dV_kernel),
 }
 
@@ -944,34 +1091,50 @@ def attention_bias_backward_dbias_kernel_config(BLOCK_I, BLOCK_J, num_warps, num
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_bias_backward_dbias_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = num_stages * width * (
+        BLOCK_I * BLOCK_E + BLOCK_J * BLOCK_E + BLOCK_I * BLOCK_D + BLOCK_J * BLOCK_D
+    )
+    held = 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_backward_dbias_kernel_default = {
     2: attention_bias_backward_dbias_kernel_config(64, 64, 8, 2),
     4: attention_bias_backward_dbias_kernel_config(64, 64, 4, 2),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_bias_backward_dbias_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bias_backward_dbias_kernel_config(*row)
             for row in [
-                (64, 64, 8, 2), (64, 64, 4, 3), (64, 64, 4, 4), (64, 64, 8, 3), (64, 64, 8, 4),
-                (64, 128, 4, 3), (64, 128, 4, 4), (64, 128, 8, 3), (64, 128, 8, 4), (128, 64, 4, 3),
-                (128, 64, 4, 4), (128, 64, 8, 3), (128, 64, 8, 4), (128, 128, 4, 3),
-                (128, 128, 4, 4), (128, 128, 8, 3), (128, 128, 8, 4), (256, 64, 4, 3),
-                (256, 64, 4, 4), (256, 64, 8, 3), (256, 64, 8, 4), (256, 128, 4, 3),
-                (256, 128, 4, 4), (256, 128, 8, 3), (256, 128, 8, 4),
+                (64, 64, 8, 2), (64, 64, 4, 2), (64, 64, 4, 3), (64, 64, 8, 3), (64, 128, 8, 2),
+                (64, 128, 8, 3), (128, 64, 8, 2), (128, 64, 8, 3), (128, 128, 8, 2),
+                (128, 128, 8, 3),
             ]
         ],
         key=["B", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bias_backward_dbias_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_bias_backward_dbias_kernel),
     4: triton.autotune(
         [
             attention_bias_backward_dbias_kernel_config(*row)
-            for row in itertools.product((32, 64), (32, 64), (4,), (2, 3))
+            for row in itertools.product((64, 32), (64, 32), (4,), (2, 3))
         ],
         key=["B", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bias_backward_dbias_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_bias_backward_dbias_kernel),
 }
 
@@ -1030,13 +1193,14 @@ attention_bias_backward_dscale_kernel_default = attention_bias_backward_dscale_k
     512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_bias_backward_dscale_kernel_tuned = triton.autotune(
     [
         attention_bias_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
+    cache_results=True,
 )(attention_bias_backward_dscale_kernel)
 
 
@@ -1182,9 +1346,18 @@ def attention_bias_forward(Q, K, V, bias, scale, *, tune=True):
     index = _index_type(Q, K, V, bias, lse, O)
     width = Q.element_size()
 
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
     if _INTERPRETED or not tune:
         run = attention_bias_kernel
-        blocks = attention_bias_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_bias_kernel_default[width],
+            attention_bias_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_bias_kernel_tuned[width]
         blocks = {}
@@ -1206,8 +1379,7 @@ def attention_bias_forward(Q, K, V, bias, scale, *, tune=True):
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O, lse
@@ -1315,9 +1487,18 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_bias_backward_dQ_kernel
-        blocks = attention_bias_backward_dQ_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_bias_backward_dQ_kernel_default[width],
+            attention_bias_backward_dQ_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_bias_backward_dQ_kernel_tuned[width]
         blocks = {}
@@ -1342,14 +1523,22 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_bias_backward_dK_dV_kernel
-        blocks = attention_bias_backward_dK_dV_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_bias_backward_dK_dV_kernel_default[width],
+            attention_bias_backward_dK_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_bias_backward_dK_dV_kernel_tuned[width]
         blocks = {}
@@ -1374,14 +1563,22 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_bias_backward_dbias_kernel
-        blocks = attention_bias_backward_dbias_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_bias_backward_dbias_kernel_default[width],
+            attention_bias_backward_dbias_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_bias_backward_dbias_kernel_tuned[width]
         blocks = {}
@@ -1405,8 +1602,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
                 B, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
@@ -1428,7 +1624,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bias_forward_c11c5859", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_forward_c0e8869e", mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1448,7 +1644,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bias_backward_c11c5859", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_backward_c0e8869e", mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

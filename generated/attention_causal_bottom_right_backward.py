@@ -234,6 +234,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_causal_bottom_right_kernel(
     Q_ptr, K_ptr, V_ptr, O_ptr, lse_ptr,
@@ -247,6 +283,7 @@ def attention_causal_bottom_right_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -288,6 +325,9 @@ def attention_causal_bottom_right_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -295,18 +335,35 @@ def attention_causal_bottom_right_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S4
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
         m = m_bhij  # S2
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -317,6 +374,13 @@ def attention_causal_bottom_right_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         # outside: the least there is
         S_bhij = tl.where(
             (j[None, :] < j_stop) & (j[None, :] < i[:, None] + N - M + 1), S_bhij, float("-inf")
@@ -327,15 +391,30 @@ def attention_causal_bottom_right_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < j_stop) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S4
-        m = m_bhij  # S2
+        O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
     m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
@@ -346,32 +425,57 @@ def attention_causal_bottom_right_kernel(
     )  # S3
 
 
-def attention_causal_bottom_right_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_causal_bottom_right_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_causal_bottom_right_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_causal_bottom_right_kernel_default = {
-    2: attention_causal_bottom_right_kernel_config(128, 64, 8, 3),
-    4: attention_causal_bottom_right_kernel_config(32, 32, 8, 1),
+    2: attention_causal_bottom_right_kernel_config(128, 64, 0, 8, 3),
+    4: attention_causal_bottom_right_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_causal_bottom_right_kernel_tuned = {
     2: triton.autotune(
         [
             attention_causal_bottom_right_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_causal_bottom_right_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_causal_bottom_right_kernel),
     4: triton.autotune(
         [
             attention_causal_bottom_right_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_causal_bottom_right_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_causal_bottom_right_kernel),
 }
 
@@ -449,13 +553,14 @@ attention_causal_bottom_right_backward_delta_kernel_default = (
     attention_causal_bottom_right_backward_delta_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_causal_bottom_right_backward_delta_kernel_tuned = triton.autotune(
     [
         attention_causal_bottom_right_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
+    cache_results=True,
 )(attention_causal_bottom_right_backward_delta_kernel)
 
 
@@ -516,6 +621,7 @@ def attention_causal_bottom_right_backward_dQ_kernel(
         dQ_ptr += b * stride_dQ_b
         dQ_ptr += h * stride_dQ_h
 
+    S_scale = scale * 1.4426950408889634  # in units of log2(e)
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
     dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_stop = tl.minimum(N, i_last + N - M + 1)  # no row goes further
@@ -541,8 +647,9 @@ def attention_causal_bottom_right_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        S = scale * S_sum  # S4
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S6
@@ -560,8 +667,9 @@ def attention_causal_bottom_right_backward_dQ_kernel(
             other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        S = scale * S_sum  # S4
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < j_stop) & d_in[None, :],
@@ -601,27 +709,55 @@ def attention_causal_bottom_right_backward_dQ_kernel_config(
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_causal_bottom_right_backward_dQ_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
+    ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_causal_bottom_right_backward_dQ_kernel_default = {
     2: attention_causal_bottom_right_backward_dQ_kernel_config(64, 32, 8, 3),
     4: attention_causal_bottom_right_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_causal_bottom_right_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
             attention_causal_bottom_right_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(
+                attention_causal_bottom_right_backward_dQ_kernel_footprint, 2
+            )
+        },
+        cache_results=True,
     )(attention_causal_bottom_right_backward_dQ_kernel),
     4: triton.autotune(
         [
             attention_causal_bottom_right_backward_dQ_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(
+                attention_causal_bottom_right_backward_dQ_kernel_footprint, 4
+            )
+        },
+        cache_results=True,
     )(attention_causal_bottom_right_backward_dQ_kernel),
 }
 
@@ -683,6 +819,7 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += h * stride_dV_h
 
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
     dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
     i_start = tl.maximum(0, j_first + M - N)  # no row begins earlier
@@ -711,9 +848,10 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             other=0.0
         )  # S11
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        S_2 = scale * S_sum_2  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -749,9 +887,10 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
         )  # S11
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        S_2 = scale * S_sum_2  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
@@ -775,9 +914,10 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             other=0.0
         )  # S11
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        S_2 = scale * S_sum_2  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -827,27 +967,55 @@ def attention_causal_bottom_right_backward_dK_dV_kernel_config(
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_causal_bottom_right_backward_dK_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    ) + num_stages * width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_causal_bottom_right_backward_dK_dV_kernel_default = {
     2: attention_causal_bottom_right_backward_dK_dV_kernel_config(64, 32, 8, 3),
     4: attention_causal_bottom_right_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_causal_bottom_right_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
             attention_causal_bottom_right_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(
+                attention_causal_bottom_right_backward_dK_dV_kernel_footprint, 2
+            )
+        },
+        cache_results=True,
     )(attention_causal_bottom_right_backward_dK_dV_kernel),
     4: triton.autotune(
         [
             attention_causal_bottom_right_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(
+                attention_causal_bottom_right_backward_dK_dV_kernel_footprint, 4
+            )
+        },
+        cache_results=True,
     )(attention_causal_bottom_right_backward_dK_dV_kernel),
 }
 
@@ -906,13 +1074,14 @@ attention_causal_bottom_right_backward_dscale_kernel_default = (
     attention_causal_bottom_right_backward_dscale_kernel_config(512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_causal_bottom_right_backward_dscale_kernel_tuned = triton.autotune(
     [
         attention_causal_bottom_right_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
+    cache_results=True,
 )(attention_causal_bottom_right_backward_dscale_kernel)
 
 
@@ -1052,9 +1221,18 @@ def attention_causal_bottom_right_forward(Q, K, V, scale, *, tune=True):
     index = _index_type(Q, K, V, O, lse)
     width = Q.element_size()
 
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
     if _INTERPRETED or not tune:
         run = attention_causal_bottom_right_kernel
-        blocks = attention_causal_bottom_right_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_causal_bottom_right_kernel_default[width],
+            attention_causal_bottom_right_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_causal_bottom_right_kernel_tuned[width]
         blocks = {}
@@ -1075,8 +1253,7 @@ def attention_causal_bottom_right_forward(Q, K, V, scale, *, tune=True):
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O, lse
@@ -1181,9 +1358,18 @@ def attention_causal_bottom_right_backward(
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_causal_bottom_right_backward_dQ_kernel
-        blocks = attention_causal_bottom_right_backward_dQ_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_causal_bottom_right_backward_dQ_kernel_default[width],
+            attention_causal_bottom_right_backward_dQ_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_causal_bottom_right_backward_dQ_kernel_tuned[width]
         blocks = {}
@@ -1208,14 +1394,22 @@ def attention_causal_bottom_right_backward(
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_causal_bottom_right_backward_dK_dV_kernel
-        blocks = attention_causal_bottom_right_backward_dK_dV_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_causal_bottom_right_backward_dK_dV_kernel_default[width],
+            attention_causal_bottom_right_backward_dK_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_causal_bottom_right_backward_dK_dV_kernel_tuned[width]
         blocks = {}
@@ -1240,8 +1434,7 @@ def attention_causal_bottom_right_backward(
                 H, M, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
@@ -1264,7 +1457,7 @@ def attention_causal_bottom_right_backward(
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_forward_aebd23c2", mutates_args=()
+    "looptrans::attention_causal_bottom_right_forward_1a91345d", mutates_args=()
 )
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
@@ -1286,7 +1479,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_backward_aebd23c2", mutates_args=()
+    "looptrans::attention_causal_bottom_right_backward_1a91345d", mutates_args=()
 )
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,

@@ -137,13 +137,14 @@ def logsumexp_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 logsumexp_kernel_default = logsumexp_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 logsumexp_kernel_tuned = triton.autotune(
     [
         logsumexp_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
+    cache_results=True,
 )(logsumexp_kernel)
 
 
@@ -195,13 +196,14 @@ def logsumexp_backward_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 logsumexp_backward_kernel_default = logsumexp_backward_kernel_config(16, 128, 4, 1)
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 logsumexp_backward_kernel_tuned = triton.autotune(
     [
         logsumexp_backward_kernel_config(*row)
         for row in itertools.product((4, 16), (128, 256, 512), (4, 8), (1,))
     ],
     key=["M", "N"],
+    cache_results=True,
 )(logsumexp_backward_kernel)
 
 
@@ -372,7 +374,7 @@ def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::logsumexp_forward_8d091b21", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_forward_2df6f053", mutates_args=())
 def _logsumexp_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return logsumexp_forward(X, tune=tune)[0]
 
@@ -383,7 +385,7 @@ def _(X, tune):
     return torch.empty((M,), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op("looptrans::logsumexp_backward_8d091b21", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_backward_2df6f053", mutates_args=())
 def _logsumexp_backward_operator(
     X: torch.Tensor, y: torch.Tensor, dy: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

@@ -36,6 +36,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def matmul_kernel(
     A_ptr, B_ptr, bias_ptr, C_ptr,
@@ -103,27 +139,45 @@ def matmul_kernel_config(BLOCK_I, BLOCK_J, BLOCK_K, num_warps, num_stages):
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def matmul_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_K, BLOCK_J, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = num_stages * width * (BLOCK_I * BLOCK_K + BLOCK_J * BLOCK_K)
+    held = BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 matmul_kernel_default = {
     2: matmul_kernel_config(128, 128, 64, 8, 3),
     4: matmul_kernel_config(64, 64, 32, 4, 2),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 matmul_kernel_tuned = {
     2: triton.autotune(
         [
             matmul_kernel_config(*row)
-            for row in itertools.product((64, 128, 256), (64, 128), (32, 64), (4, 8), (3, 4))
+            for row in [
+                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
+                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
+                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
+                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
+                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+            ]
         ],
         key=["M", "K", "N"],
+        prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 2)},
+        cache_results=True,
     )(matmul_kernel),
     4: triton.autotune(
         [
             matmul_kernel_config(*row)
-            for row in itertools.product((32, 64), (32, 64), (16, 32), (4,), (2, 3))
+            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
+        prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 4)},
+        cache_results=True,
     )(matmul_kernel),
 }
 
@@ -240,7 +294,9 @@ def matmul(A, B, bias, *, out=None, tune=True):
 
     if _INTERPRETED or not tune:
         run = matmul_kernel
-        blocks = matmul_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            matmul_kernel_default[width], matmul_kernel_footprint, width, {}, A.device.index
+        ).all_kwargs()
     else:
         run = matmul_kernel_tuned[width]
         blocks = {}

@@ -104,6 +104,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def matmul_kernel(
     A_ptr, B_ptr, bias_ptr, C_ptr,
@@ -171,27 +207,45 @@ def matmul_kernel_config(BLOCK_I, BLOCK_J, BLOCK_K, num_warps, num_stages):
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def matmul_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_K, BLOCK_J, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = num_stages * width * (BLOCK_I * BLOCK_K + BLOCK_J * BLOCK_K)
+    held = BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 matmul_kernel_default = {
     2: matmul_kernel_config(128, 128, 64, 8, 3),
     4: matmul_kernel_config(64, 64, 32, 4, 2),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 matmul_kernel_tuned = {
     2: triton.autotune(
         [
             matmul_kernel_config(*row)
-            for row in itertools.product((64, 128, 256), (64, 128), (32, 64), (4, 8), (3, 4))
+            for row in [
+                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
+                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
+                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
+                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
+                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+            ]
         ],
         key=["M", "K", "N"],
+        prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 2)},
+        cache_results=True,
     )(matmul_kernel),
     4: triton.autotune(
         [
             matmul_kernel_config(*row)
-            for row in itertools.product((32, 64), (32, 64), (16, 32), (4,), (2, 3))
+            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
+        prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 4)},
+        cache_results=True,
     )(matmul_kernel),
 }
 
@@ -278,27 +332,45 @@ def matmul_backward_dA_kernel_config(BLOCK_I, BLOCK_K, BLOCK_J, num_warps, num_s
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def matmul_backward_dA_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_J, BLOCK_K, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = num_stages * width * (2 * BLOCK_I * BLOCK_J + BLOCK_K * BLOCK_J)
+    held = BLOCK_I * BLOCK_K + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 matmul_backward_dA_kernel_default = {
     2: matmul_backward_dA_kernel_config(128, 128, 64, 8, 3),
     4: matmul_backward_dA_kernel_config(64, 64, 32, 4, 2),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 matmul_backward_dA_kernel_tuned = {
     2: triton.autotune(
         [
             matmul_backward_dA_kernel_config(*row)
-            for row in itertools.product((64, 128, 256), (64, 128), (32, 64), (4, 8), (3, 4))
+            for row in [
+                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
+                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
+                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
+                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
+                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+            ]
         ],
         key=["M", "K", "N"],
+        prune_configs_by={"early_config_prune": _fitting(matmul_backward_dA_kernel_footprint, 2)},
+        cache_results=True,
     )(matmul_backward_dA_kernel),
     4: triton.autotune(
         [
             matmul_backward_dA_kernel_config(*row)
-            for row in itertools.product((32, 64), (32, 64), (16, 32), (4,), (2, 3))
+            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
+        prune_configs_by={"early_config_prune": _fitting(matmul_backward_dA_kernel_footprint, 4)},
+        cache_results=True,
     )(matmul_backward_dA_kernel),
 }
 
@@ -385,27 +457,45 @@ def matmul_backward_dB_kernel_config(BLOCK_K, BLOCK_J, BLOCK_I, num_warps, num_s
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def matmul_backward_dB_kernel_footprint(width, /, num_stages, BLOCK_J, BLOCK_I, BLOCK_K, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = num_stages * width * (2 * BLOCK_J * BLOCK_I + BLOCK_K * BLOCK_I)
+    held = BLOCK_K * BLOCK_J + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 matmul_backward_dB_kernel_default = {
     2: matmul_backward_dB_kernel_config(128, 128, 64, 8, 3),
     4: matmul_backward_dB_kernel_config(64, 64, 32, 4, 2),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 matmul_backward_dB_kernel_tuned = {
     2: triton.autotune(
         [
             matmul_backward_dB_kernel_config(*row)
-            for row in itertools.product((64, 128, 256), (64, 128), (32, 64), (4, 8), (3, 4))
+            for row in [
+                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
+                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
+                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
+                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
+                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+            ]
         ],
         key=["M", "K", "N"],
+        prune_configs_by={"early_config_prune": _fitting(matmul_backward_dB_kernel_footprint, 2)},
+        cache_results=True,
     )(matmul_backward_dB_kernel),
     4: triton.autotune(
         [
             matmul_backward_dB_kernel_config(*row)
-            for row in itertools.product((32, 64), (32, 64), (16, 32), (4,), (2, 3))
+            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
+        prune_configs_by={"early_config_prune": _fitting(matmul_backward_dB_kernel_footprint, 4)},
+        cache_results=True,
     )(matmul_backward_dB_kernel),
 }
 
@@ -473,13 +563,14 @@ def matmul_backward_dbias_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
 # Used where nothing is timed.
 matmul_backward_dbias_kernel_default = matmul_backward_dbias_kernel_config(128, 32, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 matmul_backward_dbias_kernel_tuned = triton.autotune(
     [
         matmul_backward_dbias_kernel_config(*row)
         for row in itertools.product((64, 128, 256), (8, 32, 64), (4, 8), (2,))
     ],
     key=["M", "N"],
+    cache_results=True,
 )(matmul_backward_dbias_kernel)
 
 
@@ -595,7 +686,9 @@ def matmul_forward(A, B, bias, *, tune=True):
 
     if _INTERPRETED or not tune:
         run = matmul_kernel
-        blocks = matmul_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            matmul_kernel_default[width], matmul_kernel_footprint, width, {}, A.device.index
+        ).all_kwargs()
     else:
         run = matmul_kernel_tuned[width]
         blocks = {}
@@ -662,7 +755,13 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
 
     if _INTERPRETED or not tune:
         run = matmul_backward_dA_kernel
-        blocks = matmul_backward_dA_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            matmul_backward_dA_kernel_default[width],
+            matmul_backward_dA_kernel_footprint,
+            width,
+            {},
+            A.device.index
+        ).all_kwargs()
     else:
         run = matmul_backward_dA_kernel_tuned[width]
         blocks = {}
@@ -685,7 +784,13 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
 
     if _INTERPRETED or not tune:
         run = matmul_backward_dB_kernel
-        blocks = matmul_backward_dB_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            matmul_backward_dB_kernel_default[width],
+            matmul_backward_dB_kernel_footprint,
+            width,
+            {},
+            A.device.index
+        ).all_kwargs()
     else:
         run = matmul_backward_dB_kernel_tuned[width]
         blocks = {}
@@ -730,7 +835,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op("looptrans::matmul_forward_de4cb0c8", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_forward_44cfddf7", mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -744,7 +849,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op("looptrans::matmul_backward_de4cb0c8", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_backward_44cfddf7", mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool
