@@ -3,6 +3,7 @@
 fold      passes made one · change of state with its guard · scalars · parallel
 forward   passes made one · scalars · the empty prefix · change of state · blocks · parallel
 split     the same as far as the change of state · parts and their joining · parallel
+two nests as fold, but parts and their joining as nests of their own · parallel
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from looptrans.derivation.step import (
     NotDone,
     NotNeeded,
 )
+from looptrans.derivation.two_nests import TwoNests, two_nests
 from looptrans.derivation.writing import reread
 from looptrans.ir.facts import DependenceReport, LoopVerdict
 from looptrans.ir.program import Assign, Loop, Node, Program
@@ -43,6 +45,7 @@ from looptrans.transforms.tree import (
 
 BLOCK = 64
 PARTS = 4
+PARTS_SIZE = "parts"
 
 
 def derive(
@@ -96,6 +99,63 @@ def derive(
     if not work.steps and decision == "legal":
         decision = work.verdict or "unknown"
     return work.derivation(goal, decision)
+
+
+@dataclass(frozen=True, slots=True)
+class InTwoNests:
+    """A derivation that ends with a loop in parts, and another where no part is bounded.
+
+    Attributes:
+        derivation: The derivation.
+        whole: The same, but at its end every part runs over all of the loop; with its flow.
+        nests: The two nests before they were made parallel.
+    """
+
+    derivation: Derivation
+    whole: Derivation
+    nests: TwoNests
+
+
+def derive_two_nests(program: Program) -> InTwoNests:
+    """Derive a nest of parts and one that joins them, as many parts as a new size says.
+
+    Args:
+        program: The listing.
+
+    Raises:
+        NotDone: No loop can be split, or not with its parts as programs of their own.
+    """
+    _load_analysis()
+    work = _Work(reread(with_selects(replace(program, docstring=None))))
+    work.side_by_side()
+    work.one_pass()
+    if not work.folds():
+        notes, work = work.notes, _Work(work.first)
+        work.notes += notes
+        work.folds()
+    work.scalars_with_flow()
+    loop = work.fold()
+    if loop is None:
+        raise NotDone(work.notes[-1].rstrip("."), work.verdict or "unknown")
+    before = work.program
+    step = made("two nests", before, (loop, PARTS_SIZE))
+    if step.decision != "legal":
+        open_ = next(c for c in step.certificates if c.verdict != "legal")
+        raise NotDone(f"{open_.law} is {open_.verdict}: {open_.reason}", open_.verdict)
+    nests = two_nests(before, loop, PARTS_SIZE)
+    known = flow(nests.whole)
+    free = free_loops(nests.whole, known)
+    if free is None:
+        raise NotDone("the text does not tell which loops of the two nests are free")
+    names = tuple(_free(each.path.loop, each.private) for each in free)
+    first, steps = work.first, (*work.steps, step)
+    last = made("parallel", step.after, names)
+    whole = made("parallel", nests.whole, names)
+    return InTwoNests(
+        Derivation(first, "split", (*steps, last), "legal"),
+        Derivation(first, "split", (*steps, whole), "legal", flow=known),
+        nests,
+    )
 
 
 @dataclass(slots=True)

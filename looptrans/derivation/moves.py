@@ -15,6 +15,7 @@ from looptrans.derivation.parts import in_parts
 from looptrans.derivation.sharing import one_launch
 from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
+from looptrans.derivation.two_nests import in_two_nests
 from looptrans.derivation.with_atomics import with_atomics
 from looptrans.ir.program import Program
 
@@ -31,6 +32,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "parallel": (in_parallel, (str,)),
     "blocks": (in_blocks, (str, int)),
     "parts": (in_parts, (str, int)),
+    "two nests": (in_two_nests, (str, str)),
     "hand over": (hand_over, (str, str)),
     "adjoint": (adjoint, (int, str, str)),
     "backward nest": (nest, (int, str, str, int, str)),

@@ -11,8 +11,10 @@ m_ip = max(m[i], m_part[p, i])        state . part
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from looptrans.algebra.certificate import OperatorCertificate
+from looptrans.algebra.laws import Law
 from looptrans.algebra.operator import Operator
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.derivation.bodies import (
@@ -34,16 +36,18 @@ from looptrans.derivation.joining import (
     empty_side,
     join_updates,
     joined_cells,
+    vector_extent,
 )
 from looptrans.derivation.loop import expected, loop_read, operator_for
 from looptrans.derivation.reading import as_written
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import Update, Writer, done, inputs_written, suffix_of
 from looptrans.ir.affine import difference, extremum, product, quotient, total
-from looptrans.ir.index import Arith, Index, Int, Var
-from looptrans.ir.listing import access_text
-from looptrans.ir.program import Declaration, If, Loop, Node, Program
-from looptrans.ir.value import Access, Create, Range, Whole
+from looptrans.ir.condition import Condition
+from looptrans.ir.index import Arith, Index, Int, Param, Var
+from looptrans.ir.listing import access_text, index_text
+from looptrans.ir.program import Declaration, If, Loop, Node, Parameter, Program
+from looptrans.ir.value import Access, Create, Range, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops as all_loops
 from looptrans.transforms.accesses import listed
@@ -55,21 +59,108 @@ from looptrans.transforms.nest import (
     replace_at,
     statements_in,
 )
+from looptrans.transforms.tree import LoopPath, Position
 
 
-def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
-    """Compute a loop in parts that know nothing of each other, and join their results in order.
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What a loop becomes when it is computed in parts.
+
+    Attributes:
+        step: Its recurrence.
+        found: The operator.
+        guards: The guards of updates.
+        position: The place of the loop.
+        node: The loop as it was.
+        writer: The program without the recurrence, with the names that the pieces use.
+        part: The variable of parts.
+        number: How many parts there are.
+        declared: Where the results of parts live.
+        partial: The recurrence of one part.
+        starts: How a part begins.
+        body: One iteration of a part.
+        own: The label of the last statement in it.
+        joined: What joins a part to the state.
+        joins: The same as updates.
+        given: What the names in them stand for.
+    """
+
+    step: Recurrence
+    found: OperatorCertificate
+    guards: dict[str, Condition]
+    position: tuple[int, ...]
+    node: Loop
+    writer: Writer
+    part: str
+    number: Index
+    declared: tuple[Declaration, ...]
+    partial: Recurrence
+    starts: tuple[Node, ...]
+    body: tuple[Node, ...]
+    own: str
+    joined: tuple[Node, ...]
+    joins: tuple[Update, ...]
+    given: dict[str, Value]
+
+    @property
+    def every(self) -> Range:
+        """The range of the loops over parts."""
+        return Range(Int(0), self.number)
+
+    @property
+    def names(self) -> list[str]:
+        """The cells of the state, as the listing writes them."""
+        return [access_text(state.access) for state in self.step.states]
+
+    def placed(self, first: tuple[Node, ...], at: Position, loops: tuple[Node, ...]) -> Program:
+        """Return the program with loops in the place of a node, the declarations before it."""
+        whole = replace_at(self.writer.program, at, loops)
+        others = tuple(n for n in whole.body if not isinstance(n, Declaration))
+        return done(replace(whole, body=(*first, *self.declared, *others)))
+
+    def partial_read(self, program: Program, bounds: Range) -> Law:
+        """Show that the loop of a part computes what it was written to compute."""
+        return as_written(
+            program,
+            f"{self.step.loop}@{self.own}",
+            expected(self.partial, self.guards),
+            bounds=bounds,
+            condition=self.step.condition,
+        )
+
+    def joined_read(self, program: Program) -> Law:
+        """Show the same of the loop that joins the parts."""
+        return as_written(
+            program,
+            f"{self.part}@{statements_in(self.joined)[-1]}",
+            joined_cells(self.step, self.joins, self.given),
+            bounds=self.every,
+        )
+
+    def laws(self) -> tuple[Law, ...]:
+        """Show what is to be shown of empty parts."""
+        operator = self.found.operator
+        laws = []
+        if self.guards:
+            # Refuted, it only says that the empty part cannot be told apart in this way.
+            law = neutral(self.step, operator, self.guards)
+            laws.append(require_proved(law, decisive=False))
+        laws.append(require_proved(empty_side(self.step, operator)))
+        return tuple(laws)
+
+
+def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False) -> Pieces:
+    """Write what a loop becomes when it is computed in parts.
 
     Args:
         program: The program.
         loop: The loop; it carries a fold with a proved operator.
-        parts: How many parts there are; some may be empty.
+        parts: How many parts there are, or the name of a size that the listing is then given.
+        kept: Whether each iteration of the loops around it has results of parts to itself.
 
     Raises:
-        NotDone: There is no operator, or something could not be shown.
+        NotDone: There is no operator, or there is something that cannot be written.
     """
-    if parts < 1:
-        raise NotDone(f"there cannot be {parts} parts")
     step, guarded = unguarded(loop_read(program, loop))
     found = operator_for(program, loop, step)
     operator = found.operator
@@ -78,18 +169,22 @@ def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
     if step.range.step != 1:
         raise NotDone(f"{loop} does not count by one")
     guards = conditions(next_values(step), step, operator)
+    if guarded and set(guarded) != set(guards):
+        raise NotDone("the empty prefix is guarded in another way")
     cells = tuple(state.access for state in step.states)
     rest = rest_of(program, loop, flow(program), cells, labels_of(step))
     position, node = position_of(program, loop)
     writer = Writer(replace_at(program, position, (replace(node, body=rest.body),)))
+    number: Index = Int(parts) if isinstance(parts, int) else _size(writer, parts)
     part = fresh_name(writer.program, "p")
     ranges = ranges_in(program, labels_of(step))
-    storage = _storage(program, writer, step, part, parts)
+    outer = loops_around(program, position)
+    storage = _storage(program, writer, step, part, number, outer if kept else ())
     declared = tuple(
         Declaration(cell.array, Create("empty", shape)) for cell, shape in storage.values()
     )
     partial = _with_cells(step, operator, {name: cell for name, (cell, _) in storage.items()})
-    around = [path.variable for path in loops_around(program, position)]
+    around = [path.variable for path in outer]
     starts: list[Node] = []
     for state in partial.states:
         start: Node = writer.assign(state.access, state.initial)
@@ -111,29 +206,55 @@ def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
     made: tuple[Node, ...] = (*extra, *written)
     if step.condition is not None:
         made = (If(step.condition, made),)
-    bounds = part_range(node.range, Var(part), parts)
-    inner = replace(node, range=bounds, body=(*rest.body, *made), leading=())
     numbers = {c.state: n for n, c in enumerate(operator.components, 1)}
     places = {numbers[name]: cell for name, (cell, _) in storage.items()}
     joins, of_parts = join_updates(step, operator, places, guarded=True)
     joins = tuple(replace(update, label="") for update in joins)
     joined = writer.updates(joins, of_parts, ranges, suffix_of(*around, part))
-    every = Range(Int(0), Int(parts))
+    return Pieces(
+        step=step,
+        found=found,
+        guards=guards,
+        position=position,
+        node=node,
+        writer=writer,
+        part=part,
+        number=number,
+        declared=declared,
+        partial=partial,
+        starts=tuple(starts),
+        body=(*rest.body, *made),
+        own=statements_in(made)[-1],
+        joined=joined,
+        joins=joins,
+        given=of_parts,
+    )
+
+
+def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
+    """Compute a loop in parts that know nothing of each other, and join their results in order.
+
+    Args:
+        program: The program.
+        loop: The loop; it carries a fold with a proved operator.
+        parts: How many parts there are; some may be empty.
+
+    Raises:
+        NotDone: There is no operator, or something could not be shown.
+    """
+    if parts < 1:
+        raise NotDone(f"there cannot be {parts} parts")
+    made = pieces(program, loop, parts)
+    node, part = made.node, made.part
+    bounds = part_range(node.range, Var(part), made.number)
+    inner = replace(node, range=bounds, body=made.body, leading=())
     loops = (
-        Loop(part, every, (*starts, inner), leading=node.leading),
-        Loop(part, every, joined),
+        Loop(part, made.every, (*made.starts, inner), leading=node.leading),
+        Loop(part, made.every, made.joined),
     )
-    whole = replace_at(writer.program, position, loops)
-    first = tuple(n for n in whole.body if isinstance(n, Declaration))
-    others = tuple(n for n in whole.body if not isinstance(n, Declaration))
-    final = done(replace(whole, body=(*first, *declared, *others)))
-    again = as_written(
-        final,
-        f"{step.loop}@{statements_in(made)[-1]}",
-        expected(partial, guards),
-        bounds=bounds,
-        condition=step.condition,
-    )
+    first = tuple(n for n in made.writer.program.body if isinstance(n, Declaration))
+    final = made.placed(first, made.position, loops)
+    again = made.partial_read(final, bounds)
     if parts == 1:
         # A loop that runs once carries nothing; its body is read in the company of a second part.
         twin = in_parts(program, loop, 2)
@@ -141,30 +262,17 @@ def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
             raise NotDone("the joining of one part is not that of two")
         joining = twin.laws[-1]
     else:
-        joining = as_written(
-            final,
-            f"{part}@{statements_in(joined)[-1]}",
-            joined_cells(step, joins, of_parts),
-            bounds=every,
-        )
-    laws = []
-    if guards:
-        # Refuted, it only says that the empty part cannot be told apart in this way.
-        laws.append(require_proved(neutral(step, operator, guards), decisive=False))
-    laws.append(require_proved(empty_side(step, operator)))
-    names = [access_text(state.access) for state in step.states]
-    if guarded and set(guarded) != set(guards):
-        raise NotDone("the empty prefix is guarded in another way")
+        joining = made.joined_read(final)
     return DerivationStep(
-        f"split {step.loop} into {parts} {'part' if parts == 1 else 'parts'}, each with its own "
-        f"{listed(names)}, and join them in order",
+        f"split {node.variable} into {parts} {'part' if parts == 1 else 'parts'}, each with its "
+        f"own {listed(made.names)}, and join them in order",
         "parts",
         (loop, parts),
         program,
         final,
-        _certificates(node.range, parts, step.loop),
-        (*laws, again, joining),
-        found,
+        order_of_parts(made),
+        (*made.laws(), again, joining),
+        made.found,
     )
 
 
@@ -173,12 +281,15 @@ def _bodies(program: Program, variable: str) -> list[tuple[Node, ...]]:
     return [node.body for node in all_loops(program) if node.variable == variable]
 
 
-def part_range(bounds: Range, part: Index, parts: int) -> Range:
+def part_range(bounds: Range, part: Index, parts: Index) -> Range:
     """Return the iterations of one part, all parts as long as the longest but the last ones."""
-    if parts == 1:
+    if parts == Int(1):
         return bounds
     length = difference(bounds.stop, bounds.start)
-    each = quotient(total(length, parts - 1), parts)
+    raised = total(length, difference(parts, Int(1)))
+    each: Index = Arith("//", raised, parts)
+    if isinstance(parts, Int):
+        each = quotient(raised, parts.value)
     start, stop = _ahead(bounds, part, each), _ahead(bounds, total(part, 1), each)
     return Range(start, extremum("min", (stop, bounds.stop)))
 
@@ -190,8 +301,21 @@ def _ahead(bounds: Range, part: Index, each: Index) -> Index:
     return ahead if bounds.start == Int(0) else Arith("+", bounds.start, ahead)
 
 
-def _certificates(bounds: Range, parts: int, loop: str) -> tuple[Certificate, ...]:
+def _size(writer: Writer, wish: str) -> Param:
+    """Add a size to the arguments of a program."""
+    name = fresh_name(writer.program, wish)
+    made = Parameter(name, "size", "int")
+    writer.program = replace(
+        writer.program,
+        arguments=(*writer.program.arguments, name),
+        parameters=(*writer.program.parameters, made),
+    )
+    return Param(name)
+
+
+def order_of_parts(made: Pieces) -> tuple[Certificate, ...]:
     """Say that the parts are the loop, in order, and that results are equal over the reals."""
+    loop, parts = made.node.variable, index_text(made.number)
     return (
         Certificate(
             "order",
@@ -210,9 +334,18 @@ def _certificates(bounds: Range, parts: int, loop: str) -> tuple[Certificate, ..
 
 
 def _storage(
-    program: Program, writer: Writer, step: Recurrence, part: str, parts: int
+    program: Program,
+    writer: Writer,
+    step: Recurrence,
+    part: str,
+    parts: Index,
+    around: tuple[LoopPath, ...],
 ) -> dict[str, tuple[Access, tuple[Index, ...]]]:
-    """Return where the results of parts live: an element of the state for each part."""
+    """Return where the results of parts live: an element of the state for each part.
+
+    Each iteration of the loops `around` has elements of its own.
+    """
+    outer = {path.variable: vector_extent(path.loop.range) for path in around}
     found: dict[str, tuple[Access, tuple[Index, ...]]] = {}
     for state in step.states:
         if any(isinstance(s, Whole) for s in state.access.subscripts):
@@ -222,9 +355,15 @@ def _storage(
             own = extents_of(program, array)
         except RangeNotFound as error:
             raise NotDone(f"the extents of {array.name} are not known: {error}") from None
-        shape = (Int(parts), *own)
+        inner = [
+            (subscript, extent)
+            for subscript, extent in zip(state.access.subscripts, own, strict=True)
+            if not (isinstance(subscript, Var) and subscript.name in outer)
+        ]
+        shape = (parts, *outer.values(), *(extent for _, extent in inner))
+        places = (Var(part), *map(Var, outer), *(subscript for subscript, _ in inner))
         name = writer.array(f"{array.name.replace('.', '_')}_part", shape, array.element)
-        found[state.name] = (Access(name, (Var(part), *state.access.subscripts)), shape)
+        found[state.name] = (Access(name, places), shape)
     return found
 
 
