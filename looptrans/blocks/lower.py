@@ -56,7 +56,9 @@ from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.tree import node_at, statements_in
 
 
-def lower(derivation: Derivation, *, rounded: bool = False) -> BlockProgram:
+def lower(
+    derivation: Derivation, *, rounded: bool = False, alone: frozenset[str] = frozenset()
+) -> BlockProgram:
     """Lower a scheduled program to operations on blocks.
 
     Args:
@@ -64,17 +66,19 @@ def lower(derivation: Derivation, *, rounded: bool = False) -> BlockProgram:
         rounded: Whether what is worked out in a kernel is rounded to 16 bits where it is multiplied
             with a block of 16-bit inputs, as backward passes do. Else only where it is known to be
             at most 1, since an fp16 number ends at 65504.
+        alone: Variables of loops of which a program does one iteration, never a block.
 
     Raises:
         NotLowered: It cannot be run in blocks; the reason names the statement.
     """
-    return _Lowering(derivation, rounded).run()
+    return _Lowering(derivation, rounded, alone).run()
 
 
 class _Lowering:
-    def __init__(self, derivation: Derivation, rounded: bool) -> None:
+    def __init__(self, derivation: Derivation, rounded: bool, alone: frozenset[str]) -> None:
         self.derivation = derivation
         self.rounded = rounded
+        self.alone = alone
         self.facts = {
             _key(derivation.last, fact): fact for fact in appends(derivation.last, derivation.flow)
         }
@@ -175,7 +179,7 @@ class _Lowering:
         first = body[0] if len(body) == 1 else None
         if isinstance(first, Loop) and first.execution == "parallel" and first.range.step == 1:
             loops, path = grid_of(first, (0,))
-        rows = rows_of(loops) if loops else ()
+        rows = tuple(v for v in rows_of(loops) if v not in self.alone) if loops else ()
         inner = loops[-1].body if loops else body
         statements = {n.label: n for n in nodes(body) if isinstance(n, Assign)}
         all_sites = sites(body)

@@ -25,6 +25,25 @@ def header(program: BlockProgram, version: str) -> list[str]:
     return [*lines, *_notes(program.notes)]
 
 
+def split_header(program: BlockProgram, parts: BlockProgram, version: str) -> list[str]:
+    """Return the header of a module with a loop in parts as comment lines.
+
+    Args:
+        program: What is emitted without parts.
+        parts: What is emitted with them.
+        version: The version of looptrans.
+    """
+    lines = [*_title(version), "#", "# The listing:", "#", *_shown(program.listing)]
+    lines += _steps(program, "the kernels without parts", "those kernels")
+    lines += _steps(parts, "the kernels of parts", "those kernels")
+    lines += [
+        "#",
+        "# The kernel gives each part whole blocks instead, as many as all others but the last:",
+        "# the parts are runs of iterations in order either way, and that is all the laws ask for.",
+    ]
+    return [*lines, *_notes((*program.notes, *parts.notes))]
+
+
 def backward_header(
     found: Backward, forward: BlockProgram, backward: BlockProgram, version: str
 ) -> list[str]:

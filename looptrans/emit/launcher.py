@@ -23,6 +23,21 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """An argument of a launcher that the listing does not have.
+
+    Attributes:
+        name: Its name.
+        default: Its default, as Python.
+        text: What it is, a sentence.
+    """
+
+    name: str
+    default: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Launcher:
     """Writes the launcher of a program.
 
@@ -36,6 +51,10 @@ class Launcher:
         """Return the definition of the launcher."""
         body = [*Checks(self.facts).lines(), *Launches(self.facts).lines()]
         return [*self.head(), *body]
+
+    def options(self) -> list[Option]:
+        """Return arguments beside those that every launcher has."""
+        return []
 
     def head(self) -> list[str]:
         """Return the first lines of the definition, the docstring included."""
@@ -63,6 +82,7 @@ class Launcher:
             )
         if "*" not in parts:
             parts.append("*")
+        parts += [f"{option.name}={option.default}" for option in self.options()]
         parts += ["wanted=None"] * (self.facts.needs is not None)
         parts += ["out=None"] * bool(self.facts.given)
         parts += ["tune=True"] * any(c.tuned for c in self.facts.configurations)
@@ -82,6 +102,8 @@ class Launcher:
             lines += _entry(
                 self.facts.names[name], _described(arrays.get(name), numbers.get(name), self.facts)
             )
+        for option in self.options():
+            lines += _entry(option.name, option.text)
         if self.facts.needs is not None:
             lines += _entry(
                 "wanted",

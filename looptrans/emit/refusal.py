@@ -50,6 +50,10 @@ class NotInForm(NotLowered):
     """A backward pass that there is, but not in the form that was asked for."""
 
 
+class NotInParts(NotLowered):
+    """A loop that there are kernels for, but not such that compute it in parts."""
+
+
 class Refused(NotLowered):
     """A listing for which there is no kernel; as a string, the whole message.
 
@@ -80,10 +84,7 @@ class Refused(NotLowered):
                 f"cannot emit {program.name}",
                 span,
                 why=refusal.reason,
-                remedy="leave --form out: each nest then has a launch of its own"
-                if isinstance(refusal, NotInForm)
-                else "looptrans derive FILE shows how far it was taken, looptrans loops FILE "
-                "what each loop carries",
+                remedy=_REMEDIES.get(type(refusal), _REMEDY),
             )
         else:
             mistake = NoBackward(
@@ -96,6 +97,16 @@ class Refused(NotLowered):
 
     def __str__(self) -> str:
         return self.text
+
+
+_REMEDY = (
+    "looptrans derive FILE shows how far it was taken, looptrans loops FILE what each loop carries"
+)
+_REMEDIES: dict[type[NotLowered], str] = {
+    NotInForm: "leave --form out: each nest then has a launch of its own",
+    NotInParts: "leave --split out: each row's loop is then run by one program; "
+    "looptrans derive FILE --to split shows how far it was taken",
+}
 
 
 def _remedy(program: Program) -> str:

@@ -113,6 +113,13 @@ def _check_size(name, value, least):
     if least is not None and value < least:
         raise ValueError(f"{name} should be at least {least}, and is {value}")
 ''',
+    "_processors": '''\
+def _processors(device):
+    """Return how many multiprocessors a device has; the interpreter is one."""
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
+''',
     "_real": '''\
 def _real(name, value):
     """Return a value as a float, or raise a ValueError where it is no real number."""

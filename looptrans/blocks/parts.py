@@ -1,0 +1,220 @@
+"""Kernels of a loop in parts: each program of the first does some blocks, the second joins them.
+
+    each block of j           for j_first in range(0, N, BLOCK_J)
+    those of part p      ->   for j_first in range(p * j_each, min(N, (p + 1) * j_each), BLOCK_J)
+
+The parts of the nest are as many iterations each; those of the kernel are as many whole blocks each
+of what a block of rows visits at all. Either way they are runs of iterations, in order, and every
+iteration is in one of them: that is all the laws of the operator ask for. So the masks of blocks
+stay what they are, and where a mask leaves rows with few blocks, the parts share those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looptrans.blocks.arithmetic import extreme
+from looptrans.blocks.lower import lower
+from looptrans.blocks.program import (
+    Binary,
+    BlockProgram,
+    Call,
+    Choice,
+    Config,
+    Dim,
+    Dot,
+    ElementLoop,
+    Expr,
+    Kernel,
+    Let,
+    Name,
+    NotLowered,
+    Number,
+    Op,
+    Position,
+    Scalar,
+    TileLoop,
+    exprs_of,
+    ops_in,
+    walk,
+)
+from looptrans.derivation.derive import InTwoNests
+from looptrans.ir.index import Param
+
+# How many iterations of a loop that is joined are read at once.
+JOINED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """A listing as kernels of which one computes a loop in parts, and another joins them.
+
+    Attributes:
+        program: The kernels.
+        partial: The place of the kernel of parts among them.
+        loop: The dimension in parts.
+        part: The dimension of parts.
+        parts: The size; the listing has no such size.
+    """
+
+    program: BlockProgram
+    partial: int
+    loop: Dim
+    part: Dim
+    parts: str
+
+
+def lower_in_parts(found: InTwoNests) -> InParts:
+    """Lower two nests to kernels.
+
+    Args:
+        found: How the listing became two nests.
+
+    Raises:
+        NotLowered: They cannot be run in blocks, or a part is not a run of blocks.
+    """
+    nests = found.nests
+    lowered = lower(found.whole, alone=frozenset({nests.part}))
+    numbers = [n for n, k in enumerate(lowered.kernels) if _part(k, nests.part) is not None]
+    if len(numbers) != 1:
+        raise NotLowered(f"the parts of {nests.loop} would not be programs of their own", nests.own)
+    (number,) = numbers
+    kernels = list(lowered.kernels)
+    part = _part(kernels[number], nests.part)
+    assert part is not None
+    kernels[number], loop = _in_runs(kernels[number], part, nests.loop, nests.parts, nests.own)
+    for later in range(number + 1, len(kernels)):
+        kernels[later] = _joining(kernels[later], nests.part, nests.parts)
+    return InParts(
+        replace(lowered, scheduled=found.derivation.last, kernels=tuple(kernels)),
+        number,
+        loop,
+        part,
+        nests.parts,
+    )
+
+
+def _part(kernel: Kernel, name: str) -> Dim | None:
+    """Return the dimension of parts of a grid."""
+    return next((d for d in kernel.grid if d.name == name and d.role == "program"), None)
+
+
+def _in_runs(
+    kernel: Kernel, part: Dim, variable: str, parts: str, label: str
+) -> tuple[Kernel, Dim]:
+    """Let each program of a kernel visit the blocks of its part only."""
+    loops = [
+        op
+        for op in kernel.body
+        if isinstance(op, TileLoop | ElementLoop) and op.dim.name == variable
+    ]
+    if len({op.dim for op in loops}) != 1:
+        raise NotLowered(f"the blocks of {variable} cannot be told apart from others", label)
+    dim = loops[0].dim
+    names = _Names(kernel)
+    begin, end = loops[0].start, loops[-1].stop
+    length = end if begin == Number(0) else Binary("-", end, begin)
+    if not isinstance(length, Scalar):
+        length = Call("max", (length, Number(0)))
+    count = Scalar(parts)
+    blocks: list[Op] = []
+    each: Expr = _rounded_up(length, count)
+    if dim.block is not None:
+        size = Scalar(dim.block)
+        whole = names.let(f"{variable}_blocks", _rounded_up(length, size), "")
+        blocks.append(whole)
+        each = Binary("*", _rounded_up(Name(whole.name, ()), count), size)
+    what = "a part has whole blocks" if blocks else "what a part has"
+    run = names.let(f"{variable}_each", each, what)
+    ahead: Expr = Binary("*", Position(part), Name(run.name, ()))
+    own = ahead if begin == Number(0) else Binary("+", begin, ahead)
+    first = names.let(f"{variable}_own", own, "")
+    behind = Binary("+", Name(first.name, ()), Name(run.name, ()))
+    last = names.let(f"{variable}_end", behind, "")
+    bounds = (*blocks, run, first, last)
+    body: list[Op] = []
+    for op in kernel.body:
+        if not any(op is other for other in loops):
+            body.append(op)
+            continue
+        assert isinstance(op, TileLoop | ElementLoop)
+        start: Expr = Name(first.name, ())
+        if op is loops[0]:
+            body += bounds
+        else:
+            start = extreme("max", [op.start, start])
+        stop = extreme("min", [op.stop, Name(last.name, ())])
+        body.append(replace(op, start=start, stop=stop))
+    scalars = kernel.scalars
+    if parts not in {scalar.name for scalar in scalars}:
+        scalars = (*scalars, Scalar(parts))
+    narrow, wide = _few_rows(kernel, dim)
+    return replace(kernel, body=tuple(body), scalars=scalars, narrow=narrow, wide=wide), dim
+
+
+def _rounded_up(length: Expr, size: Expr) -> Expr:
+    return Binary("//", Binary("-", Binary("+", length, size), Number(1)), size)
+
+
+class _Names:
+    """Names that a kernel does not have yet."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        ops = list(ops_in(kernel.body))
+        self._taken = {op.name for op in ops if isinstance(op, Let)}
+        self._taken |= {dim.name for dim in kernel.dims} | {a.name for a in kernel.arrays}
+        self._taken |= {scalar.name for scalar in kernel.scalars}
+
+    def let(self, wish: str, value: Expr, note: str) -> Let:
+        """Return a definition under a name that is free."""
+        while wish in self._taken:
+            wish += "_"
+        self._taken.add(wish)
+        return Let(wish, value, (), note)
+
+
+def _few_rows(kernel: Kernel, dim: Dim) -> tuple[Choice, Choice]:
+    """Return configurations for few rows and a long loop, which is where parts are worth it."""
+    rows = [d.block or "" for d in kernel.grid if d.role == "rows"]
+    products = any(
+        isinstance(part, Dot)
+        for op in ops_in(kernel.body)
+        for expr in exprs_of(op)
+        for part in walk(expr)
+    )
+    if len(rows) != 1 or dim.block is None or not products:
+        return kernel.narrow, kernel.wide
+
+    def choice(block: int, warps: int, stages: int, *sizes: int) -> Choice:
+        def config(of_rows: int, of_loop: int, warps: int, stages: int) -> Config:
+            blocks = dict(kernel.narrow.default.blocks)
+            return Config({**blocks, rows[0]: of_rows, dim.block or "": of_loop}, warps, stages)
+
+        default = config(16, block, warps, stages)
+        tuned = [
+            config(of_rows, of_loop, w, s)
+            for of_rows in (16, 64)
+            for of_loop in sizes
+            for w in (4, 8)
+            for s in (2, 3)
+        ]
+        return Choice(default, tuple(tuned) if default in tuned else (default, *tuned))
+
+    return choice(64, 4, 3, 32, 64, 128), choice(32, 4, 2, 16, 32, 64)
+
+
+def _joining(kernel: Kernel, part: str, parts: str) -> Kernel:
+    """Return a kernel that joins parts, with blocks that fit few of them."""
+    loops = [op for op in kernel.body if isinstance(op, TileLoop) and op.dim.name == part]
+    block = loops[0].dim.block if loops else None
+    if block is None or Param(parts) != loops[0].dim.stop:
+        return kernel
+    rows = [d.block or "" for d in kernel.grid if d.role == "rows"]
+    inner = any(dim.role == "lanes" for dim in kernel.dims)
+    sizes = dict.fromkeys(rows, 1)
+    if rows and not inner:
+        sizes[rows[-1]] = 64
+    blocks = {**kernel.narrow.default.blocks, **sizes, block: JOINED}
+    config = Config(blocks, 4, 1)
+    choice = Choice(config, (config,))
+    return replace(kernel, narrow=choice, wide=choice)

@@ -1,0 +1,303 @@
+"""From a listing to a module that computes a loop in parts where its rows alone are few.
+
+`NAME(*arguments)` runs the kernels without parts, `NAME_split(*arguments, parts=None)` those with;
+by default there are as many parts as keep a GPU busy, and where that is one it calls `NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from looptrans.blocks.parts import InParts, lower_in_parts
+from looptrans.blocks.program import (
+    BlockProgram,
+    Dim,
+    Dot,
+    Kernel,
+    Load,
+    NotLowered,
+    dims_of,
+    exprs_of,
+    ops_in,
+)
+from looptrans.blocks.program import walk as walk_expr
+from looptrans.derivation.derive import InTwoNests, derive_two_nests
+from looptrans.derivation.step import NotDone
+from looptrans.emit.checks import Checks
+from looptrans.emit.grid import extent
+from looptrans.emit.header import split_header
+from looptrans.emit.identifiers import Scope, identifier
+from looptrans.emit.launcher import Launcher, Option, title_of
+from looptrans.emit.launches import Launches
+from looptrans.emit.layout import INDENT, statement, words
+from looptrans.emit.listing import lowered
+from looptrans.emit.module import OWN, Part, written
+from looptrans.emit.python_text import index_python
+from looptrans.emit.refusal import NotInParts, Refused
+from looptrans.ir.affine import difference, extremum, simplified
+from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, children, rebuild, variables
+from looptrans.ir.program import Program
+from looptrans.ir.value import Range
+from looptrans.transforms.extents import extreme
+from looptrans.version import __version__
+
+# How many blocks of the loop a part has at least.
+LEAST_BLOCKS = 4
+# How many programs run side by side on a multiprocessor: of matrix products, whose blocks fill
+# its memory; of others, in warps.
+PRODUCTS = 2
+WARPS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedSplit:
+    """A listing as a module with a loop in parts.
+
+    Attributes:
+        name: What its file is called, without `.py`.
+        launcher: What chooses the number of parts.
+        plain: What runs the kernels without parts.
+        text: The module.
+        blocks: What was printed for the kernels without parts.
+        parts: What was printed for those with.
+        kernels: What the module calls them: those without parts, then those with.
+        loop: The variable of the loop.
+    """
+
+    name: str
+    launcher: str
+    plain: str
+    text: str
+    blocks: BlockProgram
+    parts: BlockProgram
+    kernels: tuple[str, ...]
+    loop: str
+
+
+def emitted_split(program: Program) -> EmittedSplit:
+    """Return the module of a listing with a loop in parts.
+
+    Raises:
+        Refused: It cannot be run in blocks, or no loop of it in parts; the message says why.
+    """
+    plain = lowered(program)
+    try:
+        found = derive_two_nests(program)
+    except NotDone as error:
+        raise Refused(NotInParts(_reason(error)), program, program) from None
+    try:
+        in_parts = lower_in_parts(found)
+    except NotLowered as error:
+        reason = NotInParts(error.reason, error.label)
+        raise Refused(reason, program, found.derivation.last) from None
+    return _module(found, plain, in_parts)
+
+
+def _reason(error: NotDone) -> str:
+    return f"no loop of it can be computed in parts: {error.reason}"
+
+
+def _module(found: InTwoNests, plain: BlockProgram, in_parts: InParts) -> EmittedSplit:
+    name = identifier(plain.listing.name)
+    scope = Scope((*OWN, "_parts", "_processors"))
+    launchers = (
+        scope.name("launcher", wanted=plain.listing.name),
+        scope.name("launcher", "split", wanted=f"{name}_split"),
+    )
+    programs = (plain, in_parts.program)
+    kernels = [
+        [scope.name("kernel", number, k.name, wanted=k.name) for k in each.kernels]
+        for number, each in zip(("plain", "parts"), programs, strict=True)
+    ]
+    loop = found.nests.loop
+    title = f"{title_of(plain.listing)} The loop {loop} is computed in parts."
+    parts = [
+        Part(plain, launchers[0], kernels[0], scope),
+        Part(in_parts.program, launchers[1], kernels[1], scope, title=title),
+    ]
+    split = SplitLauncher(parts[1].facts, in_parts, launchers[0], loop)
+    below = [Launcher(parts[0].facts).lines(), split.choice(), split.lines()]
+    head = split_header(plain, in_parts.program, __version__)
+    return EmittedSplit(
+        f"{name}_split",
+        launchers[1],
+        launchers[0],
+        written(head, parts, below, ["_processors"]),
+        plain,
+        in_parts.program,
+        (*kernels[0], *kernels[1]),
+        loop,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SplitLauncher(Launcher):
+    """Writes the launcher of a program with a loop in parts.
+
+    Attributes:
+        in_parts: The program.
+        plain: The launcher of the program without parts.
+        variable: The variable of the loop.
+    """
+
+    in_parts: InParts
+    plain: str
+    variable: str
+
+    def __post_init__(self) -> None:
+        scope = self.facts.scope
+        wanted = self.in_parts.parts
+        self.facts.names[wanted] = scope.name("value", wanted, wanted=wanted)
+
+    @property
+    def parts(self) -> str:
+        """What the launcher calls the number of parts."""
+        return self.facts.names[self.in_parts.parts]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of parts."""
+        return self.in_parts.program.kernels[self.in_parts.partial]
+
+    def options(self) -> list[Option]:
+        """Return the number of parts as an argument."""
+        text = (
+            f"Into how many parts {self.variable} is cut, at least 1; by default as many as keep "
+            "the GPU busy, see `_parts`."
+        )
+        return [Option(self.parts, "None", text)]
+
+    def lines(self) -> list[str]:
+        """Return the definition of the launcher."""
+        chosen = [
+            f"{INDENT}if {self.parts} is None:",
+            *statement(f"{self.parts} = {self._chosen()}", 2),
+            *statement(self.facts.call("_check_size", '"parts"', self.parts, "1"), 1),
+            f"{INDENT}if {self.parts} == 1:",
+            *statement(f"return {self.plain}({', '.join(self._handed())})", 2),
+        ]
+        body = [*Checks(self.facts).lines(), *chosen, *Launches(self.facts).lines()]
+        return [*self.head(), *body]
+
+    def choice(self) -> list[str]:
+        """Return the definition of the function that chooses the number of parts."""
+        least = self._least()
+        together = self._together()
+        text = (
+            f"As many as there is room for side by side, {together} programs on each of the "
+            f"`processors` of the GPU, where there are `programs` without parts; and each with at "
+            f"least {least} of the `length` iterations. So 1 where the programs fill the GPU."
+        )
+        return [
+            "def _parts(programs, length, processors):",
+            f'{INDENT}"""Return into how many parts the loop {self.variable} is cut.',
+            "",
+            *(INDENT + line for line in words(text, 96)),
+            f'{INDENT}"""',
+            f"{INDENT}room = {together} * processors // max(programs, 1)",
+            f"{INDENT}return max(1, min(room, length // {least}))",
+        ]
+
+    def _least(self) -> int:
+        block = self.in_parts.loop.block
+        return LEAST_BLOCKS * (1 if block is None else self.kernel.narrow.default.blocks[block])
+
+    def _together(self) -> int:
+        for op in ops_in(self.kernel.body):
+            if any(isinstance(part, Dot) for e in exprs_of(op) for part in walk_expr(e)):
+                return PRODUCTS
+        return max(1, WARPS // self.kernel.narrow.default.warps)
+
+    def _chosen(self) -> str:
+        processors = self.facts.call("_processors", self.facts.device())
+        return f"_parts({self._programs()}, {self._length()}, {processors})"
+
+    def _programs(self) -> str:
+        """Return how many programs there are for one part, as Python."""
+        counts = []
+        for dim in self.kernel.grid:
+            if dim == self.in_parts.part:
+                continue
+            size = index_python(extent(dim), self.facts.names)
+            if dim.role == "rows":
+                block = self.kernel.narrow.default.blocks[dim.block or ""]
+                counts.append(f"triton.cdiv({size}, {block})")
+            else:
+                counts.append(f"({size})" if " " in size else size)
+        return " * ".join(counts) or "1"
+
+    def _length(self) -> str:
+        """Return how many iterations the loop has at most, as Python."""
+        found = length_of(self.in_parts, self.facts.program.listing)
+        if found is None:
+            return 'float("inf")'
+        return index_python(found, self.facts.names)
+
+    def _handed(self) -> Iterator[str]:
+        """Yield the arguments of the launcher without parts."""
+        for part in Launcher(self.facts).signature():
+            name = part.partition("=")[0]
+            if name == "*":
+                continue
+            yield name if part == name else f"{name}={name}"
+
+
+def length_of(in_parts: InParts, listing: Program) -> Index | None:
+    """Return how many iterations the loop in parts has at most, over sizes alone.
+
+    It need not be exact: it serves to choose the number of parts. Where the bounds do not tell, an
+    array does that the loop goes along.
+
+    Args:
+        in_parts: The kernels.
+        listing: The listing, whose integer arrays may have declared ranges.
+    """
+    kernel, loop = in_parts.program.kernels[in_parts.partial], in_parts.loop
+    ranges = {dim.name: Range(dim.start, dim.stop) for dim in kernel.grid}
+    found = []
+    for upper in _sides("min", loop.stop):
+        for lower in _sides("max", loop.start):
+            apart = difference(_widest(upper, listing, 1), _widest(lower, listing, 0))
+            most = extreme(apart, ranges, "highest")
+            if most is not None:
+                found.append(most)
+    if not found:
+        found = _along(kernel, loop)[:1]
+    return extremum("min", found) if found else None
+
+
+def _sides(op: str, index: Index) -> tuple[Index, ...]:
+    plain = simplified(index)
+    return plain.arguments if isinstance(plain, Extremum) and plain.op == op else (plain,)
+
+
+def _widest(index: Index, listing: Program, side: int) -> Index:
+    """Replace elements of integer arrays by the lowest or highest value they are declared to have.
+
+    Only where the index rises with them all; elsewhere it is left as it is.
+    """
+    if isinstance(index, Opaque):
+        declared = listing.array(index.array).value_range
+        if declared is None:
+            return index
+        return difference(declared[1], Int(1)) if side else declared[0]
+    if isinstance(index, Arith) and index.op != "+":
+        return index
+    operands = children(index)
+    if not operands:
+        return index
+    return rebuild(index, tuple(_widest(each, listing, side) for each in operands))
+
+
+def _along(kernel: Kernel, loop: Dim) -> list[Index]:
+    """Return the extents of arrays along dimensions whose subscript moves with the loop."""
+    found: list[Index] = []
+    for op in ops_in(kernel.body):
+        for part in (p for expr in exprs_of(op) for p in walk_expr(expr)):
+            if isinstance(part, Load):
+                shape = next(a.shape for a in kernel.arrays if a.name == part.array)
+                for subscript, size in zip(part.subscripts, shape, strict=True):
+                    if loop in dims_of(subscript) and size is not None and not variables(size):
+                        found.append(size)
+    return found
