@@ -45,7 +45,7 @@ from looptrans.derivation.writing import Update, Writer, done, inputs_written, s
 from looptrans.ir.affine import difference, extremum, product, quotient, total
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Arith, Index, Int, Param, Var
-from looptrans.ir.listing import access_text, index_text
+from looptrans.ir.listing import access_text
 from looptrans.ir.program import Declaration, If, Loop, Node, Parameter, Program
 from looptrans.ir.value import Access, Create, Range, Value, Whole
 from looptrans.ir.verdict import Certificate
@@ -83,6 +83,7 @@ class Pieces:
         joined: What joins a part to the state.
         joins: The same as updates.
         given: What the names in them stand for.
+        leaving: The arrays that an iteration leaves something in for what stands behind the loop.
     """
 
     step: Recurrence
@@ -101,6 +102,7 @@ class Pieces:
     joined: tuple[Node, ...]
     joins: tuple[Update, ...]
     given: dict[str, Value]
+    leaving: frozenset[str]
 
     @property
     def every(self) -> Range:
@@ -228,6 +230,7 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
         joined=joined,
         joins=joins,
         given=of_parts,
+        leaving=frozenset(e.array for e in rest.iteration.edges if e.kind == "leaving"),
     )
 
 
@@ -246,7 +249,7 @@ def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
         raise NotDone(f"there cannot be {parts} parts")
     made = pieces(program, loop, parts)
     node, part = made.node, made.part
-    bounds = part_range(node.range, Var(part), made.number)
+    bounds = part_range(node.range, Var(part), parts)
     inner = replace(node, range=bounds, body=made.body, leading=())
     loops = (
         Loop(part, made.every, (*made.starts, inner), leading=node.leading),
@@ -270,7 +273,11 @@ def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
         (loop, parts),
         program,
         final,
-        order_of_parts(made),
+        order_of_parts(
+            made,
+            f"the first begins where {node.variable} does, and the length of a part is that of "
+            f"{node.variable} divided by {parts}, rounded up",
+        ),
         (*made.laws(), again, joining),
         made.found,
     )
@@ -281,15 +288,12 @@ def _bodies(program: Program, variable: str) -> list[tuple[Node, ...]]:
     return [node.body for node in all_loops(program) if node.variable == variable]
 
 
-def part_range(bounds: Range, part: Index, parts: Index) -> Range:
+def part_range(bounds: Range, part: Index, parts: int) -> Range:
     """Return the iterations of one part, all parts as long as the longest but the last ones."""
-    if parts == Int(1):
+    if parts == 1:
         return bounds
     length = difference(bounds.stop, bounds.start)
-    raised = total(length, difference(parts, Int(1)))
-    each: Index = Arith("//", raised, parts)
-    if isinstance(parts, Int):
-        each = quotient(raised, parts.value)
+    each = quotient(total(length, parts - 1), parts)
     start, stop = _ahead(bounds, part, each), _ahead(bounds, total(part, 1), each)
     return Range(start, extremum("min", (stop, bounds.stop)))
 
@@ -313,16 +317,15 @@ def _size(writer: Writer, wish: str) -> Param:
     return Param(name)
 
 
-def order_of_parts(made: Pieces) -> tuple[Certificate, ...]:
+def order_of_parts(made: Pieces, cuts: str) -> tuple[Certificate, ...]:
     """Say that the parts are the loop, in order, and that results are equal over the reals."""
-    loop, parts = made.node.variable, index_text(made.number)
+    loop = made.node.variable
     return (
         Certificate(
             "order",
             f"the parts are the iterations of {loop}, in order, each in one part",
             "legal",
-            f"part p ends where part p + 1 begins, the first begins where {loop} does, and the "
-            f"length of a part is that of {loop} divided by {parts}, rounded up",
+            f"part p ends where part p + 1 begins, {cuts}",
         ),
         Certificate(
             "rounding",

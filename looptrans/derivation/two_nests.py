@@ -14,14 +14,17 @@ from dataclasses import dataclass, replace
 
 from looptrans.algebra.cells import is_own_cell
 from looptrans.derivation.bodies import read_in, written_in
-from looptrans.derivation.parts import Pieces, order_of_parts, part_range, pieces
+from looptrans.derivation.parts import Pieces, order_of_parts, pieces
 from looptrans.derivation.step import DerivationStep, NotDone
-from looptrans.ir.index import Var
+from looptrans.ir.affine import difference, extremum, total
+from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, Var, children, rebuild
+from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes
-from looptrans.transforms.accesses import listed
+from looptrans.transforms.accesses import listed, with_accesses
+from looptrans.transforms.extents import End, extreme
 from looptrans.transforms.nest import loops_around
 from looptrans.transforms.tree import LoopPath
 
@@ -80,6 +83,11 @@ def in_two_nests(program: Program, loop: str, parts: str) -> DerivationStep:
     handed = [declared.array for declared in made.declared]
     around = [path.variable for path in loops_around(program, made.position)]
     own = f"each iteration of {listed(around)} has its own elements of {listed(handed)}"
+    cuts = (
+        f"the parts of all rows are cut at the same places: the first where {made.node.variable} "
+        "begins in any of them, the others as far from each other as it runs in all of them, "
+        f"divided by {parts}, rounded up"
+    )
     apart = Certificate(
         "storage",
         "what one nest hands to the other is not touched in between",
@@ -94,7 +102,7 @@ def in_two_nests(program: Program, loop: str, parts: str) -> DerivationStep:
         (loop, parts),
         program,
         found.program,
-        (*order_of_parts(made), apart),
+        (*order_of_parts(made, cuts), apart),
         (*made.laws(), again, joining),
         made.found,
     )
@@ -102,100 +110,202 @@ def in_two_nests(program: Program, loop: str, parts: str) -> DerivationStep:
 
 def _written(program: Program, made: Pieces) -> TwoNests:
     around = loops_around(program, made.position)
+    loop = made.node.variable
     if any(len(path.loop.body) > 1 for path in around[:-1]):
         raise NotDone(
-            f"{made.node.variable} is not alone in the loops around it, so its parts would not be "
-            "programs of their own"
+            f"{loop} is not alone in the loops around it, so its parts would not be programs of "
+            "their own"
         )
     if len(made.position) != len(around) + 1:
-        raise NotDone(f"{made.node.variable} stands under a condition")
-    home = made.position[0] if around else None
-    block = around[-1].loop.body if around else program.body
+        raise NotDone(f"{loop} stands under a condition")
     number = made.position[-1]
-    before = tuple(n for n in block[:number] if not isinstance(n, Declaration))
-    before, behind = before if around else (), block[number + 1 :] if around else ()
-    kept = _kept(program, before, made)
-    _require_apart(made, kept, (*before, *behind), [path.variable for path in around])
-    join: tuple[Node, ...] = (Loop(made.part, made.every, made.joined),)
-    bounds = part_range(made.node.range, Var(made.part), made.number)
-    if around:
-        join = (_nested(around, (*before, *join, *behind)),)
+    block = around[-1].loop.body if around else ()
+    before, behind = block[:number], block[number + 1 :]
+    join: Node = Loop(made.part, made.every, made.joined)
+    locals_ = _locals(program, made)
+    mine, others = _shared_out(made, before, (join, *behind), locals_)
+    _require_apart(made, mine, others, [path.variable for path in around])
+    bounds = _cut(program, made, [path.loop for path in around])
     first = tuple(n for n in made.writer.program.body if isinstance(n, Declaration))
+    at = made.position[:1] if around else made.position
 
     def filled(range_: Range) -> Program:
-        inner = replace(made.node, range=range_, body=made.body)
-        body: tuple[Node, ...] = (*kept, *made.starts, inner)
-        if around:
-            body = (_nested(around, body),)
-        loops = (Loop(made.part, made.every, body), *join)
-        return made.placed(first, (home,) if home is not None else made.position, loops)
+        inner: tuple[Node, ...] = (replace(made.node, range=range_, body=mine.body),)
+        parts = _nested(around, (*mine.kept, *made.starts, *inner))
+        return made.placed(
+            first, at, (Loop(made.part, made.every, parts), *_nested(around, others))
+        )
 
     final, whole = filled(bounds), filled(made.node.range)
     names = [p.name for p in final.parameters if p not in program.parameters]
-    return TwoNests(final, whole, made.node.variable, made.own, made.part, names[-1])
+    return TwoNests(final, whole, loop, made.own, made.part, names[-1])
 
 
-def _nested(around: tuple[LoopPath, ...], body: tuple[Node, ...]) -> Loop:
+def _cut(program: Program, made: Pieces, around: list[Loop]) -> Range:
+    """Return the iterations of one part: those between two of the cuts that all rows share.
+
+    Raises:
+        NotDone: It is not known how far the loop runs.
+    """
+    ranges = {loop.variable: loop.range for loop in around}
+    bounds = made.node.range
+    begin = extreme(_declared(program, bounds.start, "lowest"), ranges, "lowest")
+    end = extreme(_declared(program, bounds.stop, "highest"), ranges, "highest")
+    if begin is None or end is None:
+        which = bounds.start if begin is None else bounds.stop
+        raise NotDone(
+            f"it is not known how far {made.node.variable} runs at most: {index_text(which)} has "
+            "no declared range"
+        )
+    raised = total(difference(end, begin), difference(made.number, Int(1)))
+    each = Arith("//", raised, made.number)
+
+    def cut(part: Index) -> Index:
+        ahead: Index = Arith("*", part, each)
+        return ahead if begin == Int(0) else Arith("+", begin, ahead)
+
+    start, stop = cut(Var(made.part)), cut(total(Var(made.part), 1))
+    if bounds.start != begin:
+        start = extremum("max", (bounds.start, start))
+    return Range(start, extremum("min", (stop, bounds.stop)))
+
+
+def _declared(program: Program, index: Index, end: End) -> Index:
+    """Replace elements of integer arrays by the lowest or highest value they are declared to have.
+
+    Only where the index rises with them all; elsewhere it is left as it is.
+    """
+    if isinstance(index, Opaque):
+        declared = program.array(index.array).value_range
+        if declared is None:
+            return index
+        return declared[0] if end == "lowest" else difference(declared[1], Int(1))
+    if isinstance(index, Extremum) or (isinstance(index, Arith) and index.op == "+"):
+        return rebuild(index, tuple(_declared(program, part, end) for part in children(index)))
+    return index
+
+
+def _nested(around: tuple[LoopPath, ...], body: tuple[Node, ...]) -> tuple[Node, ...]:
     """Return a block inside loops like those around the one in parts."""
     for path in reversed(around):
         body = (replace(path.loop, body=body),)
-    (found,) = body
-    assert isinstance(found, Loop)
-    return found
+    return body
 
 
-def _kept(program: Program, before: tuple[Node, ...], made: Pieces) -> tuple[Node, ...]:
-    """Return again what stands before the loop and works out scalars that its iterations read.
+def _locals(program: Program, made: Pieces) -> frozenset[str]:
+    """Return what lives within an iteration: names that are neither created nor returned."""
+    created = {n.array for n in program.body if isinstance(n, Declaration)}
+    handed = {declared.array for declared in made.declared}
+    inputs = {array.name for array in program.arrays if array.role == "input"}
+    every = {array.name for array in made.writer.program.arrays}
+    return frozenset(every - created - handed - inputs - set(live_out(program)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mine:
+    """The nest of parts.
+
+    Attributes:
+        kept: What it works out before the loop.
+        body: An iteration.
+        own: The names that live within an iteration of the loops around.
+    """
+
+    kept: tuple[Node, ...]
+    body: tuple[Node, ...]
+    own: frozenset[str]
+
+
+def _shared_out(
+    made: Pieces, before: tuple[Node, ...], behind: tuple[Node, ...], own: frozenset[str]
+) -> tuple[_Mine, tuple[Node, ...]]:
+    """Tell what each of the nests needs of what stands before the loop.
+
+    What both need is worked out by both, under two names.
+
+    Args:
+        made: The parts.
+        before: What stands before the loop.
+        behind: What stands behind, the joining first.
+        own: Names that live within an iteration of the loops around.
+
+    Returns:
+        The nest of parts, and the block of the other one.
 
     Raises:
-        NotDone: It works out something else.
+        NotDone: The loop reads something else that was written before it.
     """
-    wanted = read_in((*made.starts, *made.body))
+    kept = _needed(before, (*made.starts, *made.body), own, everything=False)
+    others = (*_needed(before, behind, own, everything=True), *behind)
+    names = {}
+    for name in sorted(written_in((*kept, *made.body)) & (written_in(others) | read_in(others))):
+        if name in own and name not in made.leaving:
+            array = next(a for a in made.writer.program.arrays if a.name == name)
+            shape = tuple(extent for extent in array.shape if extent is not None)
+            names[name] = made.writer.array(f"{name}_part", shape, array.element)
+
+    def renamed(access: Access) -> Access:
+        return replace(access, array=names.get(access.array, access.array))
+
+    again = [
+        replace(n, label=made.writer.label(), comment="", leading=())
+        if isinstance(n, Assign)
+        else n
+        for n in kept
+    ]
+    nest = _Mine(
+        with_accesses(tuple(again), renamed),
+        with_accesses(made.body, renamed),
+        own.union(names.values()),
+    )
+    return nest, others
+
+
+def _needed(
+    before: tuple[Node, ...], behind: tuple[Node, ...], own: frozenset[str], *, everything: bool
+) -> tuple[Node, ...]:
+    """Return the nodes before a block whose values it needs, or with `everything` anybody does."""
+    wanted = read_in(behind)
     found: list[Node] = []
     for node in reversed(before):
-        if not written_in((node,)) & wanted:
+        writes = written_in((node,))
+        if not writes & wanted and (not everything or writes <= own):
             continue
-        scalars = isinstance(node, Assign) and not any(t.subscripts for t in node.targets)
-        if not scalars or written_in((node,)) & set(live_out(program)):
-            name = min(written_in((node,)) & wanted)
-            raise NotDone(f"{made.node.variable} reads {name}, which is written just before it")
-        assert isinstance(node, Assign)
-        found.append(replace(node, label=made.writer.label(), comment="", leading=()))
+        found.append(node)
         wanted |= read_in((node,))
     return tuple(reversed(found))
 
 
-def _require_apart(
-    made: Pieces, kept: tuple[Node, ...], others: tuple[Node, ...], around: list[str]
-) -> None:
+def _require_apart(made: Pieces, mine: _Mine, others: tuple[Node, ...], around: list[str]) -> None:
     """Require that the parts share nothing with the rest of the nest but what they hand over.
 
     Args:
         made: The parts.
-        kept: What both nests work out for themselves.
-        others: What else the nest does, before the loop and behind it.
-        around: The variables of the loops around.
+        mine: Their nest.
+        others: The block of the other nest.
+        around: The variables of the loops around both.
 
     Raises:
         NotDone: They share something else.
     """
-    mine = (*made.starts, *made.body)
-    writes, its = written_in(mine), written_in(others)
-    for name in sorted((writes & (read_in(others) | its)) | (its & read_in(mine))):
-        if name not in written_in(kept):
+    loop = made.node.variable
+    block = (*mine.kept, *made.starts, *mine.body)
+    handed = {declared.array for declared in made.declared}
+    writes, its = written_in(block), written_in(others)
+    for name in sorted((writes & (read_in(others) | its)) | (its & read_in(block))):
+        if name not in handed:
             raise NotDone(
-                f"{name} is touched by {made.node.variable} and by what stands beside it, so the "
-                "parts cannot be a nest of their own"
+                f"{name} is touched by {loop} and by what stands beside it, so the parts cannot "
+                "be a nest of their own"
             )
+    if any(not isinstance(node, Assign) for node in mine.kept):
+        raise NotDone(f"{loop} reads what a loop just before it writes")
     uses: dict[str, list[Access]] = {}
-    for node in nodes(mine):
+    for node in nodes(block):
         if isinstance(node, Assign) or (isinstance(node, If) and node.label is not None):
             for relation in accesses(node):
                 uses.setdefault(relation.access.array, []).append(relation.access)
-    for name in sorted(writes):
-        cells = uses[name]
-        if not cells[0].subscripts:
-            continue
+    for name in sorted(writes - mine.own):
         for number, variable in enumerate(around):
-            if not is_own_cell(cells, variable, around[:number]):
+            if not is_own_cell(uses[name], variable, around[:number]):
                 raise NotDone(f"iterations of {variable} touch the same elements of {name}")

@@ -231,7 +231,7 @@ class SplitLauncher(Launcher):
         """Return how many iterations the loop has at most, as Python."""
         found = length_of(self.in_parts, self.facts.program.listing)
         if found is None:
-            return 'float("inf")'
+            return "2**31"
         return index_python(found, self.facts.names)
 
     def _handed(self) -> Iterator[str]:
