@@ -86,7 +86,12 @@ def lower_in_parts(found: InTwoNests) -> InParts:
     for later in range(number + 1, len(kernels)):
         kernels[later] = _joining(kernels[later], nests.part, nests.parts)
     return InParts(
-        replace(lowered, scheduled=found.derivation.last, kernels=tuple(kernels)),
+        replace(
+            lowered,
+            scheduled=found.derivation.last,
+            kernels=tuple(kernels),
+            notes=(*lowered.notes, *found.derivation.notes),
+        ),
         number,
         loop,
         part,

@@ -7,17 +7,21 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from looptrans.cli.verb import Verbs, add_listing, add_verb
 
 if TYPE_CHECKING:
     from looptrans.emit.backward import EmittedBackward
     from looptrans.emit.listing import Emitted
+    from looptrans.emit.split import EmittedSplit
     from looptrans.ir.program import Program
+
+    Made: TypeAlias = Emitted | EmittedBackward | EmittedSplit
 
 SHELF = "generated"
 LISTINGS = "specs"
+SUFFIXES = {"forward": "", "backward": "_backward", "split": "_split"}
 
 DESCRIPTION = """\
 A module needs only torch and triton: kernels, configurations to tune over, and a launcher that
@@ -28,13 +32,18 @@ written for it, and the exit status is 1.
 --pass backward gives one module with both passes, DIR/NAME_backward.py: NAME_forward,
 NAME_backward, and NAME, which is differentiable; backward and both mean the same.
 
+--split gives a module that runs a long loop of few rows in parts, each in a program of its own, and
+joins them with the derived operator, DIR/NAME_split.py: NAME, and NAME_split, which chooses the
+number of parts unless it is given one.
+
 --check writes nothing and compares DIR with what would be written; a listing that is refused must
 have no file there. Without FILE it takes every listing in specs/, the modules of both passes unless
---pass names one, and DIR may hold nothing else."""
+--pass names one, those in parts that DIR has, and DIR may hold nothing else."""
 EXAMPLES = """
 looptrans emit specs/attention_naive.py
 looptrans emit specs/matmul.py specs/softmax.py -o kernels
 looptrans emit specs/attention_naive.py --pass backward
+looptrans emit specs/attention.py --split
 looptrans emit --check
 looptrans emit specs/matmul.py --check -o kernels
 """
@@ -71,6 +80,11 @@ def add_emit(verbs: Verbs) -> None:
         "work out the same sums in one launch, or such made one with atomic additions "
         "(default: kernels)",
     )
+    parser.add_argument(
+        "--split",
+        action="store_true",
+        help="a module that computes a loop in parts where rows are few",
+    )
     parser.add_argument("-o", "--output", metavar="DIR", help="write DIR/NAME.py")
     parser.add_argument(
         "--check",
@@ -94,6 +108,8 @@ def emit(arguments: argparse.Namespace) -> int:
     whole = not arguments.file
     if whole and not arguments.check:
         return _usage("name a listing, as in looptrans emit specs/matmul.py")
+    if arguments.split and arguments.passes not in (None, "forward"):
+        return _usage("--split is about the forward pass: leave --pass out")
     passes = _passes(arguments, whole)
     if "backward" not in passes and (arguments.of or arguments.form != "kernels"):
         return _usage("--of and --form are about a backward pass: add --pass backward")
@@ -113,16 +129,20 @@ def emit(arguments: argparse.Namespace) -> int:
 
     status = 0
     for program in programs:
-        for each in passes:
+        kept = Path(arguments.output or SHELF, f"{module_name(program)}_split.py")
+        more = ("split",) if whole and "split" not in passes and kept.exists() else ()
+        for each in (*passes, *more):
             status = max(status, 0 if _emit(program, each, arguments) else 1)
     # A folder that is asked about for one pass may hold the modules of the other one.
-    known = [name + suffix for name in stems for suffix in ("", "_backward")]
+    known = [name + suffix for name in stems for suffix in SUFFIXES.values()]
     if whole and not _no_strangers(arguments.output or SHELF, known):
         status = 1
     return status
 
 
 def _passes(arguments: argparse.Namespace, whole: bool) -> tuple[str, ...]:
+    if arguments.split:
+        return ("split",)
     if arguments.passes is None:
         return ("forward", "backward") if whole else ("forward",)
     return ("forward",) if arguments.passes == "forward" else ("backward",)
@@ -143,7 +163,7 @@ def _emit(program: Program, which: str, arguments: argparse.Namespace) -> bool:
     from looptrans.emit.listing import module_name
     from looptrans.emit.refusal import Refused
 
-    made: Emitted | EmittedBackward | None = None
+    made: Made | None = None
     try:
         made = _made(program, which, arguments)
     except Refused as refusal:
@@ -152,28 +172,35 @@ def _emit(program: Program, which: str, arguments: argparse.Namespace) -> bool:
         for note in _notes(made):
             print(f"note: {made.name}: {note}", file=sys.stderr)
     if arguments.check:
-        name = module_name(program) + ("_backward" if which == "backward" else "")
+        name = module_name(program) + SUFFIXES[which]
         return _in_step(arguments.output or SHELF, name, made)
     if made is not None:
         _write(arguments.output, made)
     return made is not None
 
 
-def _made(program: Program, which: str, arguments: argparse.Namespace) -> Emitted | EmittedBackward:
+def _made(program: Program, which: str, arguments: argparse.Namespace) -> Made:
     if which == "forward":
         from looptrans.emit.listing import emitted
 
         return emitted(program)
+    if which == "split":
+        from looptrans.emit.split import emitted_split
+
+        return emitted_split(program)
     from looptrans.emit.backward import emitted_with_backward
 
     return emitted_with_backward(program, arguments.of, arguments.form)
 
 
-def _notes(made: Emitted | EmittedBackward) -> list[str]:
+def _notes(made: Made) -> list[str]:
     from looptrans.emit.listing import Emitted
+    from looptrans.emit.split import EmittedSplit
 
     if isinstance(made, Emitted):
         return list(made.blocks.notes)
+    if isinstance(made, EmittedSplit):
+        return list(dict.fromkeys((*made.blocks.notes, *made.parts.notes)))
     notes = (*made.found.notes, *made.forward.notes, *made.backward.notes)
     return list(dict.fromkeys(notes))
 
@@ -183,7 +210,7 @@ def _usage(message: str) -> int:
     return 2
 
 
-def _write(folder: str | None, made: Emitted | EmittedBackward) -> None:
+def _write(folder: str | None, made: Made) -> None:
     if folder is None:
         print(made.text, end="")
         return
@@ -196,7 +223,7 @@ def _write(folder: str | None, made: Emitted | EmittedBackward) -> None:
     print(path)
 
 
-def _in_step(folder: str, name: str, made: Emitted | EmittedBackward | None) -> bool:
+def _in_step(folder: str, name: str, made: Made | None) -> bool:
     """Tell whether the file of a listing is the one that would be written, and say why not."""
     path = Path(folder, f"{name}.py")
     try:

@@ -29,15 +29,16 @@ instruction.
 The configuration is the one that is used where nothing is timed; --config changes it. Arrays are
 contiguous and aligned, sizes that a kernel must know are 64 and then 128, others multiples of 16,
 unless --sizes says otherwise. --pass backward compiles the kernels of the gradients, as they are
-where all gradients are asked for; --pass both those of the forward pass before them. No GPU is
-needed. A kernel that the compiler refuses is named with the reason; the exit status is then 1, and
-3 where a part of the tool chain is not installed."""
+where all gradients are asked for; --pass both those of the forward pass before them. --split
+compiles those of `emit --split`. No GPU is needed. A kernel that the compiler refuses is named with
+the reason; the exit status is then 1, and 3 where a part of the tool chain is not installed."""
 EXAMPLES = """
 looptrans inspect specs/attention_naive.py
 looptrans inspect specs/attention_naive.py --sizes D=128,E=128 --config num_warps=4
 looptrans inspect specs/matmul.py --target cuda:80 --target hip:gfx942 --dtype float16
 looptrans inspect specs/softmax.py --format json
 looptrans inspect specs/attention_naive.py --pass backward
+looptrans inspect specs/attention.py --split
 """
 
 
@@ -58,6 +59,11 @@ def add_inspect(verbs: Verbs) -> None:
         choices=PASSES,
         default=PASSES[0],
         help="which kernels (default: forward)",
+    )
+    parser.add_argument(
+        "--split",
+        action="store_true",
+        help="the kernels that compute a loop in parts besides, as in emit",
     )
     parser.add_argument(
         "--target",
@@ -88,20 +94,31 @@ def inspect(arguments: argparse.Namespace) -> int:
     from looptrans.emit.backward import emitted_with_backward
     from looptrans.emit.listing import emitted
     from looptrans.emit.refusal import Refused
+    from looptrans.emit.split import emitted_split
     from looptrans.frontend import load
     from looptrans.reports.inspect import inspection_json, inspection_text
     from looptrans.reports.style import Style
-    from looptrans.runtime.inspect import ToolsMissing, backward_module, forward_module
+    from looptrans.runtime.inspect import (
+        ToolsMissing,
+        backward_module,
+        forward_module,
+        split_module,
+    )
     from looptrans.runtime.inspect import inspect as inspected
     from looptrans.runtime.inspect_arguments import BadRequest
 
+    if arguments.split and arguments.which != "forward":
+        print("error: --split is about the forward pass: leave --pass out", file=sys.stderr)
+        return 2
     for name, value in (*arguments.sizes, *arguments.config):
         if not isinstance(value, int) or not 0 < value < 2**31:
             print(f"error: {name}={value} is no integer above 0", file=sys.stderr)
             return 2
     try:
         program = load(arguments.file)
-        if arguments.which == "forward":
+        if arguments.split:
+            module = split_module(emitted_split(program))
+        elif arguments.which == "forward":
             module = forward_module(emitted(program))
         else:
             made = emitted_with_backward(program)

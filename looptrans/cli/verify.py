@@ -53,12 +53,16 @@ large, and are expanded (stride 0) with those that rise. Each gradient is also a
 
 --pass both does one after the other. A listing without a backward pass is refused by `backward`
 with the reason; `both` verifies the forward kernels, and reports the reason beside them. The exit
-status is 1 in either case."""
+status is 1 in either case.
+
+--split verifies the kernels of `emit --split`, for several numbers of parts; --sizes may name the
+number as parts=5."""
 EXAMPLES = """
 looptrans verify specs/matmul.py
 looptrans verify specs/attention_naive.py --sizes M=113,N=203 --sizes M=1,N=77 --dtype float16
 looptrans verify specs/softmax.py --seed 7 --format json
 looptrans verify specs/attention_naive.py --pass both --sizes M=33,N=17,E=16,D=8
+looptrans verify specs/attention.py --split --sizes B=1,H=2,M=1,N=203,E=16,D=8,parts=5
 """
 
 
@@ -91,6 +95,11 @@ def add_verify(verbs: Verbs) -> None:
         choices=FORMS,
         default=FORMS[0],
         help="how the kernels of a backward pass share the work, as in emit (default: kernels)",
+    )
+    parser.add_argument(
+        "--split",
+        action="store_true",
+        help="the kernels that compute a loop in parts, as in emit",
     )
     parser.add_argument(
         "--sizes",
@@ -155,22 +164,28 @@ def verify(arguments: argparse.Namespace) -> int:
         # It imports torch, and so what can be missing.
         from looptrans.runtime.verify import CannotVerify
         from looptrans.runtime.verify_backward import verify_pass
+        from looptrans.runtime.verify_split import verify_split
     except NoDevice as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     sizes = None if arguments.sizes is None else [dict(each) for each in arguments.sizes]
     try:
-        report = verify_pass(
-            program,
-            arguments.which,
-            sizes,
-            arguments.dtype,
-            device,
-            arguments.seed,
-            _progress(),
-            arguments.of,
-            arguments.form,
-        )
+        if arguments.split:
+            report = verify_split(
+                program, sizes, arguments.dtype, device, arguments.seed, _progress()
+            )
+        else:
+            report = verify_pass(
+                program,
+                arguments.which,
+                sizes,
+                arguments.dtype,
+                device,
+                arguments.seed,
+                _progress(),
+                arguments.of,
+                arguments.form,
+            )
     except (Refused, CannotVerify) as refusal:
         _clear()
         print(refusal, file=sys.stderr)
@@ -194,6 +209,12 @@ def _mistake(program: Program, arguments: argparse.Namespace) -> str:
 
     if arguments.which == "forward" and (arguments.of or arguments.form != FORMS[0]):
         return "--of and --form are about a backward pass: add --pass backward"
+    if arguments.split and arguments.which != "forward":
+        return "--split is about the forward pass: leave --pass out"
+    for each in arguments.sizes or () if arguments.split else ():
+        parts = dict(each).get("parts", 1)
+        if not isinstance(parts, int) or parts < 1:
+            return f"--sizes: parts={parts} is no number of parts: give 1 or more"
     known = [output.name for output in outputs(program)]
     for name in arguments.of or ():
         if name not in known:

@@ -29,7 +29,7 @@ from looptrans.derivation.step import (
     NotDone,
     NotNeeded,
 )
-from looptrans.derivation.two_nests import TwoNests, two_nests
+from looptrans.derivation.two_nests import TwoNests, left_over, two_nests
 from looptrans.derivation.writing import reread
 from looptrans.ir.facts import DependenceReport, LoopVerdict
 from looptrans.ir.program import Assign, Loop, Node, Program
@@ -151,8 +151,13 @@ def derive_two_nests(program: Program) -> InTwoNests:
     first, steps = work.first, (*work.steps, step)
     last = made("parallel", step.after, names)
     whole = made("parallel", nests.whole, names)
+    left = tuple(
+        f"only the first loop over {variable} is computed in parts: where {label} stands, one "
+        "program runs over all of it"
+        for variable, label in left_over(nests, known)
+    )
     return InTwoNests(
-        Derivation(first, "split", (*steps, last), "legal"),
+        Derivation(first, "split", (*steps, last), "legal", left),
         Derivation(first, "split", (*steps, whole), "legal", flow=known),
         nests,
     )

@@ -17,12 +17,24 @@ from looptrans.derivation.bodies import read_in, written_in
 from looptrans.derivation.parts import Pieces, order_of_parts, pieces
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, total
-from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, Var, children, rebuild
+from looptrans.ir.facts import DependenceReport
+from looptrans.ir.index import (
+    Arith,
+    Extremum,
+    Index,
+    Int,
+    Opaque,
+    Var,
+    children,
+    opaque_terms,
+    rebuild,
+    variables,
+)
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.ir.walk import accesses, live_out, nodes, placed
 from looptrans.transforms.accesses import listed, with_accesses
 from looptrans.transforms.extents import End, extreme
 from looptrans.transforms.nest import loops_around
@@ -149,8 +161,8 @@ def _cut(program: Program, made: Pieces, around: list[Loop]) -> Range:
     """
     ranges = {loop.variable: loop.range for loop in around}
     bounds = made.node.range
-    begin = extreme(_declared(program, bounds.start, "lowest"), ranges, "lowest")
-    end = extreme(_declared(program, bounds.stop, "highest"), ranges, "highest")
+    begin = _end(program, bounds.start, ranges, "lowest")
+    end = _end(program, bounds.stop, ranges, "highest")
     if begin is None or end is None:
         which = bounds.start if begin is None else bounds.stop
         raise NotDone(
@@ -168,6 +180,17 @@ def _cut(program: Program, made: Pieces, around: list[Loop]) -> Range:
     if bounds.start != begin:
         start = extremum("max", (bounds.start, start))
     return Range(start, extremum("min", (stop, bounds.stop)))
+
+
+def _end(program: Program, index: Index, ranges: dict[str, Range], end: End) -> Index | None:
+    """Return what a bound stays on one side of in all rows: the plainest there is."""
+    sides: tuple[Index, ...] = (index,)
+    if isinstance(index, Extremum) and index.op == ("max" if end == "lowest" else "min"):
+        sides = index.arguments
+    for side in sides:
+        if not variables(side) and not opaque_terms(side):
+            return side
+    return extreme(_declared(program, index, end), ranges, end)
 
 
 def _declared(program: Program, index: Index, end: End) -> Index:
@@ -309,3 +332,23 @@ def _require_apart(made: Pieces, mine: _Mine, others: tuple[Node, ...], around: 
         for number, variable in enumerate(around):
             if not is_own_cell(uses[name], variable, around[:number]):
                 raise NotDone(f"iterations of {variable} touch the same elements of {name}")
+
+
+def left_over(nests: TwoNests, flow: DependenceReport) -> tuple[tuple[str, str], ...]:
+    """Return the loops beside the one in parts that carry values: the variable, a label in it.
+
+    Args:
+        nests: The nests, where every part runs over all of the loop.
+        flow: Their exact flow.
+    """
+    places = {place.label: place for place in placed(nests.whole)}
+    found: dict[tuple[int, ...], tuple[str, str]] = {}
+    for edge in flow.dependences:
+        level = next((n for n, sign in enumerate(edge.direction) if sign != "="), None)
+        if level is not None:
+            place = places[edge.source]
+            variable, at = place.loops[level].variable, place.loop_positions[level]
+            found.setdefault(at, (variable, edge.source))
+    own = places[nests.own]
+    mine = own.loop_positions[[loop.variable for loop in own.loops].index(nests.loop)]
+    return tuple(each for at, each in sorted(found.items()) if at != mine and each[0] != nests.part)

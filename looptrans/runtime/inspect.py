@@ -17,6 +17,7 @@ from looptrans.runtime.inspect_process import compiled
 if TYPE_CHECKING:
     from looptrans.emit.backward import EmittedBackward
     from looptrans.emit.listing import Emitted
+    from looptrans.emit.split import EmittedSplit
 
 
 class ToolsMissing(RuntimeError):
@@ -96,6 +97,13 @@ def forward_module(emitted: Emitted) -> Module:
     return Module(
         blocks.listing.name, emitted.name, emitted.text, blocks.kernels, called, "forward"
     )
+
+
+def split_module(emitted: EmittedSplit) -> Module:
+    """Return the module of a listing with a loop in parts, its kernels without parts first."""
+    kernels = emitted.blocks.kernels + emitted.parts.kernels
+    name = emitted.blocks.listing.name
+    return Module(name, emitted.name, emitted.text, kernels, emitted.kernels, "forward")
 
 
 def backward_module(emitted: EmittedBackward, *, both: bool) -> Module:

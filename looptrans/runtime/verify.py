@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 import torch
 
+from looptrans.blocks.program import BlockProgram
 from looptrans.emit.launcher import launcher_parameters
-from looptrans.emit.listing import Emitted, emitted
+from looptrans.emit.listing import emitted
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs, prepare
 from looptrans.executor.run import output_names
@@ -107,7 +108,7 @@ def verify(
         prepare(program, each, seed=seed)  # says what does not fit before the kernels are made
     made = emitted(program)
     sets = given_sets(sizes) if sizes is not None else size_sets(program, made.blocks)
-    launcher = _launcher(made)
+    launcher = launcher_of(made.text, made.launcher, made.blocks)
     return verify_launcher(
         reference_of(program), launcher, sets, chosen, device, seed, notes, progress
     )
@@ -136,15 +137,20 @@ def given_sets(sizes: Sequence[Mapping[str, float]]) -> tuple[SizeSet, ...]:
     return tuple(SizeSet("given", each) for each in sizes)
 
 
-def _launcher(made: Emitted) -> Launcher:
-    """Import an emitted module."""
-    key = hashlib.sha256(made.text.encode()).hexdigest()
-    kept = keep(key, made.launcher, made.text)
-    module = load_module(f"looptrans_emitted_{key}", made.text, kept.path)
-    filled = {each.array for each in made.blocks.made}
-    given = tuple(name for name in dict.fromkeys(made.blocks.outputs) if name in filled)
-    names = launcher_parameters(made.blocks).names
-    return Launcher(getattr(module, made.launcher), names, given)
+def launcher_of(text: str, name: str, blocks: BlockProgram) -> Launcher:
+    """Import an emitted module.
+
+    Args:
+        text: The module.
+        name: What its launcher is called.
+        blocks: What is printed in it.
+    """
+    key = hashlib.sha256(text.encode()).hexdigest()
+    kept = keep(key, name, text)
+    module = load_module(f"looptrans_emitted_{key}", text, kept.path)
+    filled = {each.array for each in blocks.made}
+    given = tuple(output for output in dict.fromkeys(blocks.outputs) if output in filled)
+    return Launcher(getattr(module, name), launcher_parameters(blocks).names, given)
 
 
 def verify_launcher(
