@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from looptrans.runtime.compile import Compiled, Listing
 
 
-def compile(listing: Listing, *, function: str | None = None) -> Compiled:
+def compile(listing: Listing, *, function: str | None = None, split: bool = False) -> Compiled:
     """Return a function on torch tensors that computes what a listing does.
 
         softmax = looptrans.compile("specs/softmax.py")
@@ -32,6 +32,10 @@ def compile(listing: Listing, *, function: str | None = None) -> Compiled:
         listing: A path (`FILE` or `FILE::FUNCTION`), a text with at least one line break, or a
             Python function, whose source is read.
         function: Which function of the file or text, where there are several.
+        split: Whether a long loop of few rows is computed in parts, each in a program of its own,
+            and joined with the derived operator. The launcher then chooses how many parts there
+            are, from the sizes and the device, unless it is given `parts=`. Where a gradient is
+            asked for, the forward kernels are those of the backward pass, without parts.
 
     Returns:
         The launcher, with the attributes `source` (the text of the emitted module), `path` (the
@@ -40,10 +44,11 @@ def compile(listing: Listing, *, function: str | None = None) -> Compiled:
 
     Raises:
         ListingError: The listing has mistakes.
-        NotLowered: It cannot be run in blocks; the message names the statement and the reason.
+        NotLowered: It cannot be run in blocks, or with `split` in parts; the message names the
+            statement and the reason.
         NoDevice: Torch or triton is missing, or triton was imported before it could be told to
             interpret.
     """
     from looptrans.runtime.compile import compile_listing
 
-    return compile_listing(listing, function=function)
+    return compile_listing(listing, function=function, split=split)

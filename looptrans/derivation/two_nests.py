@@ -94,7 +94,9 @@ def in_two_nests(program: Program, loop: str, parts: str) -> DerivationStep:
     joining = made.joined_read(found.whole)
     handed = [declared.array for declared in made.declared]
     around = [path.variable for path in loops_around(program, made.position)]
-    own = f"each iteration of {listed(around)} has its own elements of {listed(handed)}"
+    own = "one nest writes what the other reads"
+    if around:
+        own = f"each iteration of {listed(around)} has its own elements of {listed(handed)}"
     cuts = (
         f"the parts of all rows are cut at the same places: the first where {made.node.variable} "
         "begins in any of them, the others as far from each other as it runs in all of them, "
@@ -104,8 +106,7 @@ def in_two_nests(program: Program, loop: str, parts: str) -> DerivationStep:
         "storage",
         "what one nest hands to the other is not touched in between",
         "legal",
-        f"{own if around else 'one nest writes what the other reads'}, and nothing else that one "
-        "of the two nests writes is touched by both",
+        f"{own}, and nothing else that one of the two nests writes is touched by both",
     )
     return DerivationStep(
         f"split {made.node.variable} into parts, each with its own {listed(made.names)} in memory, "

@@ -50,7 +50,7 @@ class Compiled:
         functools.update_wrapper(self, launcher)  # name, docstring and signature are its own
         self._launcher = launcher
         self._derived = functools.cache(derived)
-        self._function = with_gradients(launcher, self._derived)
+        self._function = with_gradients(launcher, self._derived, _own_options(launcher))
         self.source = source
         self.path = path
         self.listing = listing
@@ -73,7 +73,16 @@ class Compiled:
         return f"<looptrans kernel {self._launcher.__name__} from {self.path}>"
 
 
-def compile_listing(listing: Listing, *, function: str | None = None) -> Compiled:
+def _own_options(launcher: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the options that are about these kernels alone: into how many parts a loop is cut."""
+    options = inspect.signature(launcher).parameters.values()
+    none = [o.name for o in options if o.kind is o.KEYWORD_ONLY and o.default is None]
+    return tuple(name for name in none if name != "out")
+
+
+def compile_listing(
+    listing: Listing, *, function: str | None = None, split: bool = False
+) -> Compiled:
     """Return a function that runs a listing on torch tensors; see `looptrans.compile`.
 
     Raises:
@@ -85,13 +94,14 @@ def compile_listing(listing: Listing, *, function: str | None = None) -> Compile
         source, function = _source(listing, function)
         prepare_device()
         # Only the last part of a path can show in a module: bare loops are named after it.
-        key = cache_key(source.text, function, source.name.rpartition("/")[2])
-        kept = read_kept(key) or _emitted(key, source, function)
+        base = cache_key(source.text, function, source.name.rpartition("/")[2])
+        key = f"{base}_split" if split else base
+        kept = read_kept(key) or _emitted(key, source, function, split)
     except ListingError as error:
         error.add_note(error.render())
         raise
     module = load_module(f"looptrans_emitted_{key}", kept.text, kept.path)
-    derived = functools.partial(_derived, key, source, function)
+    derived = functools.partial(_derived, base, source, function)
     return Compiled(getattr(module, kept.name), kept.text, kept.path, source.text, derived)
 
 
@@ -145,11 +155,13 @@ def _source_of_function(function: Callable[..., Any]) -> tuple[Source, str]:
     return Source(path, text), name.rpartition(".")[2]
 
 
-def _emitted(key: str, source: Source, function: str | None) -> Kept:
+def _emitted(key: str, source: Source, function: str | None, split: bool) -> Kept:
     from looptrans.emit.listing import emitted
+    from looptrans.emit.split import emitted_split
     from looptrans.frontend import parse
 
-    made = emitted(parse(source, function))
+    program = parse(source, function)
+    made = emitted_split(program) if split else emitted(program)
     return keep(key, made.launcher, made.text)
 
 

@@ -54,14 +54,18 @@ class _Held:
     function: Function | None = None
 
 
-def with_gradients(launcher: Function, derived: Callable[[], Derived]) -> Function:
+def with_gradients(
+    launcher: Function, derived: Callable[[], Derived], own: tuple[str, ...] = ()
+) -> Function:
     """Return a launcher that returns outputs with gradients where an argument requires one.
 
     Args:
         launcher: The launcher of the listing.
         derived: Returns its backward pass, or why there is none; called when first needed.
+        own: Options that the launcher has and the differentiable function has not.
     """
     held = _Held()
+    left_out = ("out", *own)
 
     # `torch.compile` does not look into this: it has it called, and takes the answer for granted.
     @_constant
@@ -87,10 +91,10 @@ def with_gradients(launcher: Function, derived: Callable[[], Derived]) -> Functi
                     "what is written to out has no gradient: leave out= away, or call under "
                     "torch.no_grad()"
                 )
-            options.pop("out", None)
+            options = {name: value for name, value in options.items() if name not in left_out}
             return found()(*arguments, **options)
         if torch.compiler.is_compiling() and not has_out:
-            options.pop("out", None)
+            options = {name: value for name, value in options.items() if name not in left_out}
             return found()(*arguments, **options)
         return launcher(*arguments, **options)
 
