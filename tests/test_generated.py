@@ -1,7 +1,8 @@
 """`generated/` holds the modules of every listing in `specs/`; `make generated` writes them.
 
-Each has one for the forward pass, and one with its backward pass where there is one. Of the latter
-a few are compared; with LOOPTRANS_TEST_ALL=1 all are, and `looptrans emit --check` does the same.
+Each has one for the forward pass, and one with its backward pass where there is one; a few have one
+that computes a loop in parts. Of the latter two kinds few are compared; with LOOPTRANS_TEST_ALL=1
+all are, and `looptrans emit --check` does the same.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, module_name
 from looptrans.emit.refusal import Refused
+from looptrans.emit.split import emitted_split
 from looptrans.frontend import load
 from tests.analysis import SPECS
 
@@ -23,6 +25,9 @@ SHELF = ROOT / "generated"
 REFUSED = "### Listings without a kernel\n"
 NO_BACKWARD = ("flash_forward_as_printed", "prefix_sum", "stencil")
 FEW = ("attention_naive", "layernorm", "softmax_cross_entropy", *NO_BACKWARD)
+IN_PARTS = sorted(path.stem.removesuffix("_split") for path in SHELF.glob("*_split.py"))
+if "LOOPTRANS_TEST_ALL" not in os.environ:
+    IN_PARTS = IN_PARTS[:1]
 BACKWARD = [p for p in SPECS if p.stem in FEW or "LOOPTRANS_TEST_ALL" in os.environ]
 
 
@@ -55,10 +60,17 @@ def test_the_module_with_the_backward_pass_is_what_its_listing_gives(path: Path)
         assert there.read_text(encoding="utf-8") == text, "make generated"
 
 
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_the_module_in_parts_is_what_its_listing_gives(name: str) -> None:
+    there = SHELF / f"{name}_split.py"
+    program = load(str(ROOT / "specs" / f"{name}.py"))
+    assert there.read_text(encoding="utf-8") == emitted_split(program).text, "make generated"
+
+
 def test_every_module_has_a_listing_and_the_other_way_round() -> None:
     names = {module_name(load(str(path))) for path in SPECS}
     there = {path.stem for path in SHELF.glob("*.py")}
-    assert there <= names | {f"{name}_backward" for name in names}
+    assert there <= {name + suffix for name in names for suffix in ("", "_backward", "_split")}
     assert {name for name in names if f"{name}_backward" not in there} == set(NO_BACKWARD)
 
 

@@ -128,13 +128,13 @@ def _in_runs(
         size = Scalar(dim.block)
         whole = names.let(f"{variable}_blocks", _rounded_up(length, size), "")
         blocks.append(whole)
-        each = Binary("*", _rounded_up(Name(whole.name, ()), count), size)
+        each = Binary("*", _rounded_up(Name(whole.name, (), "int"), count), size)
     what = "a part has whole blocks" if blocks else "what a part has"
     run = names.let(f"{variable}_each", each, what)
-    ahead: Expr = Binary("*", Position(part), Name(run.name, ()))
+    ahead: Expr = Binary("*", Position(part), Name(run.name, (), "int"))
     own = ahead if begin == Number(0) else Binary("+", begin, ahead)
     first = names.let(f"{variable}_own", own, "")
-    behind = Binary("+", Name(first.name, ()), Name(run.name, ()))
+    behind = Binary("+", Name(first.name, (), "int"), Name(run.name, (), "int"))
     last = names.let(f"{variable}_end", behind, "")
     bounds = (*blocks, run, first, last)
     body: list[Op] = []
@@ -143,12 +143,12 @@ def _in_runs(
             body.append(op)
             continue
         assert isinstance(op, TileLoop | ElementLoop)
-        start: Expr = Name(first.name, ())
+        start: Expr = Name(first.name, (), "int")
         if op is loops[0]:
             body += bounds
         else:
             start = extreme("max", [op.start, start])
-        stop = extreme("min", [op.stop, Name(last.name, ())])
+        stop = extreme("min", [op.stop, Name(last.name, (), "int")])
         body.append(replace(op, start=start, stop=stop))
     scalars = kernel.scalars
     if parts not in {scalar.name for scalar in scalars}:

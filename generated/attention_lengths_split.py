@@ -1,0 +1,907 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_lengths(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         n_kv: Int[Array, "B", "0:N+1"],
+#         scale: float
+#     ):
+#         S = zeros((B, H, M, N))
+#         O = zeros((B, H, M, D))
+#         m = full((B, H, M), -inf)
+#         l = zeros((B, H, M))
+#         lse = zeros((B, H, M), dtype=float32)
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for j in range(0, n_kv[b]):
+#                         # S1: the scores of row i
+#                         S[b, h, i, j] = scale * sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         )
+#                         m[b, h, i] = max(m[b, h, i], S[b, h, i, j])  # S2: Aggregation over j
+#                     for j in range(0, n_kv[b]):
+#                         # S3: Aggregation over j
+#                         l[b, h, i] = l[b, h, i] + exp(S[b, h, i, j] - m[b, h, i])
+#                     for j in range(0, n_kv[b]):
+#                         for d in range(0, D):
+#                             # S4: the weighted mean of the rows of V
+#                             O[b, h, i, d] = O[b, h, i, d] + exp(
+#                                 S[b, h, i, j] - m[b, h, i]
+#                             ) / l[b, h, i] * V[b, h, j, d]
+#                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5: the log-sum-exp of row i
+#         return O, lse
+#
+# The steps from there to the kernels without parts:
+#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, h, i, d] move together
+#   2. change of state: the loop keeps O[b, h, i, d] * l[b, h, i], and one division stands behind
+#      it; nothing moves before m[b, h, i] does
+#   3. keep S in a scalar: nothing else reads it
+#   4. run b, h, i and d in parallel, S_bhij and m_bhij private to an iteration
+#
+# Where they end; the labels in those kernels are those of this nest:
+#
+#     def attention_lengths(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         n_kv: Int[Array, "B", "0:N+1"],
+#         scale: float
+#     ):
+#         O = zeros((B, H, M, D))
+#         m = full((B, H, M), -inf)
+#         l = zeros((B, H, M))
+#         lse = zeros((B, H, M), dtype=float32)
+#         for b in parallel(0, B):
+#             private: (S_bhij, m_bhij)
+#             for h in parallel(0, H):
+#                 private: (S_bhij, m_bhij)
+#                 for i in parallel(0, M):
+#                     private: (S_bhij, m_bhij)
+#                     for j in range(0, n_kv[b]):
+#                         # S1: the scores of row i
+#                         S_bhij = scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         m_bhij = max(m[b, h, i], S_bhij)  # S6
+#                         # S7
+#                         l[b, h, i] = l[b, h, i] * exp(
+#                             m[b, h, i] - m_bhij
+#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         for d in parallel(0, D):
+#                             # S4
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(
+#                                     m[b, h, i] - m_bhij
+#                                 ) + V[b, h, j, d] * exp(S_bhij - m_bhij) if m_bhij
+#                                 > -inf else O[b, h, i, d]
+#                             )
+#                         m[b, h, i] = m_bhij  # S2
+#                     for d in parallel(0, D):
+#                         # S3
+#                         O[b, h, i, d] = O[b, h, i, d] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
+#                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5: the log-sum-exp of row i
+#         return O, lse
+#
+# The steps from there to the kernels of parts:
+#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, h, i, d] move together
+#   2. change of state: the loop keeps O[b, h, i, d] * l[b, h, i], and one division stands behind
+#      it; nothing moves before m[b, h, i] does
+#   3. keep S in a scalar: nothing else reads it
+#   4. split j into parts, each with its own m[b, h, i], l[b, h, i] and O[b, h, i, d] in memory, and
+#      join them in order in a nest of their own
+#   5. run p, b, h, i and d in parallel, S_bhij, m_part_bhij and m_bhip private to an iteration
+#
+# Where they end; the labels in those kernels are those of this nest:
+#
+#     def attention_lengths(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         n_kv: Int[Array, "B", "0:N+1"],
+#         scale: float,
+#         parts: int
+#     ):
+#         O = zeros((B, H, M, D))
+#         m = full((B, H, M), -inf)
+#         l = zeros((B, H, M))
+#         lse = zeros((B, H, M), dtype=float32)
+#         m_part = empty((parts, B, H, M))
+#         l_part = empty((parts, B, H, M))
+#         O_part = empty((parts, B, H, M, D))
+#         for p in parallel(0, parts):
+#             private: (S_bhij, m_part_bhij)
+#             for b in parallel(0, B):
+#                 private: (S_bhij, m_part_bhij)
+#                 for h in parallel(0, H):
+#                     private: (S_bhij, m_part_bhij)
+#                     for i in parallel(0, M):
+#                         private: (S_bhij, m_part_bhij)
+#                         m_part[p, b, h, i] = -inf  # S2
+#                         l_part[p, b, h, i] = 0.0  # S4
+#                         for d in parallel(0, D):
+#                             O_part[p, b, h, i, d] = 0.0  # S6
+#                         for j in range(
+#                             p * ((N + parts - 1) // parts),
+#                             min((p + 1) * ((N + parts - 1) // parts), n_kv[b])
+#                         ):
+#                             # S1: the scores of row i
+#                             S_bhij = scale * sum(
+#                                 Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                             )
+#                             m_part_bhij = max(m_part[p, b, h, i], S_bhij)  # S7
+#                             # S8
+#                             l_part[p, b, h, i] = (
+#                                 l_part[p, b, h, i] * exp(
+#                                     m_part[p, b, h, i] - m_part_bhij
+#                                 ) + exp(S_bhij - m_part_bhij) if m_part_bhij
+#                                 > -inf else l_part[p, b, h, i]
+#                             )
+#                             for d in parallel(0, D):
+#                                 # S9
+#                                 O_part[p, b, h, i, d] = (
+#                                     O_part[p, b, h, i, d] * exp(
+#                                         m_part[p, b, h, i] - m_part_bhij
+#                                     ) + V[b, h, j, d] * exp(S_bhij - m_part_bhij) if m_part_bhij
+#                                     > -inf else O_part[p, b, h, i, d]
+#                                 )
+#                             m_part[p, b, h, i] = m_part_bhij  # S10
+#         for b in parallel(0, B):
+#             private: m_bhip
+#             for h in parallel(0, H):
+#                 private: m_bhip
+#                 for i in parallel(0, M):
+#                     private: m_bhip
+#                     for p in range(0, parts):
+#                         m_bhip = max(m[b, h, i], m_part[p, b, h, i])  # S11
+#                         # S12
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhip) + l_part[p, b, h, i] * exp(
+#                                 m_part[p, b, h, i] - m_bhip
+#                             ) if m_bhip
+#                             > -inf else l[b, h, i]
+#                         )
+#                         for d in parallel(0, D):
+#                             # S13
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhip) + O_part[p, b, h, i, d] * exp(m_part[p, b, h, i] - m_bhip) if m_bhip
+#                                 > -inf else O[b, h, i, d]
+#                             )
+#                         m[b, h, i] = m_bhip  # S14
+#                     for d in parallel(0, D):
+#                         # S3
+#                         O[b, h, i, d] = O[b, h, i, d] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
+#                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5: the log-sum-exp of row i
+#         return O, lse
+#
+# The kernel gives each part whole blocks instead, as many as all others but the last:
+# the parts are runs of iterations in order either way, and that is all the laws ask for.
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def attention_lengths_kernel(
+    Q_ptr, K_ptr, V_ptr, n_kv_ptr, O_ptr, lse_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_n_kv_b,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    scale,
+    H, M,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), n_kv (B,).
+    Writes O (B, H, M, D), lse (B, H, M).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_I], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    n_kv_b = tl.load(n_kv_ptr + b * stride_n_kv_b)
+    j_full = tl.maximum(n_kv_b, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S1
+    S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S4
+        O = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S4
+        m = m_bhij  # S2
+    # The last, partial block.
+    for j_first in range(j_full, n_kv_b, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < n_kv_b) & e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.where(j[None, :] < n_kv_b, S_bhij, float("-inf"))  # outside: the least there is
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < n_kv_b) & d_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S4
+        m = m_bhij  # S2
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S3
+
+
+def attention_lengths_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_lengths_kernel_default = {
+    2: attention_lengths_kernel_config(128, 64, 8, 3),
+    4: attention_lengths_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_lengths_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_lengths_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+        ],
+        key=["H", "M", "E", "D"],
+    )(attention_lengths_kernel),
+    4: triton.autotune(
+        [
+            attention_lengths_kernel_config(*row)
+            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+        ],
+        key=["H", "M", "E", "D"],
+    )(attention_lengths_kernel),
+}
+
+
+@triton.jit
+def attention_lengths_O_part_kernel(
+    Q_ptr, K_ptr, V_ptr, n_kv_ptr, m_part_ptr, l_part_ptr, O_part_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_n_kv_b,
+    stride_m_part_p, stride_m_part_b, stride_m_part_h, stride_m_part_i,
+    stride_l_part_p, stride_l_part_b, stride_l_part_h, stride_l_part_i,
+    stride_O_part_p, stride_O_part_b, stride_O_part_h, stride_O_part_i, stride_O_part_d,
+    scale,
+    B, H, M, parts,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one p, one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), n_kv (B,).
+    Writes m_part (parts, B, H, M), l_part (parts, B, H, M), O_part (parts, B, H, M, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    p = pid // blocks_i // H // B
+    b = pid // blocks_i // H % B
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    m_part_ptr += p * stride_m_part_p
+    m_part_ptr += b * stride_m_part_b
+    m_part_ptr += h * stride_m_part_h
+    l_part_ptr += p * stride_l_part_p
+    l_part_ptr += b * stride_l_part_b
+    l_part_ptr += h * stride_l_part_h
+    O_part_ptr += p * stride_O_part_p
+    O_part_ptr += b * stride_O_part_b
+    O_part_ptr += h * stride_O_part_h
+
+    m_part = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S2
+    l_part = tl.zeros([BLOCK_I], tl.float32)  # S4
+    O_part = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)  # S6
+    n_kv_b = tl.load(n_kv_ptr + b * stride_n_kv_b)  # S6
+    j_full = tl.maximum(n_kv_b, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S1
+    S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    j_blocks = (tl.maximum(n_kv_b, 0) + BLOCK_J - 1) // BLOCK_J
+    j_each = (j_blocks + parts - 1) // parts * BLOCK_J  # a part has whole blocks
+    j_own = p * j_each
+    j_end = j_own + j_each
+    # Full blocks.
+    for j_first in range(j_own, tl.minimum(j_full, j_end), BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        m_part_bhij = tl.maximum(m_part, tl.max(S_bhij, axis=1))  # S7
+        # 0 as long as nothing was seen
+        m_part_bhij_finite = tl.where(m_part_bhij > float("-inf"), m_part_bhij, 0.0)
+        exp_m_part = tl.exp2(m_part - m_part_bhij_finite)  # S8
+        exp_S_bhij = tl.exp2(S_bhij - m_part_bhij_finite[:, None])  # S8
+        l_part = l_part * exp_m_part + tl.sum(exp_S_bhij, axis=1)  # S8
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S9
+        O_part = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty),
+            V_jd,
+            O_part * exp_m_part[:, None],
+            input_precision="ieee"
+        )  # S9
+        m_part = m_part_bhij  # S10
+    # The last, partial block.
+    for j_first in range(tl.maximum(j_full, j_own), tl.minimum(n_kv_b, j_end), BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < n_kv_b) & e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.where(j[None, :] < n_kv_b, S_bhij, float("-inf"))  # outside: the least there is
+        m_part_bhij = tl.maximum(m_part, tl.max(S_bhij, axis=1))  # S7
+        # 0 as long as nothing was seen
+        m_part_bhij_finite = tl.where(m_part_bhij > float("-inf"), m_part_bhij, 0.0)
+        exp_m_part = tl.exp2(m_part - m_part_bhij_finite)  # S8
+        exp_S_bhij = tl.exp2(S_bhij - m_part_bhij_finite[:, None])  # S8
+        l_part = l_part * exp_m_part + tl.sum(exp_S_bhij, axis=1)  # S8
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < n_kv_b) & d_in[None, :],
+            other=0.0
+        )  # S9
+        O_part = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty),
+            V_jd,
+            O_part * exp_m_part[:, None],
+            input_precision="ieee"
+        )  # S9
+        m_part = m_part_bhij  # S10
+    m_part = m_part * 0.6931471805599453  # back from units of log2(e)
+    tl.store(m_part_ptr + i * stride_m_part_i, m_part, mask=i < M)  # S10
+    tl.store(l_part_ptr + i * stride_l_part_i, l_part, mask=i < M)  # S8
+    tl.store(
+        O_part_ptr + i[:, None] * stride_O_part_i + d[None, :] * stride_O_part_d,
+        O_part,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S9
+
+
+def attention_lengths_O_part_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_lengths_O_part_kernel_default = {
+    2: attention_lengths_O_part_kernel_config(16, 64, 4, 3),
+    4: attention_lengths_O_part_kernel_config(16, 32, 4, 2),
+}
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_lengths_O_part_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_lengths_O_part_kernel_config(*row)
+            for row in itertools.product((16, 64), (32, 64, 128), (4, 8), (2, 3))
+        ],
+        key=["B", "H", "M", "parts", "E", "D"],
+    )(attention_lengths_O_part_kernel),
+    4: triton.autotune(
+        [
+            attention_lengths_O_part_kernel_config(*row)
+            for row in itertools.product((16, 64), (16, 32, 64), (4, 8), (2, 3))
+        ],
+        key=["B", "H", "M", "parts", "E", "D"],
+    )(attention_lengths_O_part_kernel),
+}
+
+
+@triton.jit
+def attention_lengths_O_kernel(
+    O_ptr, lse_ptr, m_part_ptr, l_part_ptr, O_part_ptr,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_m_part_p, stride_m_part_b, stride_m_part_h, stride_m_part_i,
+    stride_l_part_p, stride_l_part_b, stride_l_part_h, stride_l_part_i,
+    stride_O_part_p, stride_O_part_b, stride_O_part_h, stride_O_part_i, stride_O_part_d,
+    H, M, parts,
+    D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads m_part (parts, B, H, M), l_part (parts, B, H, M), O_part (parts, B, H, M, D).
+    Writes O (B, H, M, D), lse (B, H, M).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    # What is the same throughout the program goes into the pointers.
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    m_part_ptr += b * stride_m_part_b
+    m_part_ptr += h * stride_m_part_h
+    l_part_ptr += b * stride_l_part_b
+    l_part_ptr += h * stride_l_part_h
+    O_part_ptr += b * stride_O_part_b
+    O_part_ptr += h * stride_O_part_h
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_I], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    p_full = parts // BLOCK_P * BLOCK_P  # blocks before this one are full
+    # Full blocks.
+    for p_first in range(0, p_full, BLOCK_P):
+        p = (p_first + tl.arange(0, BLOCK_P)).to(INDEX)
+        m_part_pi = tl.load(
+            m_part_ptr + p[None, :] * stride_m_part_p + i[:, None] * stride_m_part_i,
+            mask=i[:, None] < M,
+            other=float("-inf")
+        )  # S11
+        m_bhip = tl.maximum(m, tl.max(m_part_pi.to(tl.float32), axis=1))  # S11
+        # 0 as long as nothing was seen
+        m_bhip_finite = tl.where(m_bhip > float("-inf"), m_bhip, 0.0)
+        l_part_pi = tl.load(
+            l_part_ptr + p[None, :] * stride_l_part_p + i[:, None] * stride_l_part_i,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S12
+        exp_m = tl.exp(m - m_bhip_finite)  # S12
+        exp_m_part_pi = tl.exp(m_part_pi.to(tl.float32) - m_bhip_finite[:, None])  # S12
+        l = l * exp_m + tl.sum(l_part_pi.to(tl.float32) * exp_m_part_pi, axis=1)  # S12
+        O_part_pid = tl.load(
+            O_part_ptr
+            + p[None, :, None] * stride_O_part_p
+            + i[:, None, None] * stride_O_part_i
+            + d[None, None, :] * stride_O_part_d,
+            mask=(i[:, None, None] < M) & d_in[None, None, :],
+            other=0.0
+        )  # S13
+        O = O * exp_m[:, None] + tl.sum(
+            O_part_pid.to(tl.float32) * exp_m_part_pi[:, :, None], axis=1
+        )  # S13
+        m = m_bhip  # S14
+    # The last, partial block.
+    for p_first in range(p_full, parts, BLOCK_P):
+        p = (p_first + tl.arange(0, BLOCK_P)).to(INDEX)
+        m_part_pi = tl.load(
+            m_part_ptr + p[None, :] * stride_m_part_p + i[:, None] * stride_m_part_i,
+            mask=(i[:, None] < M) & (p[None, :] < parts),
+            other=float("-inf")
+        )  # S11
+        m_bhip = tl.maximum(m, tl.max(m_part_pi.to(tl.float32), axis=1))  # S11
+        # 0 as long as nothing was seen
+        m_bhip_finite = tl.where(m_bhip > float("-inf"), m_bhip, 0.0)
+        l_part_pi = tl.load(
+            l_part_ptr + p[None, :] * stride_l_part_p + i[:, None] * stride_l_part_i,
+            mask=(i[:, None] < M) & (p[None, :] < parts),
+            other=0.0
+        )  # S12
+        exp_m = tl.exp(m - m_bhip_finite)  # S12
+        exp_m_part_pi = tl.exp(m_part_pi.to(tl.float32) - m_bhip_finite[:, None])  # S12
+        l = l * exp_m + tl.sum(l_part_pi.to(tl.float32) * exp_m_part_pi, axis=1)  # S12
+        O_part_pid = tl.load(
+            O_part_ptr
+            + p[None, :, None] * stride_O_part_p
+            + i[:, None, None] * stride_O_part_i
+            + d[None, None, :] * stride_O_part_d,
+            mask=(i[:, None, None] < M) & (p[None, :, None] < parts) & d_in[None, None, :],
+            other=0.0
+        )  # S13
+        O = O * exp_m[:, None] + tl.sum(
+            O_part_pid.to(tl.float32) * exp_m_part_pi[:, :, None], axis=1
+        )  # S13
+        m = m_bhip  # S14
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S3
+
+
+# Used where nothing is timed.
+attention_lengths_O_kernel_default = triton.Config(
+    {"BLOCK_I": 1, "BLOCK_P": 16}, num_warps=4, num_stages=1
+)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_lengths_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+_INT = (torch.int32, torch.int64)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _check_size(name, value, least):
+    """Raise a ValueError unless a value is an integer, and at least `least` unless that is None."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} should be an int, and is {value!r}")
+    if least is not None and value < least:
+        raise ValueError(f"{name} should be at least {least}, and is {value}")
+
+
+def _processors(device):
+    """Return how many multiprocessors a device has; the interpreter is one."""
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _check_written(name, tensor):
+    """Raise a ValueError where elements of a tensor that is written share their memory."""
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
+
+
+def _output(name, given, shape, dtype, device):
+    """Return the tensor given for an output, or a new one where it is None.
+
+    Raises:
+        ValueError: The shape, dtype or device is not that of the output, or elements share memory.
+    """
+    if given is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if not isinstance(given, torch.Tensor):
+        kind = type(given).__name__
+        raise ValueError(f"out for {name} should be a torch.Tensor, and is a {kind}")
+    found = (tuple(given.shape), given.dtype, given.device)
+    if found != (shape, dtype, device):
+        raise ValueError(
+            f"out for {name} should be {shape}, {dtype}, on {device}; it is {found[0]}, {found[1]},"
+            f" on {found[2]}"
+        )
+    _check_written(f"out for {name}", given)
+    return given
+
+
+def _outputs(out, count):
+    """Return the tensors given for the outputs, or as many times None."""
+    if out is None:
+        return (None,) * count
+    if not isinstance(out, (tuple, list)) or len(out) != count:
+        raise ValueError(f"out should be a tuple of {count} tensors")
+    return tuple(out)
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_lengths(Q, K, V, n_kv, scale, *, out=None, tune=True, check=False):
+    """Run the listing attention_lengths on torch tensors.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        n_kv: (B,), int32 or int64, any strides; values from 0 up to, not including, N + 1.
+        scale: A real number.
+        out: A tuple of what O, lse are written to; new by default. None shares memory with
+            another one or with an argument.
+        tune: Whether a GPU tries several block sizes; else the default.
+        check: Whether to check what is assumed of contents: the declared range of n_kv. It
+            waits for the GPU; without it, they are trusted.
+
+    Returns:
+        O (B, H, M, D), lse (B, H, M) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("n_kv", n_kv, 1, _INT)
+    )
+    scale = _real("scale", scale)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    _check_shape("n_kv", n_kv, (B,), "(B,) with B = Q.shape[0]")
+    if check:
+        if ((n_kv < 0) | (n_kv >= N + 1)).any():
+            raise ValueError(f"n_kv should hold integers from 0 up to, not including, {N + 1}")
+    O, lse = _outputs(out, 2)
+    O = _output("O", O, (B, H, M, D), Q.dtype, Q.device)
+    lse = _output("lse", lse, (B, H, M), torch.float32, Q.device)
+    index = _index_type(Q, K, V, n_kv, O, lse)
+    width = Q.element_size()
+
+    if _INTERPRETED or not tune:
+        run = attention_lengths_kernel
+        blocks = attention_lengths_kernel_default[width].all_kwargs()
+    else:
+        run = attention_lengths_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, n_kv, O, lse,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *n_kv.stride(),
+                *O.stride(),
+                *lse.stride(),
+                scale,
+                H, M,
+                E=E, D=D,
+                INDEX=index,
+                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse
+
+
+def _parts(programs, length, processors):
+    """Return into how many parts the loop j is cut.
+
+    As many as there is room for side by side, 2 programs on each of the `processors` of the GPU,
+    where there are `programs` without parts; and each with at least 256 of the `length` iterations.
+    So 1 where the programs fill the GPU.
+    """
+    room = 2 * processors // max(programs, 1)
+    return max(1, min(room, length // 256))
+
+
+def attention_lengths_split(Q, K, V, n_kv, scale, *, parts=None, out=None, tune=True, check=False):
+    """Run the listing attention_lengths on torch tensors. The loop j is computed in parts.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        n_kv: (B,), int32 or int64, any strides; values from 0 up to, not including, N + 1.
+        scale: A real number.
+        parts: Into how many parts j is cut, at least 1; by default as many as keep the GPU
+            busy, see `_parts`.
+        out: A tuple of what O, lse are written to; new by default. None shares memory with
+            another one or with an argument.
+        tune: Whether a GPU tries several block sizes; else the default.
+        check: Whether to check what is assumed of contents: the declared range of n_kv. It
+            waits for the GPU; without it, they are trusted.
+
+    Returns:
+        O (B, H, M, D), lse (B, H, M) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("n_kv", n_kv, 1, _INT)
+    )
+    scale = _real("scale", scale)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    _check_shape("n_kv", n_kv, (B,), "(B,) with B = Q.shape[0]")
+    if check:
+        if ((n_kv < 0) | (n_kv >= N + 1)).any():
+            raise ValueError(f"n_kv should hold integers from 0 up to, not including, {N + 1}")
+    if parts is None:
+        parts = _parts(B * H * triton.cdiv(M, 16), N, _processors(Q.device))
+    _check_size("parts", parts, 1)
+    if parts == 1:
+        return attention_lengths(Q, K, V, n_kv, scale, out=out, tune=tune, check=check)
+    O, lse = _outputs(out, 2)
+    O = _output("O", O, (B, H, M, D), Q.dtype, Q.device)
+    lse = _output("lse", lse, (B, H, M), torch.float32, Q.device)
+    m_part = torch.empty((parts, B, H, M), dtype=torch.float32, device=Q.device)
+    l_part = torch.empty((parts, B, H, M), dtype=torch.float32, device=Q.device)
+    O_part = torch.empty((parts, B, H, M, D), dtype=torch.float32, device=Q.device)
+    index = _index_type(Q, K, V, n_kv, O, lse, m_part, l_part, O_part)
+    width = Q.element_size()
+
+    if _INTERPRETED or not tune:
+        run = attention_lengths_O_part_kernel
+        blocks = attention_lengths_O_part_kernel_default[width].all_kwargs()
+    else:
+        run = attention_lengths_O_part_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (parts * B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(parts, B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, n_kv, m_part, l_part, O_part,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *n_kv.stride(),
+                *m_part.stride(),
+                *l_part.stride(),
+                *O_part.stride(),
+                scale,
+                B, H, M, parts,
+                E=E, D=D,
+                INDEX=index,
+                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **blocks, enable_fp_fusion=True,
+            )
+
+    run = attention_lengths_O_kernel
+    blocks = attention_lengths_O_kernel_default.all_kwargs()
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                O, lse, m_part, l_part, O_part,
+                *O.stride(),
+                *lse.stride(),
+                *m_part.stride(),
+                *l_part.stride(),
+                *O_part.stride(),
+                H, M, parts,
+                D=D,
+                INDEX=index,
+                BLOCK_D=max(1, triton.next_power_of_2(D)),
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse

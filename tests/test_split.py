@@ -1,0 +1,291 @@
+"""A loop in parts: kernels of parts and of their joining, and how many parts there are."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.blocks.program import Kernel
+from looptrans.cli.main import main
+from looptrans.derivation.derive import derive_two_nests
+from looptrans.emit.refusal import Refused
+from looptrans.emit.split import EmittedSplit, emitted_split
+from looptrans.executor.run import execute
+from looptrans.frontend import parse
+from looptrans.ir.source import Source
+from tests.renaming import name_map, renamed, same_words, stream, texts
+from tests.visits import Block, visits
+
+TOTAL = """\
+def total(x: Float[Array, "N"]):
+    s = 0.0
+    for j in range(0, N):
+        s = s + x[j] * x[j]
+    return s
+"""
+LOGSUMEXP = """\
+def rows(X: Float[Array, "M N"]):
+    y = zeros(M)
+    for i in range(0, M):
+        m = -inf  # S1
+        for j in range(0, N):
+            m = max(m, X[i, j])  # S2
+        l = 0.0  # S3
+        for j in range(0, N):
+            l = l + exp(X[i, j] - m)  # S4
+        y[i] = m + log(l)  # S5
+    return y
+"""
+WINDOW = """\
+def window(X: Float[Array, "M N"], W: int):
+    y = zeros(M)
+    for i in range(0, M):
+        for j in range(max(0, i - W), min(N, i + 1)):
+            y[i] = y[i] + X[i, j]
+    return y
+"""
+# Few queries at the end of a cache of keys, whose heads are shared, some of which have no keys.
+DECODE = """\
+def decode(
+    Q: Float[Array, "H M E"], K: Float[Array, "G N E"], V: Float[Array, "G N D"],
+    n: Int[Array, "H", "0:N+1"], scale: float,
+):
+    assert H == G * R
+    O = zeros((H, M, D))
+    lse = zeros((H, M), dtype=float32)
+    for h in range(0, H):
+        for i in range(0, M):
+            m = -inf
+            l = 0.0
+            for j in range(0, n[h]):
+                s = scale * sum(Q[h, i, e] * K[h // R, j, e] for e in range(0, E))
+                if j <= n[h] - M + i:
+                    old = m
+                    m = max(m, s)
+                    l = l * exp(old - m) + exp(s - m)
+                    for d in range(0, D):
+                        O[h, i, d] = O[h, i, d] * exp(old - m) + exp(s - m) * V[h // R, j, d]
+            for d in range(0, D):
+                O[h, i, d] = O[h, i, d] / l if l != 0.0 else 0.0
+            lse[h, i] = m + log(l)
+    return O, lse
+"""
+
+
+@cache
+def split(text: str) -> EmittedSplit:
+    return emitted_split(parse(Source("listing.py", text)))
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(Refused) as caught:
+        emitted_split(parse(Source("listing.py", text)))
+    return str(caught.value)
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        (TOTAL, {"N": 1100}),
+        (LOGSUMEXP, {"M": 3, "N": 1100}),
+        (WINDOW, {"M": 9, "N": 700, "W": 3}),
+    ],
+    ids=["total", "logsumexp", "window"],
+)
+def test_any_number_of_parts_gives_what_the_listing_does(
+    text: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64; also where parts have nothing to do, and where whole rows have not."""
+    verifying = runtime("verify_split")
+    monkeypatch.setattr(verifying, "emitted_split", lambda program: split(text))
+    monkeypatch.setattr(runtime("verify"), "KINDS", ("rising",))
+    given = [{**sizes, "parts": parts} for parts in (1, 2, 3, 7)]
+    small = [{**sizes, "N": length, "parts": 3} for length in (0, 1, 2)]
+    report = verifying.verify_split(
+        parse(Source("listing.py", text)), [*given, *small], ("float32",)
+    )
+    assert len(report.runs) == 7
+    assert report.passed, [run for run in report.runs if not run.passed]
+
+
+def test_few_queries_of_a_long_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against torch in float64; a head without keys and a row that sees none are among them."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(tmp_path))
+    runtime("device").prepare_device("cpu")
+    made = split(DECODE)
+    decode = runtime("verify").launcher_of(made.text, made.launcher, made.blocks).run
+    H, G, M, N, E, D = 4, 2, 3, 70, 16, 8
+    random = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(s, generator=random) for s in ((H, M, E), (G, N, E), (G, N, D)))
+    n = torch.tensor([70, 0, 2, 33])
+    keys, values = (x.double().repeat_interleave(H // G, 0) for x in (k, v))
+    scores = 0.3 * q.double() @ keys.mT
+    last = (n[:, None] - M + torch.arange(M))[:, :, None]
+    at = torch.arange(N)
+    scores[(at > last) | (at >= n[:, None, None])] = -torch.inf
+    lse = torch.logsumexp(scores, 2)
+    wanted = torch.softmax(scores, 2).nan_to_num(0.0) @ values
+    assert lse.isinf().sum() == M + 1
+    for parts in (None, 1, 2, 3, 5):
+        found = decode(q, k, v, n, 0.3, parts=parts)
+        torch.testing.assert_close(found, (wanted.float(), lse.float()))
+
+
+def runtime(name: str) -> Any:
+    """Return a module of the runtime; it needs torch and triton."""
+    pytest.importorskip("torch")
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("triton is not installed")
+    return importlib.import_module(f"looptrans.runtime.{name}")
+
+
+# Blocks
+
+
+def of(kernel: Kernel, sizes: dict[str, int], blocks: dict[str, int]) -> dict[int, list[Block]]:
+    """Return the blocks that all programs of each row visit, those of early parts first."""
+    found: dict[int, list[Block]] = {}
+    for visit in visits(kernel, sizes, blocks):
+        found.setdefault(visit.places["i"].start, []).extend(visit.blocks)
+    return found
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 50])
+@pytest.mark.parametrize("width", [0, 5, 40])
+def test_parts_share_the_blocks_that_there_are(parts: int, width: int) -> None:
+    """Each is visited by one program, in order and masked as before, and none has many more."""
+    made = split(WINDOW)
+    sizes = {"M": 21, "N": 33, "W": width}
+    blocks = {"BLOCK_I": 4, "BLOCK_J": 5}
+    kernel = made.parts.kernels[0]
+    whole = of(made.blocks.kernels[0], sizes, blocks)
+    assert of(kernel, {**sizes, "parts": parts}, blocks) == whole
+    for visit in visits(kernel, {**sizes, "parts": parts}, blocks):
+        most = -(-len(whole[visit.places["i"].start]) // parts)
+        assert len(visit.blocks) <= most
+
+
+# What is derived
+
+
+def test_the_two_nests_are_a_listing_and_mean_the_same() -> None:
+    before = parse(Source("listing.py", LOGSUMEXP))
+    after = derive_two_nests(before).derivation.last
+    sizes = {"M": 4, "N": 11}
+    wanted = execute(before, sizes=sizes)["y"]
+    for parts in (1, 2, 5, 12):
+        found = execute(after, sizes={**sizes, "parts": parts}, schedule=parts)["y"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_names_change_names_only() -> None:
+    changed = renamed(LOGSUMEXP, "reversed")
+    before, after = stream(split(changed.before).text), stream(split(changed.after).text)
+    words = {**changed.names, **name_map(before, after)}
+    for mine, yours in zip(texts(before), texts(after), strict=True):
+        assert same_words(mine, yours, words), (mine, yours)
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        (
+            LOGSUMEXP.replace("max(m, X[i, j])", "0.5 * m * m + X[i, j]").replace("-inf", "0.5"),
+            [
+                "cannot be split: from s1 = 0.5, s2 = 0, the inputs [x1 = ",
+                "both lead to s1 =",
+                "leave --split out",
+            ],
+        ),
+        (
+            "def seen(x: Float[Array, 'M N']):\n"
+            "    y = zeros(M); z = zeros((M, N))\n"
+            "    for i in range(0, M):\n"
+            "        for j in range(0, N):\n"
+            "            y[i] = y[i] + x[i, j]\n"
+            "            z[i, j] = y[i]\n"
+            "    return z\n",
+            ["it is a scan and no fold"],
+        ),
+        (
+            "def ragged(x: Float[Array, 'M N'], n: Int[Array, 'M']):\n"
+            "    y = zeros(M)\n"
+            "    for i in range(0, M):\n"
+            "        for j in range(0, n[i]):\n"
+            "            y[i] = y[i] + x[i, j]\n"
+            "    return y\n",
+            ["it is not known how far j runs at most: n[i] has no declared range"],
+        ),
+    ],
+    ids=["no operator", "scan", "no bound"],
+)
+def test_what_has_no_parts_is_refused(text: str, reasons: list[str]) -> None:
+    said = refusal(text)
+    for reason in reasons:
+        assert reason in said
+
+
+# The launcher
+
+
+def chosen(text: str) -> Callable[[int, int, int], int]:
+    """Return the function of a module that chooses the number of parts."""
+    start = text.index("def _parts(")
+    own = text[start : text.index("\n\n\n", start)]
+    found: dict[str, Any] = {}
+    exec(own, found)  # plain arithmetic
+    return found["_parts"]  # type: ignore[no-any-return]
+
+
+def test_parts_fill_the_gpu_and_no_more() -> None:
+    parts = chosen(split(DECODE).text)
+    assert parts(1, 100_000, 132) == 264  # two programs on each multiprocessor
+    assert parts(8, 100_000, 132) == 33
+    assert parts(133, 100_000, 132) == 1  # two parts would not all run at once
+    assert parts(1, 1000, 132) == 3  # 256 iterations each, at least
+    assert parts(1, 255, 132) == parts(1, 0, 132) == parts(0, 0, 1) == 1
+    assert chosen(split(TOTAL).text)(1, 10**6, 132) == 10**6 // 2048
+
+
+def test_the_launcher_runs_the_kernels_without_parts_where_one_will_do() -> None:
+    text = split(DECODE).text
+    assert "parts = _parts(H * triton.cdiv(M, 16), N, _processors(Q.device))" in text
+    assert "return decode(Q, K, V, n, scale, out=out, tune=tune, check=check)" in text
+
+
+def test_compile_takes_parts_and_has_gradients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(tmp_path))
+    compiled = runtime("compile").compile_listing(LOGSUMEXP, split=True)
+    x = torch.randn(3, 600, generator=torch.Generator().manual_seed(0))
+    for parts in (None, 2):
+        torch.testing.assert_close(compiled(x, parts=parts), torch.logsumexp(x, 1))
+    for wrong in (0, 1.5):
+        with pytest.raises(ValueError, match="parts should be"):
+            compiled(x, parts=wrong)
+    x.requires_grad_()
+    compiled(x, parts=2).sum().backward()
+    torch.testing.assert_close(x.grad, torch.softmax(x.detach(), 1))
+
+
+# The command line
+
+
+def test_what_is_asked_of_both_passes_has_no_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("emit", "verify", "inspect"):
+        assert main([verb, "specs/matmul.py", "--split", "--pass", "both"]) == 2
+        assert "--split is about the forward pass" in capsys.readouterr().err
+    assert main(["verify", "specs/matmul.py", "--split", "--sizes", "M=2,parts=0"]) == 2
+    assert "parts=0 is no number of parts" in capsys.readouterr().err
