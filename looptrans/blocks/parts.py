@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.blocks.arithmetic import extreme
+from looptrans.blocks.late import LATE
 from looptrans.blocks.lower import lower
 from looptrans.blocks.program import (
     Binary,
@@ -190,10 +191,12 @@ def _few_rows(kernel: Kernel, dim: Dim) -> tuple[Choice, Choice]:
     if len(rows) != 1 or dim.block is None or not products:
         return kernel.narrow, kernel.wide
 
+    # Memory is what such a kernel waits for, not its products: none of them is late.
+    others = {name: size for name, size in kernel.narrow.default.blocks.items() if name != LATE}
+
     def choice(block: int, warps: int, stages: int, *sizes: int) -> Choice:
         def config(of_rows: int, of_loop: int, warps: int, stages: int) -> Config:
-            blocks = dict(kernel.narrow.default.blocks)
-            return Config({**blocks, rows[0]: of_rows, dim.block or "": of_loop}, warps, stages)
+            return Config({**others, rows[0]: of_rows, dim.block or "": of_loop}, warps, stages)
 
         default = config(16, block, warps, stages)
         tuned = [
