@@ -531,11 +531,6 @@ def attention_gqa_O_part_kernel(
     )  # S8
 
 
-def attention_gqa_O_part_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
-
-
 def attention_gqa_O_part_kernel_footprint(
     width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
 ):
@@ -549,30 +544,8 @@ def attention_gqa_O_part_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_gqa_O_part_kernel_default = {
-    2: attention_gqa_O_part_kernel_config(16, 64, 4, 3),
-    4: attention_gqa_O_part_kernel_config(16, 32, 4, 2),
-}
-
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
-attention_gqa_O_part_kernel_tuned = {
-    2: triton.autotune(
-        [
-            attention_gqa_O_part_kernel_config(*row)
-            for row in itertools.product((16, 64), (32, 64, 128), (4, 8), (2, 3))
-        ],
-        key=["B", "H", "M", "N", "parts", "R", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_gqa_O_part_kernel_footprint, 2)},
-        cache_results=True,
-    )(attention_gqa_O_part_kernel),
-    4: triton.autotune(
-        [
-            attention_gqa_O_part_kernel_config(*row)
-            for row in itertools.product((16, 64), (16, 32, 64), (4, 8), (2, 3))
-        ],
-        key=["B", "H", "M", "N", "parts", "R", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_gqa_O_part_kernel_footprint, 4)},
-        cache_results=True,
-    )(attention_gqa_O_part_kernel),
+    2: triton.Config({"BLOCK_I": 16, "BLOCK_J": 64}, num_warps=4, num_stages=3),
+    4: triton.Config({"BLOCK_I": 16, "BLOCK_J": 32}, num_warps=4, num_stages=2),
 }
 
 
@@ -880,7 +853,7 @@ def _parts(programs, length, processors):
     return max(1, min(room, length // 256))
 
 
-def attention_gqa_split(Q, K, V, scale, *, parts=None, out=None, tune=True):
+def attention_gqa_split(Q, K, V, scale, *, parts=None, tune=True, out=None):
     """Run the listing attention_gqa on torch tensors. The loop j is computed in parts.
 
     Args:
@@ -890,9 +863,9 @@ def attention_gqa_split(Q, K, V, scale, *, parts=None, out=None, tune=True):
         scale: A real number.
         parts: Into how many parts j is cut, at least 1; by default as many as keep the GPU
             busy, see `_parts`.
+        tune: Whether a GPU tries several block sizes where there is one part; else the default.
         out: What O is written to; a new tensor by default. It shares no memory with an
             argument.
-        tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
         O (B, H, M, D).
@@ -928,18 +901,14 @@ def attention_gqa_split(Q, K, V, scale, *, parts=None, out=None, tune=True):
     lanes = {
         "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
     }
-    if _INTERPRETED or not tune:
-        run = attention_gqa_O_part_kernel
-        blocks = _fitted(
-            attention_gqa_O_part_kernel_default[width],
-            attention_gqa_O_part_kernel_footprint,
-            width,
-            lanes,
-            Q.device.index
-        ).all_kwargs()
-    else:
-        run = attention_gqa_O_part_kernel_tuned[width]
-        blocks = {}
+    run = attention_gqa_O_part_kernel
+    blocks = _fitted(
+        attention_gqa_O_part_kernel_default[width],
+        attention_gqa_O_part_kernel_footprint,
+        width,
+        lanes,
+        Q.device.index
+    ).all_kwargs()
 
     def grid(meta):
         return (parts * B * H * triton.cdiv(M, meta["BLOCK_I"]),)

@@ -548,11 +548,6 @@ def attention_lengths_O_part_kernel(
     )  # S9
 
 
-def attention_lengths_O_part_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
-
-
 def attention_lengths_O_part_kernel_footprint(
     width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
 ):
@@ -566,30 +561,8 @@ def attention_lengths_O_part_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_lengths_O_part_kernel_default = {
-    2: attention_lengths_O_part_kernel_config(16, 64, 4, 3),
-    4: attention_lengths_O_part_kernel_config(16, 32, 4, 2),
-}
-
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
-attention_lengths_O_part_kernel_tuned = {
-    2: triton.autotune(
-        [
-            attention_lengths_O_part_kernel_config(*row)
-            for row in itertools.product((16, 64), (32, 64, 128), (4, 8), (2, 3))
-        ],
-        key=["B", "H", "M", "parts", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_lengths_O_part_kernel_footprint, 2)},
-        cache_results=True,
-    )(attention_lengths_O_part_kernel),
-    4: triton.autotune(
-        [
-            attention_lengths_O_part_kernel_config(*row)
-            for row in itertools.product((16, 64), (16, 32, 64), (4, 8), (2, 3))
-        ],
-        key=["B", "H", "M", "parts", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_lengths_O_part_kernel_footprint, 4)},
-        cache_results=True,
-    )(attention_lengths_O_part_kernel),
+    2: triton.Config({"BLOCK_I": 16, "BLOCK_J": 64}, num_warps=4, num_stages=3),
+    4: triton.Config({"BLOCK_I": 16, "BLOCK_J": 32}, num_warps=4, num_stages=2),
 }
 
 
@@ -922,7 +895,7 @@ def _parts(programs, length, processors):
     return max(1, min(room, length // 256))
 
 
-def attention_lengths_split(Q, K, V, n_kv, scale, *, parts=None, out=None, tune=True, check=False):
+def attention_lengths_split(Q, K, V, n_kv, scale, *, parts=None, tune=True, out=None, check=False):
     """Run the listing attention_lengths on torch tensors. The loop j is computed in parts.
 
     Args:
@@ -933,9 +906,9 @@ def attention_lengths_split(Q, K, V, n_kv, scale, *, parts=None, out=None, tune=
         scale: A real number.
         parts: Into how many parts j is cut, at least 1; by default as many as keep the GPU
             busy, see `_parts`.
+        tune: Whether a GPU tries several block sizes where there is one part; else the default.
         out: A tuple of what O, lse are written to; new by default. None shares memory with
             another one or with an argument.
-        tune: Whether a GPU tries several block sizes; else the default.
         check: Whether to check what is assumed of contents: the declared range of n_kv. It
             waits for the GPU; without it, they are trusted.
 
@@ -979,18 +952,14 @@ def attention_lengths_split(Q, K, V, n_kv, scale, *, parts=None, out=None, tune=
     lanes = {
         "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
     }
-    if _INTERPRETED or not tune:
-        run = attention_lengths_O_part_kernel
-        blocks = _fitted(
-            attention_lengths_O_part_kernel_default[width],
-            attention_lengths_O_part_kernel_footprint,
-            width,
-            lanes,
-            Q.device.index
-        ).all_kwargs()
-    else:
-        run = attention_lengths_O_part_kernel_tuned[width]
-        blocks = {}
+    run = attention_lengths_O_part_kernel
+    blocks = _fitted(
+        attention_lengths_O_part_kernel_default[width],
+        attention_lengths_O_part_kernel_footprint,
+        width,
+        lanes,
+        Q.device.index
+    ).all_kwargs()
 
     def grid(meta):
         return (parts * B * H * triton.cdiv(M, meta["BLOCK_I"]),)

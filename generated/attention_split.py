@@ -527,11 +527,6 @@ def attention_O_part_kernel(
     )  # S11
 
 
-def attention_O_part_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
-
-
 def attention_O_part_kernel_footprint(
     width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
 ):
@@ -545,30 +540,8 @@ def attention_O_part_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_O_part_kernel_default = {
-    2: attention_O_part_kernel_config(16, 64, 4, 3),
-    4: attention_O_part_kernel_config(16, 32, 4, 2),
-}
-
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
-attention_O_part_kernel_tuned = {
-    2: triton.autotune(
-        [
-            attention_O_part_kernel_config(*row)
-            for row in itertools.product((16, 64), (32, 64, 128), (4, 8), (2, 3))
-        ],
-        key=["B", "H", "M", "N", "parts", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_O_part_kernel_footprint, 2)},
-        cache_results=True,
-    )(attention_O_part_kernel),
-    4: triton.autotune(
-        [
-            attention_O_part_kernel_config(*row)
-            for row in itertools.product((16, 64), (16, 32, 64), (4, 8), (2, 3))
-        ],
-        key=["B", "H", "M", "N", "parts", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_O_part_kernel_footprint, 4)},
-        cache_results=True,
-    )(attention_O_part_kernel),
+    2: triton.Config({"BLOCK_I": 16, "BLOCK_J": 64}, num_warps=4, num_stages=3),
+    4: triton.Config({"BLOCK_I": 16, "BLOCK_J": 32}, num_warps=4, num_stages=2),
 }
 
 
@@ -877,7 +850,7 @@ def _parts(programs, length, processors):
     return max(1, min(room, length // 256))
 
 
-def attention_split(Q, K, V, *, parts=None, out=None, tune=True):
+def attention_split(Q, K, V, *, parts=None, tune=True, out=None):
     """Run the listing attention on torch tensors. The loop j is computed in parts.
 
     Args:
@@ -886,9 +859,9 @@ def attention_split(Q, K, V, *, parts=None, out=None, tune=True):
         V: (B, H, N, D), float16, bfloat16 or float32, any strides.
         parts: Into how many parts j is cut, at least 1; by default as many as keep the GPU
             busy, see `_parts`.
+        tune: Whether a GPU tries several block sizes where there is one part; else the default.
         out: A tuple of what O, lse are written to; new by default. None shares memory with
             another one or with an argument.
-        tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
         O (B, H, M, D), lse (B, H, M) in float32.
@@ -923,18 +896,14 @@ def attention_split(Q, K, V, *, parts=None, out=None, tune=True):
     lanes = {
         "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
     }
-    if _INTERPRETED or not tune:
-        run = attention_O_part_kernel
-        blocks = _fitted(
-            attention_O_part_kernel_default[width],
-            attention_O_part_kernel_footprint,
-            width,
-            lanes,
-            Q.device.index
-        ).all_kwargs()
-    else:
-        run = attention_O_part_kernel_tuned[width]
-        blocks = {}
+    run = attention_O_part_kernel
+    blocks = _fitted(
+        attention_O_part_kernel_default[width],
+        attention_O_part_kernel_footprint,
+        width,
+        lanes,
+        Q.device.index
+    ).all_kwargs()
 
     def grid(meta):
         return (parts * B * H * triton.cdiv(M, meta["BLOCK_I"]),)

@@ -180,7 +180,10 @@ class _Names:
 
 
 def _few_rows(kernel: Kernel, dim: Dim) -> tuple[Choice, Choice]:
-    """Return configurations for few rows and a long loop, which is where parts are worth it."""
+    """Return configurations for few rows and a long loop, which is where parts are worth it.
+
+    There is one for each width: a loop that grows with every call must not be timed at every call.
+    """
     rows = [d.block or "" for d in kernel.grid if d.role == "rows"]
     products = any(
         isinstance(part, Dot)
@@ -188,27 +191,17 @@ def _few_rows(kernel: Kernel, dim: Dim) -> tuple[Choice, Choice]:
         for expr in exprs_of(op)
         for part in walk(expr)
     )
-    if len(rows) != 1 or dim.block is None or not products:
-        return kernel.narrow, kernel.wide
 
-    # Memory is what such a kernel waits for, not its products: none of them is late.
-    others = {name: size for name, size in kernel.narrow.default.blocks.items() if name != LATE}
+    def choice(config: Config, of_loop: int, stages: int) -> Choice:
+        # Memory is what such a kernel waits for, not its products: none of them is late.
+        blocks = {name: size for name, size in config.blocks.items() if name != LATE}
+        if len(rows) == 1 and dim.block is not None and products:
+            found = Config({**blocks, rows[0]: 16, dim.block: of_loop}, 4, stages)
+        else:
+            found = replace(config, blocks=blocks)
+        return Choice(found, (found,))
 
-    def choice(block: int, warps: int, stages: int, *sizes: int) -> Choice:
-        def config(of_rows: int, of_loop: int, warps: int, stages: int) -> Config:
-            return Config({**others, rows[0]: of_rows, dim.block or "": of_loop}, warps, stages)
-
-        default = config(16, block, warps, stages)
-        tuned = [
-            config(of_rows, of_loop, w, s)
-            for of_rows in (16, 64)
-            for of_loop in sizes
-            for w in (4, 8)
-            for s in (2, 3)
-        ]
-        return Choice(default, tuple(tuned) if default in tuned else (default, *tuned))
-
-    return choice(64, 4, 3, 32, 64, 128), choice(32, 4, 2, 16, 32, 64)
+    return choice(kernel.narrow.default, 64, 3), choice(kernel.wide.default, 32, 2)
 
 
 def _joining(kernel: Kernel, part: str, parts: str) -> Kernel:

@@ -25,6 +25,7 @@ from looptrans.blocks.program import walk as walk_expr
 from looptrans.derivation.derive import InTwoNests, derive_two_nests
 from looptrans.derivation.step import NotDone
 from looptrans.emit.checks import Checks
+from looptrans.emit.facts import Facts
 from looptrans.emit.grid import extent
 from looptrans.emit.header import split_header
 from looptrans.emit.identifiers import Scope, identifier
@@ -116,7 +117,7 @@ def _module(found: InTwoNests, plain: BlockProgram, in_parts: InParts) -> Emitte
         Part(plain, launchers[0], kernels[0], scope),
         Part(in_parts.program, launchers[1], kernels[1], scope, title=title),
     ]
-    split = SplitLauncher(parts[1].facts, in_parts, launchers[0], loop)
+    split = SplitLauncher(parts[1].facts, in_parts, parts[0].facts, loop)
     below = [Launcher(parts[0].facts).lines(), split.choice(), split.lines()]
     head = split_header(plain, in_parts.program, __version__)
     return EmittedSplit(
@@ -137,12 +138,12 @@ class SplitLauncher(Launcher):
 
     Attributes:
         in_parts: The program.
-        plain: The launcher of the program without parts.
+        without: The program without parts.
         variable: The variable of the loop.
     """
 
     in_parts: InParts
-    plain: str
+    without: Facts
     variable: str
 
     def __post_init__(self) -> None:
@@ -166,7 +167,18 @@ class SplitLauncher(Launcher):
             f"Into how many parts {self.variable} is cut, at least 1; by default as many as keep "
             "the GPU busy, see `_parts`."
         )
-        return [Option(self.parts, "None", text)]
+        found = [Option(self.parts, "None", text)]
+        if self.plain_is_tuned and not any(c.tuned for c in self.facts.configurations):
+            text = (
+                "Whether a GPU tries several block sizes where there is one part; else the default."
+            )
+            found.append(Option("tune", "True", text))
+        return found
+
+    @property
+    def plain_is_tuned(self) -> bool:
+        """Whether the launcher without parts can try several block sizes."""
+        return any(c.tuned for c in self.without.configurations)
 
     def lines(self) -> list[str]:
         """Return the definition of the launcher."""
@@ -175,7 +187,7 @@ class SplitLauncher(Launcher):
             *statement(f"{self.parts} = {self._chosen()}", 2),
             *statement(self.facts.call("_check_size", '"parts"', self.parts, "1"), 1),
             f"{INDENT}if {self.parts} == 1:",
-            *statement(f"return {self.plain}({', '.join(self._handed())})", 2),
+            *statement(f"return {self.without.name}({', '.join(self._handed())})", 2),
         ]
         body = [*Checks(self.facts).lines(), *chosen, *Launches(self.facts).lines()]
         return [*self.head(), *body]
@@ -236,7 +248,7 @@ class SplitLauncher(Launcher):
 
     def _handed(self) -> Iterator[str]:
         """Yield the arguments of the launcher without parts."""
-        for part in Launcher(self.facts).signature():
+        for part in Launcher(self.without).signature():
             name = part.partition("=")[0]
             if name == "*":
                 continue
