@@ -1,15 +1,15 @@
 def attention_alibi(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N D"], slopes: Float[Array, "H"]):
     """Softmax attention for a batch of heads.
 
-        S[b, h, i, j] = (Q . K) * (1.0 / sqrt(E)) - slopes[h] * (i - j)
-        O[b, h, i] = sum_j softmax_j(S[b, h, i, j]) * V[j]
+        S[b, h, i, j] = (Q[b, h, i] . K[b, h, j]) * (1.0 / sqrt(E)) - slopes[h] * (i - j)
+        O[b, h, i] = sum_j softmax_j(S[b, h, i, j]) * V[b, h, j]
         lse[b, h, i] = log(sum_j exp(S[b, h, i, j]))
 
     Q is (B, H, M, E), K is (B, H, N, E), V is (B, H, N, D); the results are O (B, H, M, D) and lse
     (B, H, M).
 
-    The further a key is away, the less it counts: slopes has what each step costs. Query i sees no
-    key behind key i.
+    The further away a key is, the less it counts: each step costs a slope. Query i sees no key
+    behind key i.
     """
     S = zeros((B, H, M, N))
     O = zeros((B, H, M, D))

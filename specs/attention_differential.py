@@ -1,14 +1,14 @@
 def attention_differential(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N D"], Q2: Float[Array, "B H M E"], K2: Float[Array, "B H N E"], lam: float):
     """Differential softmax attention for a batch of heads.
 
-        S[b, h, i, j] = (Q . K) * (1.0 / sqrt(E))
-        S2[b, h, i, j] = (Q2 . K2) * (1.0 / sqrt(E))
-        O[b, h, i] = sum_j (softmax_j(S[b, h, i, j]) - lam * softmax_j(S2[b, h, i, j])) * V[j]
+        S[b, h, i, j] = (Q[b, h, i] . K[b, h, j]) * (1.0 / sqrt(E))
+        S2[b, h, i, j] = (Q2[b, h, i] . K2[b, h, j]) * (1.0 / sqrt(E))
+        O[b, h, i] = sum_j (softmax_j(S[b, h, i, j]) - lam * softmax_j(S2[b, h, i, j])) * V[b, h, j]
 
     Q is (B, H, M, E), K is (B, H, N, E), V is (B, H, N, D), Q2 is (B, H, M, E), K2 is (B, H, N, E);
     the result is O (B, H, M, D).
 
-    The weights of Q2 and K2, lam times, are taken off those of Q and K: what both give any key is
+    The weights of Q2 and K2, lam times, are taken off those of Q and K: what both give a key is
     noise.
     """
     S = zeros((B, H, M, N))

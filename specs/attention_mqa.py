@@ -1,8 +1,8 @@
 def attention_mqa(Q: Float[Array, "B H M E"], K: Float[Array, "B N E"], V: Float[Array, "B N D"]):
     """Softmax attention for heads that share keys and values.
 
-        S[b, h, i, j] = (Q . K) * (1.0 / sqrt(E))
-        O[b, h, i] = sum_j softmax_j(S[b, h, i, j]) * V[j]
+        S[b, h, i, j] = (Q[b, h, i] . K[b, j]) * (1.0 / sqrt(E))
+        O[b, h, i] = sum_j softmax_j(S[b, h, i, j]) * V[b, j]
         lse[b, h, i] = log(sum_j exp(S[b, h, i, j]))
 
     Q is (B, H, M, E), K is (B, N, E), V is (B, N, D); the results are O (B, H, M, D) and lse (B, H,

@@ -1,8 +1,8 @@
 def attention_retention(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N D"], rate: Float[Array, "H"]):
     """Retention for a batch of heads.
 
-        S[b, h, i, j] = (Q . K) * (1.0 / sqrt(E))
-        O[b, h, i] = sum_j decay * S[b, h, i, j] * V[j]
+        S[b, h, i, j] = (Q[b, h, i] . K[b, h, j]) * (1.0 / sqrt(E))
+        O[b, h, i] = sum_j decay * S[b, h, i, j] * V[b, h, j]
 
     Q is (B, H, M, E), K is (B, H, N, E), V is (B, H, N, D); the result is O (B, H, M, D).
 

@@ -1,12 +1,12 @@
 def attention_sigmoid(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N D"], bias: Float[Array, "H"]):
     """Sigmoid attention for a batch of heads.
 
-        S[b, h, i, j] = (Q . K) * (1.0 / sqrt(E)) + bias[h]
-        O[b, h, i] = sum_j sigmoid(S[b, h, i, j]) * V[j]
+        S[b, h, i, j] = (Q[b, h, i] . K[b, h, j]) * (1.0 / sqrt(E)) + bias[h]
+        O[b, h, i] = sum_j sigmoid(S[b, h, i, j]) * V[b, h, j]
 
     Q is (B, H, M, E), K is (B, H, N, E), V is (B, H, N, D); the result is O (B, H, M, D).
 
-    The bias is (H): an access that does not mention a loop is the same for all its iterations, so
+    bias is (H): an access that does not mention a loop is the same for all its iterations, so
     nothing is copied, and its gradient is a sum over them. The logistic function of s is 0.5 + 0.5
     * tanh(0.5 * s), which overflows nowhere: every score has its weight alone, and one pass is
     enough.

@@ -1,14 +1,14 @@
 def attention_sinks(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N D"], window_left: int, sinks: Float[Array, "H"]):
     """Softmax attention for a batch of heads.
 
-        S[b, h, i, j] = (Q . K) * (1.0 / sqrt(E))
-        O[b, h, i] = sum_j softmax_j(S[b, h, i, j]) * V[j]
+        S[b, h, i, j] = (Q[b, h, i] . K[b, h, j]) * (1.0 / sqrt(E))
+        O[b, h, i] = sum_j softmax_j(S[b, h, i, j]) * V[b, h, j]
         lse[b, h, i] = log(sum_j exp(S[b, h, i, j]))
 
     Q is (B, H, M, E), K is (B, H, N, E), V is (B, H, N, D); the results are O (B, H, M, D) and lse
     (B, H, M).
 
-    Of the keys before the one that query i is level with, window_left are seen. Query i sees no key
+    Of the keys before the one query i is level with, window_left are seen. Query i sees no key
     behind key i. The sink is a score without a value: it takes a share of the weights, so that
     those of the keys add up to less than 1.
     """

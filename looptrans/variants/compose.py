@@ -160,10 +160,8 @@ class _Writer:
     def _formulas(self) -> list[str]:
         lines = []
         for side in self.sides:
-            text = "Q . K"
-            if self.options.differential:
-                text = f"{side.query} . {side.key}"
-            text = self._scaled(f"({text})", self.axes)
+            query, key, _ = self._rows(side, "")
+            text = self._scaled(f"({query} . {key})")
             for step in self.pieces.steps:
                 text = step.text.format(text)
             lines.append(f"{self.axes.row(side.scores, 'j')} = {text}")
@@ -171,7 +169,8 @@ class _Writer:
         weights = {"softmax": "softmax_j({})", "sigmoid": "sigmoid({})"}.get(kind, "decay * {}")
         found = [weights.format(self.axes.row(side.scores, "j")) for side in self.sides]
         whole = found[0] if len(found) == 1 else f"({found[0]} - lam * {found[1]})"
-        lines.append(f"{self.axes.row('O')} = sum_j {whole} * V[j]")
+        value = self._rows(self.sides[0], "")[2]
+        lines.append(f"{self.axes.cell('O', 'i', '')} = sum_j {whole} * {value}")
         if self.options.lse:
             lines.append(f"{self.axes.row('lse')} = log(sum_j exp({self.axes.row('S', 'j')}))")
         return lines
@@ -269,13 +268,9 @@ class _Writer:
     def _scores(self, side: _Side) -> list[str]:
         """Return the statements that work out a score, or a weight where it stands alone."""
         axes = self.axes
-        if self.options.layout == "qkv":
-            query, key = axes.cell("QKV", "i", "e:0"), axes.cell("QKV", "j", "e:1")
-        else:
-            query = axes.cell(side.query, "i", "e")
-            key = axes.cell(side.key, "j", "e", of_keys=True)
+        query, key, _ = self._rows(side, "e")
         product = f"sum({query} * {key} for e in range(0, E))"
-        steps = [Step(self._scaled(product, axes), "the scaled score")]
+        steps = [Step(self._scaled(product), "the scaled score")]
         steps += self.pieces.steps
         apart = self.options.weights != "softmax"
         if apart:
@@ -292,7 +287,17 @@ class _Writer:
             before = name
         return lines
 
-    def _scaled(self, product: str, axes: Axes) -> str:
+    def _rows(self, side: _Side, last: str) -> tuple[str, str, str]:
+        """Return rows of Q, K and V, or elements of them where `last` is not empty."""
+        axes = self.axes
+        if self.options.layout == "qkv":
+            places = zip("ijj", (0, 1, 2), strict=True)
+            query, key, value = (axes.cell("QKV", row, f"{last}:{part}") for row, part in places)
+            return query, key, value
+        key, value = (axes.cell(name, "j", last, of_keys=True) for name in (side.key, "V"))
+        return axes.cell(side.query, "i", last), key, value
+
+    def _scaled(self, product: str) -> str:
         scale = self.options.scale
         if scale is None:
             return f"{product} * (1.0 / sqrt(E))"
@@ -301,10 +306,8 @@ class _Writer:
     def _sum(self, weights: list[str], comment: str) -> list[str]:
         """Return the loop that adds the values, weighted."""
         axes = self.axes
-        if self.options.layout == "qkv":
-            out, value = axes.cell("O", "i", "d:"), axes.cell("QKV", "j", "d:2")
-        else:
-            out, value = axes.cell("O", "i", "d"), axes.cell("V", "j", "d", of_keys=True)
+        out = axes.cell("O", "i", "d:" if self.options.layout == "qkv" else "d")
+        value = self._rows(self.sides[0], "d")[2]
         weight = weights[0]
         if len(weights) > 1:
             weight = f"({weights[0]} - lam * {weights[1]})"

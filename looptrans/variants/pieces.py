@@ -197,8 +197,8 @@ class Pieces:
         if self.options.differential:
             self.arguments.append("lam: float")
             self.says.append(
-                "The weights of Q2 and K2, lam times, are taken off those of Q and K: what both give "
-                "any key is noise."
+                "The weights of Q2 and K2, lam times, are taken off those of Q and K: what both "
+                "give a key is noise."
             )
 
     def _scale(self) -> None:
@@ -226,7 +226,7 @@ class Pieces:
         self.steps.append(Step(f"{{}} + {where}", "the bias"))
         shape = self.axes.declared(axes).replace(" ", ", ")
         self.says.append(
-            f"The bias is ({shape}): an access that does not mention a loop is the same for all its "
+            f"bias is ({shape}): an access that does not mention a loop is the same for all its "
             "iterations, so nothing is copied, and its gradient is a sum over them."
         )
 
@@ -247,15 +247,13 @@ class Pieces:
         axes = self.options.alibi
         if axes is None:
             return
-        self._array("slopes", "Float", axes)
+        self._array("slopes", "Float", self.axes.declared(axes))
         slope = element("slopes", *_at(axes))
         distance = f"({self.axes.level} - j)"
         if not self.options.causal:
             distance = f"abs{distance}"
         self.steps.append(Step(f"{{}} - {slope} * {distance}", "the penalty of the distance"))
-        self.says.append(
-            "The further a key is away, the less it counts: slopes has what each step costs."
-        )
+        self.says.append("The further away a key is, the less it counts: each step costs a slope.")
 
     # Which keys are seen
 
@@ -266,10 +264,8 @@ class Pieces:
             if value == GIVEN:
                 self.arguments.append(f"{name}: int")
             if value is not None:
-                self.says.append(
-                    f"Of the keys {where} the one that query i is level with, {value_text(name, value)} "
-                    f"{'is' if value == 1 else 'are'} seen."
-                )
+                seen = f"{value_text(name, value)} {'is' if value == 1 else 'are'} seen"
+                self.says.append(f"Of the keys {where} the one query i is level with, {seen}.")
         if options.causal:
             self.says.append(f"Query i sees no key behind {_plain(self.axes.level)}.")
         if options.prefix:
@@ -328,8 +324,8 @@ class Pieces:
         if self.options.sinks:
             self._array("sinks", "Float", "H" if self.axes.has_heads else "")
             self.says.append(
-                "The sink is a score without a value: it takes a share of the weights, so that those "
-                "of the keys add up to less than 1."
+                "The sink is a score without a value: it takes a share of the weights, so that "
+                "those of the keys add up to less than 1."
             )
 
     def _lengths(self) -> None:
@@ -338,8 +334,8 @@ class Pieces:
             for name, size in (("cu_q", "T"), ("cu_k", "U")):
                 self.arguments.append(f'{name}: Int[Array, "B+1", "0:{size}+1"]')
             self.says.append(
-                "The queries of batch b are the rows cu_q[b] .. cu_q[b + 1] - 1 of Q, its keys the rows "
-                "cu_k[b] .. cu_k[b + 1] - 1 of K and V."
+                "The queries of batch b are the rows cu_q[b] .. cu_q[b + 1] - 1 of Q, its keys the "
+                "rows cu_k[b] .. cu_k[b + 1] - 1 of K and V."
             )
         for name, array, size, what in (
             ("q_lengths", "n_q", self.axes.queries, "queries"),
@@ -377,8 +373,8 @@ class Pieces:
         if self.options.dropout is None:
             return
         self.says.append(
-            "Of the weights those that are kept are divided by 1 - p, and the others are 0; the sum "
-            "that they are divided by before is the one of all."
+            "Of the weights those that are kept are divided by 1 - p, and the others are 0; the "
+            "sum that they are divided by before is the one of all."
         )
         if self.options.dropout == "mask":
             axes = self.axes.outer + "MN"
