@@ -3,8 +3,8 @@
 Memory-based dependences are all pairs that touch one cell, one of them writing. Where they are
 asked for, value-based flow is what remains of the flow pairs when those are taken out between which
 the cell is written again; else, and where one instance writes many cells (a row), isl's dataflow
-analysis finds the last writers cell by cell, which is quicker than finding all pairs first. An access that only the running program decides on (a *may* access) overwrites nothing for
-certain.
+analysis finds the last writers cell by cell, which is quicker than finding all pairs first. An
+access that only the running program decides on (a *may* access) overwrites nothing for certain.
 """
 
 from __future__ import annotations
