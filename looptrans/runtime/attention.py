@@ -162,7 +162,7 @@ class _Call:
             self._heads()
         outer = [t.shape[:-3] for t in (query, self.key, self.value)]
         try:
-            shared = torch.broadcast_shapes(*outer)
+            shared = tuple(torch.broadcast_shapes(*outer))  # type: ignore[no-untyped-call]
         except RuntimeError:
             raise ValueError(
                 "the dimensions before the heads should be the same for query, key and value, or "
@@ -221,7 +221,9 @@ class _Call:
 
     def back(self, output: torch.Tensor) -> torch.Tensor:
         """Return an output with the dimensions of the query."""
-        return output if len(self.leading) < 3 else output.reshape(*self.leading, *output.shape[-2:])
+        return (
+            output if len(self.leading) < 3 else output.reshape(*self.leading, *output.shape[-2:])
+        )
 
     def _whole(self) -> tuple[int, ...]:
         return (*self.leading, self.m, self.n)
