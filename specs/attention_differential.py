@@ -14,6 +14,7 @@ def attention_differential(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"
     S = zeros((B, H, M, N))
     S2 = zeros((B, H, M, N))
     O = zeros((B, H, M, D))
+    O2 = zeros((B, H, M, D))
     for b in range(0, B):
         for h in range(0, H):
             for i in range(0, M):
@@ -31,5 +32,8 @@ def attention_differential(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"
                     l2 = l2 + exp(S2[b, h, i, j] - m2)  # S10: Aggregation over j
                 for j in range(0, N):
                     for d in range(0, D):
-                        O[b, h, i, d] = O[b, h, i, d] + (exp(S[b, h, i, j] - m) / l - lam * exp(S2[b, h, i, j] - m2) / l2) * V[b, h, j, d]  # S11: the weighted mean of the rows of V
+                        O[b, h, i, d] = O[b, h, i, d] + exp(S[b, h, i, j] - m) / l * V[b, h, j, d]  # S11: the weighted mean of the rows of V
+                        O2[b, h, i, d] = O2[b, h, i, d] + exp(S2[b, h, i, j] - m2) / l2 * V[b, h, j, d]  # S12: the weighted mean of the rows of V
+                for d in range(0, D):
+                    O[b, h, i, d] = O[b, h, i, d] - lam * O2[b, h, i, d]  # S13: the one less the other
     return O

@@ -17,8 +17,8 @@ def attention_sigmoid(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V:
             for i in range(0, M):
                 for j in range(0, N):
                     s = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)) * (1.0 / sqrt(E))  # S1: the scaled score
-                    s = s + bias[h]  # S2: the bias
-                    P = 0.5 + 0.5 * tanh(0.5 * s)  # S3: its logistic function
+                    biased = s + bias[h]  # S2: the bias
+                    P = 0.5 + 0.5 * tanh(0.5 * biased)  # S3: its logistic function
                     for d in range(0, D):
                         O[b, h, i, d] = O[b, h, i, d] + P * V[b, h, j, d]  # S4: the weighted sum of the rows of V
     return O

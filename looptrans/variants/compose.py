@@ -78,10 +78,6 @@ class _Side:
         return f"S{self.mark}"
 
     @property
-    def score(self) -> str:
-        return f"s{self.mark}"
-
-    @property
     def weight(self) -> str:
         return f"P{self.mark}"
 
@@ -202,7 +198,10 @@ class _Writer:
         whole = ", ".join([*axes.row_shape(), axes.keys])
         if options.weights == "softmax":
             lines += [f"{side.scores} = zeros(({whole}))" for side in self.sides]
-        lines.append(f"O = zeros(({', '.join(self._output_shape())}))")
+        shape = ", ".join(self._output_shape())
+        lines.append(f"O = zeros(({shape}))")
+        if options.differential and options.weights == "softmax":
+            lines.append(f"O2 = zeros(({shape}))")
         if options.lse:
             # Rows beyond a length, or in no sequence, are those of no key.
             kind = f"({rows})" if len(axes.row_shape()) > 1 else rows
@@ -248,6 +247,11 @@ class _Writer:
         yield self._loop()
         weights = [f"{self._exponential(side)} / {side.total}" for side in self.sides]
         yield from _indented(self._sum(weights, "the weighted mean of the rows of V"), 1)
+        if len(weights) > 1:
+            yield f"for d in range(0, {self.value_size}):"
+            first, second = (self.axes.cell(f"O{side.mark}", "i", "d") for side in self.sides)
+            text = f"{first} = {first} - lam * {second}"
+            yield from _indented([self._labelled(text, "the one less the other")], 1)
         if self.options.lse:
             yield self._labelled(f"{self.axes.row('lse')} = m + log(l)", "the log-sum-exp of row i")
 
@@ -257,6 +261,8 @@ class _Writer:
         for side in self.sides:
             yield from _indented(self._scores(side), 1)
         weights = [side.weight for side in self.sides]
+        if len(weights) > 1:
+            weights = [f"({weights[0]} - lam * {weights[1]})"]
         yield from _indented(self._sum(weights, "the weighted sum of the rows of V"), 1)
 
     def _loop(self) -> str:
@@ -270,7 +276,7 @@ class _Writer:
         axes = self.axes
         query, key, _ = self._rows(side, "e")
         product = f"sum({query} * {key} for e in range(0, E))"
-        steps = [Step(self._scaled(product), "the scaled score")]
+        steps = [Step("s", self._scaled(product), "the scaled score")]
         steps += self.pieces.steps
         apart = self.options.weights != "softmax"
         if apart:
@@ -278,11 +284,13 @@ class _Writer:
         seen = " and ".join(self.pieces.seen)
         if seen:
             hidden = "-inf" if self.options.weights == "softmax" else "0.0"
-            steps.append(Step(f"{{}} if {seen} else {hidden}", "hidden keys count for nothing"))
+            steps.append(
+                Step("seen", f"{{}} if {seen} else {hidden}", "hidden keys count for nothing")
+            )
         last = side.weight if apart else axes.row(side.scores, "j")
         lines, before = [], ""
         for number, step in enumerate(steps, 1):
-            name = last if number == len(steps) else side.score
+            name = last if number == len(steps) else f"{step.name}{side.mark}"
             lines.append(self._labelled(f"{name} = {step.text.format(before)}", step.comment))
             before = name
         return lines
@@ -306,16 +314,13 @@ class _Writer:
     def _sum(self, weights: list[str], comment: str) -> list[str]:
         """Return the loop that adds the values, weighted."""
         axes = self.axes
-        out = axes.cell("O", "i", "d:" if self.options.layout == "qkv" else "d")
         value = self._rows(self.sides[0], "d")[2]
-        weight = weights[0]
-        if len(weights) > 1:
-            weight = f"({weights[0]} - lam * {weights[1]})"
-        text = f"{out} = {out} + {self.pieces.dropped(weight)} * {value}"
-        return [
-            f"for d in range(0, {self.value_size}):",
-            _INDENT + self._labelled(text, comment),
-        ]
+        lines = [f"for d in range(0, {self.value_size}):"]
+        for side, weight in zip(self.sides, weights, strict=False):
+            out = axes.cell(f"O{side.mark}", "i", "d:" if self.options.layout == "qkv" else "d")
+            text = f"{out} = {out} + {self.pieces.dropped(weight)} * {value}"
+            lines.append(_INDENT + self._labelled(text, comment))
+        return lines
 
     def _labelled(self, text: str, comment: str) -> str:
         self.label += 1

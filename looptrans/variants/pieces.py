@@ -14,10 +14,12 @@ class Step:
     """One step on the way to a score, or to a weight.
 
     Attributes:
+        name: What it makes.
         text: The expression; `{}` is what the step before has made.
         comment: What it is.
     """
 
+    name: str
     text: str
     comment: str
 
@@ -212,7 +214,9 @@ class Pieces:
         if cap == GIVEN:
             self.arguments.append("softcap: float")
         name = "softcap" if cap == GIVEN else repr(float(cap))
-        self.steps.append(Step(f"{name} * tanh({{}} / {name})", f"between -{name} and {name}"))
+        self.steps.append(
+            Step("capped", f"{name} * tanh({{}} / {name})", f"between -{name} and {name}")
+        )
         self.says.append(
             f"tanh keeps every score between -{name} and {name}; small scores stay what they are."
         )
@@ -223,7 +227,7 @@ class Pieces:
             return
         self._array("bias", "Float", self.axes.declared(axes))
         where = element("bias", *_at(axes))
-        self.steps.append(Step(f"{{}} + {where}", "the bias"))
+        self.steps.append(Step("biased", f"{{}} + {where}", "the bias"))
         shape = self.axes.declared(axes).replace(" ", ", ")
         self.says.append(
             f"bias is ({shape}): an access that does not mention a loop is the same for all its "
@@ -237,7 +241,7 @@ class Pieces:
         extent = f"{self.axes.queries}+{self.axes.keys}-1"
         self._array("relative", "Float", f"{head[0]} {extent}".strip())
         table = element("relative", *(h for h in head[1:] if h), "i - j + N - 1")
-        self.steps.append(Step(f"{{}} + {table}", "the bias of the distance i - j"))
+        self.steps.append(Step("placed", f"{{}} + {table}", "the bias of the distance i - j"))
         self.says.append(
             "relative has an entry for each distance i - j, and its gradient is a sum along each "
             "diagonal of the scores."
@@ -252,7 +256,9 @@ class Pieces:
         distance = f"({self.axes.level} - j)"
         if not self.options.causal:
             distance = f"abs{distance}"
-        self.steps.append(Step(f"{{}} - {slope} * {distance}", "the penalty of the distance"))
+        self.steps.append(
+            Step("sloped", f"{{}} - {slope} * {distance}", "the penalty of the distance")
+        )
         self.says.append("The further away a key is, the less it counts: each step costs a slope.")
 
     # Which keys are seen
@@ -363,11 +369,11 @@ class Pieces:
     def weight(self, score: str) -> Step:
         """Return the weight of a score where weights do not depend on each other."""
         if self.options.weights == "sigmoid":
-            return Step(f"0.5 + 0.5 * tanh(0.5 * {score})", "its logistic function")
+            return Step("w", f"0.5 + 0.5 * tanh(0.5 * {score})", "its logistic function")
         rate = element("rate", *("h" if self.axes.has_heads else ""))
         level = self.axes.level
         distance = f"({level})" if level != "i" else level
-        return Step(f"{score} * exp(-{rate} * ({distance} - j))", "decayed with the distance")
+        return Step("w", f"{score} * exp(-{rate} * ({distance} - j))", "decayed with the distance")
 
     def _dropout(self) -> None:
         if self.options.dropout is None:
