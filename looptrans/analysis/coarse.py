@@ -2,11 +2,10 @@
 
     for j in range(0, min(N, max(n[b], i + 1)))     ->    for j in range(0, min(N, f[b, i]))
 
-A maximum at the upper end of a loop makes its iterations a union, and where it has an element of an
-array in it every question about them multiplies by the parts. As an element of an array of its own,
-which says nothing but that it is the same for the same iteration around, it is one part. What holds
-whatever such an array contains holds for the maximum; what depends on it is uncertain, as it is
-with any element of an array.
+A maximum at the upper end of a loop makes its iterations a union, and every question about them
+multiplies by the parts. As an element of an array of its own, which says nothing but that it is the
+same for the same iteration around, it is one part. What holds whatever such an array contains holds
+for the maximum; what depends on it is uncertain, as it is with any element of an array.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from looptrans.ir.index import (
     Var,
     children,
     lets,
-    opaque_terms,
     rebuild,
     variables,
 )
@@ -30,7 +28,7 @@ from looptrans.ir.value import Range
 
 
 def with_coarse_ends(program: Program) -> Program:
-    """Return a program whose loops have no union with an opaque term in it as an end."""
+    """Return a program in which no end of a loop makes its iterations a union."""
     return replace(program, body=_coarse(program.body))
 
 
@@ -54,11 +52,10 @@ def _range(given: Range) -> Range:
 
 
 def _end(index: Index, joining: str) -> Index:
-    """Replace the parts of an end that join iterations and look into an array."""
+    """Replace the parts of an end that join iterations."""
     if isinstance(index, Extremum):
-        is_union = index.op == joining and opaque_terms(index)
         # A scalar may stand for something else in the next loop that is written the same.
-        if is_union and not lets(index):
+        if index.op == joining and variables(index) and not lets(index):
             return Opaque(index_text(index), tuple(Var(name) for name in variables(index)))
         return rebuild(index, tuple(_end(child, joining) for child in children(index)))
     return index
