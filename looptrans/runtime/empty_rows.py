@@ -156,9 +156,10 @@ def _cut(program: Program, inputs: Inputs, size: str) -> Inputs | None:
         if span is not None:
             # A length of up to N is 0 where N is.
             low, high = (evaluate(end, sizes) for end in span)
-            if cut.size and high <= low:
+            if cut.size and (low is None or high is None or high <= low):
                 return None
-            cut = np.clip(cut, low, high - 1) if cut.size else cut
+            if low is not None and high is not None and cut.size:
+                cut = np.clip(cut, low, high - 1)
         arrays[name] = cut
     try:
         return prepare(program, {**sizes, **inputs.reals}, arrays)
