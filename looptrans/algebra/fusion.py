@@ -180,10 +180,15 @@ class _Work:
                 found = [d for d in found if d.access != cell]
                 found.append(_Definition(cell, value, known.labels, is_moving=True))
         for node in self._between(iteration):
+            known_here = [(d.access, d.value) for d in found]
+            # What a loop writes is not what was written before it, nor is what was made of that.
+            new = _written((node,))
+            found = [d for d in found if d.is_moving or not _is_stale(d, new)]
             if isinstance(node, Assign) and len(node.targets) == 1:
-                value = _defined(node.values[0], [(d.access, d.value) for d in found])
+                value = _defined(node.values[0], known_here)
                 found = [d for d in found if d.access != node.targets[0]]
-                found.append(_Definition(node.targets[0], value, frozenset({node.label})))
+                if node.targets[0].array not in _arrays_of(value):
+                    found.append(_Definition(node.targets[0], value, frozenset({node.label})))
         return found
 
     def _foreign(
@@ -402,6 +407,15 @@ class _Work:
             if earlier.states[int(name[1:]) - 1].name in positive:
                 names |= {name, "z" + name[1:]}
         return replace(found, positive=found.positive | names)
+
+
+def _arrays_of(value: Value) -> set[str]:
+    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
+
+
+def _is_stale(definition: _Definition, written: set[str]) -> bool:
+    """Tell whether a definition no longer holds once some arrays were written."""
+    return definition.access.array in written or bool(_arrays_of(definition.value) & written)
 
 
 def _is(value: Value, number: float) -> bool:
