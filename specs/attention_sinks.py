@@ -22,12 +22,11 @@ def attention_sinks(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V: F
                 for j in range(max(0, i - window_left), min(N, i + 1)):
                     S[b, h, i, j] = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)) * (1.0 / sqrt(E))  # S2: the scaled score
                     m = max(m, S[b, h, i, j])  # S3: Aggregation over j
-                l = 0.0  # S4: an empty sum
+                l = exp(sinks[h] - m)  # S4: the share of the sink
                 for j in range(max(0, i - window_left), min(N, i + 1)):
                     l = l + exp(S[b, h, i, j] - m)  # S5: Aggregation over j
-                total = l + exp(sinks[h] - m)  # S6: with the share of the sink
                 for j in range(max(0, i - window_left), min(N, i + 1)):
                     for d in range(0, D):
-                        O[b, h, i, d] = O[b, h, i, d] + exp(S[b, h, i, j] - m) / total * V[b, h, j, d]  # S7: the weighted mean of the rows of V
-                lse[b, h, i] = m + log(total)  # S8: the log-sum-exp of row i
+                        O[b, h, i, d] = O[b, h, i, d] + exp(S[b, h, i, j] - m) / l * V[b, h, j, d]  # S6: the weighted mean of the rows of V
+                lse[b, h, i] = m + log(l)  # S7: the log-sum-exp of row i
     return O, lse

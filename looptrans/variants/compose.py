@@ -86,12 +86,8 @@ class _Side:
         return f"m{self.mark}"
 
     @property
-    def sum(self) -> str:
-        return f"l{self.mark}"
-
-    @property
     def total(self) -> str:
-        return f"total{self.mark}"
+        return f"l{self.mark}"
 
 
 @dataclass(slots=True)
@@ -241,20 +237,15 @@ class _Writer:
             text = f"{side.top} = max({side.top}, {scores})"
             yield from _indented([self._labelled(text, "Aggregation over j")], 1)
         for side in self.sides:
-            yield self._labelled(f"{side.sum} = 0.0", "an empty sum")
+            first = f"exp({sink} - {side.top})" if has_sink else "0.0"
+            what = "the share of the sink" if has_sink else "an empty sum"
+            yield self._labelled(f"{side.total} = {first}", what)
         yield self._loop()
         for side in self.sides:
-            text = f"{side.sum} = {side.sum} + {self._exponential(side)}"
+            text = f"{side.total} = {side.total} + {self._exponential(side)}"
             yield from _indented([self._labelled(text, "Aggregation over j")], 1)
-        totals = [side.total if has_sink else side.sum for side in self.sides]
-        for side in self.sides if has_sink else ():
-            text = f"{side.total} = {side.sum} + exp({sink} - {side.top})"
-            yield self._labelled(text, "with the share of the sink")
         yield self._loop()
-        weights = [
-            f"{self._exponential(side)} / {total}"
-            for side, total in zip(self.sides, totals, strict=True)
-        ]
+        weights = [f"{self._exponential(side)} / {side.total}" for side in self.sides]
         yield from _indented(self._sum(weights, "the weighted mean of the rows of V"), 1)
         if len(weights) > 1:
             yield f"for d in range(0, {self.value_size}):"
@@ -262,9 +253,7 @@ class _Writer:
             text = f"{first} = {first} - lam * {second}"
             yield from _indented([self._labelled(text, "the one less the other")], 1)
         if self.options.lse:
-            yield self._labelled(
-                f"{self.axes.row('lse')} = m + log({totals[0]})", "the log-sum-exp of row i"
-            )
+            yield self._labelled(f"{self.axes.row('lse')} = m + log(l)", "the log-sum-exp of row i")
 
     def _apart(self) -> Iterator[str]:
         """Yield the one pass over the keys where each score has its weight alone."""
