@@ -173,6 +173,7 @@ class Reverse:
                 return atom
         name = self.names.array(f"d{definition.array or definition.name}")
         cell = Read(Access(name, definition.cell.access.subscripts))
+        terms = [self._where_it_counts(term) for term in terms]
         whole = value_of(terms)
         if isinstance(whole, Reduce):
             split = terms
@@ -187,6 +188,24 @@ class Reverse:
         if len(split) == 1 and split[0].generators:
             self.prepared.learn(self.system.definitions[name], split[0])
         return cell
+
+    def _where_it_counts(self, term: Term) -> Term:
+        """Put a term under the conditions without which one of its factors is 0.
+
+            P * dP    dP = x if seen else 0        ->        P * dP if seen else 0
+
+        P may be infinite where dP is 0: a weight worked out again from a sum of nothing is.
+        """
+        for atom, exponent in term.factors:
+            if exponent < 1 or not isinstance(atom, Read):
+                continue
+            definition = self.system.definitions.get(atom.access.array)
+            if definition is None or definition.origin != "adjoint":
+                continue
+            match self.system.instance(definition.name, atom.access.indices):
+                case Select(condition, _, Const(0.0)) if is_data_dependent(condition):
+                    term = bracketed(term, condition)
+        return term
 
     def _without_sums(self, term: Term, name: str, like: Definition) -> Term:
         """Make a definition of the sum in a term, so that it is worked out once."""

@@ -180,10 +180,15 @@ class _Work:
                 found = [d for d in found if d.access != cell]
                 found.append(_Definition(cell, value, known.labels, is_moving=True))
         for node in self._between(iteration):
+            known_here = [(d.access, d.value) for d in found]
+            # What a loop writes is not what was written before it, nor is what was made of that.
+            anew = _written((node,))
+            found = [d for d in found if d.is_moving or not _is_stale(d, anew)]
             if isinstance(node, Assign) and len(node.targets) == 1:
-                value = _defined(node.values[0], [(d.access, d.value) for d in found])
+                value = _defined(node.values[0], known_here)
                 found = [d for d in found if d.access != node.targets[0]]
-                found.append(_Definition(node.targets[0], value, frozenset({node.label})))
+                if node.targets[0].array not in _arrays_of(value):
+                    found.append(_Definition(node.targets[0], value, frozenset({node.label})))
         return found
 
     def _foreign(
@@ -286,7 +291,7 @@ class _Work:
             done = self._one_pass(state, component.monoid, component.contribution)
             if isinstance(done, Fusion):
                 return done
-            states.append(replace(state, update=done))
+            states.append(done)
         self.recurrence = replace(
             earlier,
             states=tuple(states),
@@ -318,8 +323,8 @@ class _Work:
                 found[item.name] = Real(by_value[value])
         return found
 
-    def _one_pass(self, state: StateVariable, monoid: str, term: Value) -> Value | Fusion:
-        """Return the update of a reduction whose terms hold what is still being reduced."""
+    def _one_pass(self, state: StateVariable, monoid: str, term: Value) -> StateVariable | Fusion:
+        """Return a reduction whose terms hold what is still being reduced, with a new update."""
         earlier = self.recurrence
         results = [name for name in names_of(term) if name.startswith("y")]
         others: dict[str, Value] = {name: Real("z" + name[1:]) for name in results}
@@ -330,11 +335,6 @@ class _Work:
         sums = monoid == "+"
         if monoid not in ("+", "max", "min"):
             return Fusion("unknown", reason="only sums, maxima and minima are moved")
-        if results and not _is(state.initial, _NEUTRAL[monoid]):
-            # What it starts from would be moved along with the sum, and is no part of it.
-            start = value_text(state.initial)
-            why = f"{access_text(state.access)} starts from {start}, which is not to be moved"
-            return Fusion("refused", reason=why)
         sign: Literal["*", "+"] = "*" if sums else "+"
         left = Binary(sign, here, put(put(term, others), different))
         right = Binary(sign, there, put(term, different))
@@ -372,6 +372,9 @@ class _Work:
         self.laws.append(moving)
         if moving.answer != "proved":
             return Fusion("unknown", reason="a term could not be moved")
+        initial = self._moved_start(state, factor, others, monoid, domain) if results else None
+        if isinstance(initial, Fusion):
+            return initial
         old: dict[str, Value] = {}
         for name in results:
             reached = earlier.states[int(name[1:]) - 1]
@@ -380,8 +383,67 @@ class _Work:
         moved_sum = put(factor, old)
         mine = Real(state.name)
         if sums:
-            return add(multiply(mine, moved_sum), put(term, ahead))
-        return Call(monoid, (add(mine, moved_sum), put(term, ahead)))
+            update = add(multiply(mine, moved_sum), put(term, ahead))
+        else:
+            update = Call(monoid, (add(mine, moved_sum), put(term, ahead)))
+        return replace(state, update=update, initial=initial or state.initial)
+
+    def _moved_start(
+        self,
+        state: StateVariable,
+        factor: Value,
+        others: dict[str, Value],
+        monoid: str,
+        domain: Domain,
+    ) -> Value | Fusion:
+        """Return what a reduction starts from in the one pass, where that moves as its terms do.
+
+            m = s                          m = s
+            for j: m = max(m, x[j])   ->   l = 1
+            l = exp(s - m)                 for j: …
+            for j: l = l + exp(x[j] - m)
+
+        Args:
+            state: The reduction.
+            factor: What terms of it move by.
+            others: New names for the earlier results.
+            monoid: `+`, `max` or `min`.
+            domain: What is known of the names.
+        """
+        if _is(state.initial, _NEUTRAL[monoid]):
+            return state.initial
+        text = value_text(state.initial)
+        why = f"{access_text(state.access)} starts from {text}, which is not to be moved"
+        refused = Fusion("refused", reason=why)
+        cells = {f"y{n}": each for n, each in enumerate(self.recurrence.states, 1)}
+        final = {Read(each.access): Real(name) for name, each in cells.items() if name in others}
+
+        def change(part: Value) -> Value | None:
+            return final.get(part) if isinstance(part, Read) else None
+
+        here = replaced(state.initial, change)
+        if not set(others) & set(names_of(here)):
+            return refused
+        bare = _named_reads(here)
+        there = put(bare, others)
+        sums = monoid == "+"
+        shifted = Binary("*" if sums else "+", bare, factor)
+        law = Law(
+            "moving",
+            f"s(y) {'*' if sums else '+'} R(y, z) = s(z)",
+            (Equation(state.name, shifted, there, equality(shifted, there, Assumptions(domain))),),
+        )
+        self.laws.append(law)
+        first = put(here, {name: each.initial for name, each in cells.items()})
+        if (_arrays_of(here) | _arrays_of(first)) & _written(self.program.body):
+            return refused  # it may have changed in between
+        try:
+            number = factored(Terms(domain).normal(_named_reads(first)), Terms(domain))
+        except Undefined:
+            return refused
+        if law.answer != "proved" or not isinstance(number, Const):
+            return refused
+        return Const(float(number.value))
 
     def _domain(self, results: list[str]) -> Domain:
         """Return what is known of the earlier results on prefixes that are not empty."""
@@ -402,6 +464,27 @@ class _Work:
             if earlier.states[int(name[1:]) - 1].name in positive:
                 names |= {name, "z" + name[1:]}
         return replace(found, positive=found.positive | names)
+
+
+def _named_reads(value: Value) -> Value:
+    """Give the cells and parameters that a value reads names by position."""
+    names: dict[Value, Value] = {}
+
+    def change(part: Value) -> Value | None:
+        if isinstance(part, Read) or (isinstance(part, Real) and part.name[0] not in "yz"):
+            return names.setdefault(part, Real(f"q{len(names) + 1}"))
+        return None
+
+    return replaced(value, change)
+
+
+def _arrays_of(value: Value) -> set[str]:
+    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
+
+
+def _is_stale(definition: _Definition, written: set[str]) -> bool:
+    """Tell whether a definition no longer holds once some arrays were written."""
+    return definition.access.array in written or bool(_arrays_of(definition.value) & written)
 
 
 def _is(value: Value, number: float) -> bool:

@@ -37,6 +37,7 @@ from looptrans.algebra.iteration import (
 from looptrans.algebra.values import names_of, without_repeats
 from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS
+from looptrans.analysis.coarse import with_coarse_ends
 from looptrans.ir.condition import Condition
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Int, Var
@@ -165,8 +166,9 @@ def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceRepo
     Raises:
         NoRecurrence: It could not be found within the budget.
     """
+    coarse = with_coarse_ends(program)
     report = api.dependences(
-        program, bases=("value",), kinds=("flow",), witnesses=False, budget=budget
+        coarse, bases=("value",), kinds=("flow",), witnesses=False, budget=budget
     )
     if report.unknown is not None:
         raise NoRecurrence(f"the flow is not known: {report.unknown}")

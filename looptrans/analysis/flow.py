@@ -1,10 +1,10 @@
 """Dependences of accesses that are affine, computed by isl.
 
-Memory-based dependences are all pairs that touch one cell, one of them writing. Value-based flow
-is what remains of the flow pairs when those are taken out between which the cell is written again;
-where one instance writes many cells (a row), isl's dataflow analysis finds the last writers cell by
-cell. An access that only the running program decides on (a *may* access) overwrites nothing for
-certain.
+Memory-based dependences are all pairs that touch one cell, one of them writing. Where they are
+asked for, value-based flow is what remains of the flow pairs when those are taken out between which
+the cell is written again; else, and where one instance writes many cells (a row), isl's dataflow
+analysis finds the last writers cell by cell, which is quicker than finding all pairs first. An
+access that only the running program decides on (a *may* access) overwrites nothing for certain.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ def affine_dependences(
     rows: list[_Group] = []
     for array in arrays:
         groups = _groups(model, array)
+        if "memory" not in bases:
+            rows += groups
+            continue
         memory = {kind: _memory(kind, groups, orders) for kind, _, _ in _MEMORY}
-        if "memory" in bases:
-            relations += [relation for found in memory.values() for relation in found.values()]
+        relations += [relation for found in memory.values() for relation in found.values()]
         if "value" not in bases:
             continue
         if all(group.single_cell for group in groups if group.is_write):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.algebra.cells import same_cell
 from looptrans.algebra.fusion import fuse
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.derivation.bodies import (
@@ -32,8 +33,8 @@ from looptrans.derivation.writing import (
 )
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Loop, Node, Program
-from looptrans.ir.value import Access
+from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.value import Access, Const
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.accesses import listed
 from looptrans.transforms.nest import block_at, loops_around, replace_at, statements_in
@@ -65,7 +66,7 @@ def one_pass(program: Program, *loops: str) -> DerivationStep:
         raise NotDone("two of the loops reduce into the same cell")
     rests = tuple(_rest(program, name, facts, step, cells) for name in loops)
     require_separate(rests, cells, step.loop)
-    before, after = _between(program, rests)
+    before, after = _between(program, rests, step)
     writer = Writer(_without(program, rests))
     body = _body(program, rests, step, writer)
     _require_unread(body, after)
@@ -119,7 +120,7 @@ def _waited_for(step: Recurrence) -> str:
 
 
 def _between(
-    program: Program, rests: tuple[Rest, ...]
+    program: Program, rests: tuple[Rest, ...], step: Recurrence
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Sort what stands between the loops into what can come before them, and what comes after."""
     block = block_at(program, rests[0].iteration.position)
@@ -133,6 +134,7 @@ def _between(
         if number in fused:
             passed.append(node)
             continue
+        node = _started(node, step)
         reads, writes = read_in((node,)), written_in((node,))
         earlier = (*passed, *after)
         if not (reads | writes) & written_in(earlier) and not writes & read_in(earlier):
@@ -140,6 +142,16 @@ def _between(
         else:
             after.append(node)
     return tuple(before), tuple(after)
+
+
+def _started(node: Node, step: Recurrence) -> Node:
+    """Return a statement that sets a state, with what the state starts from in the one pass."""
+    if isinstance(node, Assign) and len(node.targets) == 1:
+        for state in step.states:
+            is_it = same_cell(state.access, node.targets[0]) and not state.over
+            if is_it and isinstance(state.initial, Const) and node.values != (state.initial,):
+                return replace(node, values=(state.initial,))
+    return node
 
 
 def _without(program: Program, rests: tuple[Rest, ...]) -> Program:

@@ -151,7 +151,16 @@ def _cut(program: Program, inputs: Inputs, size: str) -> Inputs | None:
         ]
         if any(extent is None or extent < 0 for extent in extents):
             return None
-        arrays[name] = values[tuple(slice(0, extent) for extent in extents)]
+        cut = values[tuple(slice(0, extent) for extent in extents)]
+        span = program.array(name).value_range
+        if span is not None:
+            # A length of up to N is 0 where N is.
+            low, high = (evaluate(end, sizes) for end in span)
+            if cut.size and (low is None or high is None or high <= low):
+                return None
+            if low is not None and high is not None and cut.size:
+                cut = np.clip(cut, low, high - 1)
+        arrays[name] = cut
     try:
         return prepare(program, {**sizes, **inputs.reals}, arrays)
     except ExecutionError:
