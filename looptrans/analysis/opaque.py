@@ -10,6 +10,7 @@ opaque terms have the value of a term of the pair, because they have its argumen
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import islpy as isl
 
@@ -134,6 +135,12 @@ def _join(
     relations[key] = found
 
 
+@lru_cache(maxsize=4096)
+def _read_set(text: str) -> isl.Set:
+    """Return a set; names are positional, so that loops of one shape ask for the same ones."""
+    return isl.Set(text)
+
+
 @dataclass(frozen=True, slots=True)
 class _Finder:
     model: Model
@@ -218,8 +225,7 @@ class _Finder:
         return any(term.array not in known for a in accesses for term in a.all_terms)
 
     def _set(self, dims: tuple[str, ...], formula: str) -> isl.Set:
-        text = f"{self.model.prefix}{{ [{', '.join(dims)}] : {formula} }}"
-        return isl.Set(text)
+        return _read_set(f"{self.model.prefix}{{ [{', '.join(dims)}] : {formula} }}")
 
     def _pairs(self, points: isl.Set, source: StatementModel, sink: StatementModel) -> isl.Map:
         shown = source.depth + sink.depth
