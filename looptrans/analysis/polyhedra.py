@@ -87,8 +87,9 @@ def orders(
 ) -> tuple[tuple[str, ...], ...]:
     """Say in which ways an instance of the first statement runs before one of the second.
 
-    Each way is what holds together, and no two hold at once: there is one for each loop around both, where the iterations of the loops
-    around that one are the same, and one for the same iteration of all.
+    Each way is what holds together, and no two hold at once: there is one for each loop around
+    both, where the iterations of the loops around that one are the same, and one for the same
+    iteration of all.
     """
     shared = first.shared_depth(second)
     options: list[tuple[str, ...]] = []
