@@ -376,9 +376,7 @@ def _shaped(array: Array, shape: tuple[Index, ...] | None) -> Array:
     return replace(array, rank=len(shape), shape=shape, annotation=annotation)
 
 
-def _created(
-    body: tuple[Node, ...], shapes: Mapping[str, tuple[Index, ...]]
-) -> tuple[Node, ...]:
+def _created(body: tuple[Node, ...], shapes: Mapping[str, tuple[Index, ...]]) -> tuple[Node, ...]:
     return tuple(
         replace(node, creation=replace(node.creation, shape=shapes[node.array]))
         if isinstance(node, Declaration) and node.array in shapes
@@ -586,5 +584,3 @@ def _is_one_of(condition: Condition, known: tuple[Relation, ...]) -> bool:
 
 def _reads(value: Value) -> list[Access]:
     return [part.access for part in walk_value(value) if isinstance(part, Read)]
-
-

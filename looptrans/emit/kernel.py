@@ -291,9 +291,7 @@ class _Writer:
                     pass
         return lines
 
-    def _block(
-        self, op: TileLoop | ElementLoop | Branch | RowBlock, depth: int
-    ) -> list[str]:
+    def _block(self, op: TileLoop | ElementLoop | Branch | RowBlock, depth: int) -> list[str]:
         match op:
             case TileLoop(dim, start, stop, _, body, note):
                 block = self.expr.block(dim.block or "")
