@@ -11,6 +11,7 @@ from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import taken_out
+from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
 from looptrans.adjoint.proofs import Step, steps_of
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
@@ -89,6 +90,10 @@ def backward(
     Raises:
         NotDifferentiated: It has none that is derived here; the reason says why.
     """
+    view = unpacked(program)
+    if view is not None:
+        found = _packed(backward(view.program, of, wrt), view)
+        return replace(found, program=annotated(found.program)) if annotate else found
     named = {o.name: o.gradient for o in outputs(program)}
     notes: list[str] = []
     if of is None:
@@ -107,6 +112,28 @@ def backward(
         found.sweep()
     done = found.backward(notes)
     return replace(done, program=annotated(done.program)) if annotate else done
+
+
+def _packed(found: Backward, view: Unpacked) -> Backward:
+    """Return the backward pass of a listing with packed rows, from that of the listing as seen."""
+    alike = {new: old for old, new in (*found.gradients.items(), *found.incoming.items())}
+    program = view.back(found.program, alike)
+    forward = view.listing
+    if found.forward is not view.program:
+        forward = view.back(found.forward, {})
+    for saved in found.saved:
+        if not is_same_shape(program.array(saved.name), forward.array(saved.name)):
+            raise NotDifferentiated(f"{saved.name} cannot be handed over row by row")
+    why = "the ranges of two sequences have no row in common, since their ends never fall"
+    seen = Certificate("storage", view.law(), "legal", why, view.contracts)
+    gone = "a row beyond those of a sequence has no incoming gradient, so nothing comes from it"
+    cut = Certificate("algebra", "sums over all rows are sums over those of the sequence", "legal")
+    steps = (
+        Step("see each row as one of its sequence", (seen,)),
+        *found.steps,
+        Step("take rows as they are packed", (replace(cut, reason=gone),)),
+    )
+    return replace(found, listing=view.listing, program=program, forward=forward, steps=steps)
 
 
 def _without_jumps(

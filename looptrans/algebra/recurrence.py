@@ -41,6 +41,7 @@ from looptrans.analysis.coarse import with_coarse_ends
 from looptrans.ir.condition import Condition
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Int, Var
+from looptrans.ir.index import variables as index_variables
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Declaration, Loop, Program
 from looptrans.ir.rewrite import replaced
@@ -320,12 +321,23 @@ class _Assembly:
         return (*after, "return") if array in live_out(self.program) else tuple(after)
 
     def _observe_last_values(self) -> None:
-        """Make states of the fixed cells whose last value is read after the loop."""
+        """Make states of the fixed cells whose last value is read after the loop.
+
+        Raises:
+            NoRecurrence: Which cells these are is another matter in each iteration.
+        """
         iteration = self.iteration
+        variable = iteration.loop.variable
         for known in list(iteration.known):
             access = known.family.access
-            fixed = not mentions(access, iteration.loop.variable)
+            fixed = not mentions(access, variable)
             if fixed and self._is_observed(known) and known.value != Real(SPOILT):
+                ends = (end for _, r in known.family.over for end in (r.start, r.stop))
+                if any(variable in index_variables(end) for end in ends):
+                    raise NoRecurrence(
+                        f"which cells of {access.array} an iteration of {variable} sets depends "
+                        f"on {variable}"
+                    )
                 iteration.origin(known.family, state=True)
 
     def _next(self, origin: Found) -> Known:

@@ -99,14 +99,22 @@ def components(
         return ComponentReport(graph, (), str(error))
 
 
-def loop_facts(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[LoopFacts, ...]:
-    """Judge every loop, in textual order."""
+def loop_facts(
+    program: Program, *, assumptions: bool = True, budget: float = DEFAULT_SECONDS
+) -> tuple[LoopFacts, ...]:
+    """Judge every loop, in textual order.
+
+    Args:
+        program: The program.
+        assumptions: Whether verdicts are to name the contracts they lean on.
+        budget: Seconds.
+    """
 
     def work() -> tuple[LoopFacts, ...]:
         from looptrans.analysis.dependences import analyse
         from looptrans.analysis.loops import loop_facts as judge
 
-        return judge(analyse(program))
+        return judge(analyse(program), assumptions=assumptions)
 
     try:
         return within_budget(work, budget)

@@ -15,9 +15,14 @@ them belong to some array.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, islice, product
+from typing import Literal, TypeAlias
+
+import islpy as isl
 
 from looptrans.analysis.formula import TRUE, conjunction, disjunction
 from looptrans.analysis.model import Model
@@ -28,6 +33,7 @@ from looptrans.ir.value import Range
 
 # How many choices there may be before one of each rank is left out.
 MOST_CHOICES = (8, 5, 3)
+_NAME = re.compile(r"[a-z]+\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,37 @@ class Injective:
     high: Index
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the variables whose terms are asked about.
+
+    Attributes:
+        dims: The names of all dimensions of the formula.
+        facts: What holds of them, opaque terms left out.
+    """
+
+    dims: tuple[str, ...]
+    facts: tuple[str, ...] = ()
+
+    def allows(self, model: Model, formula: str) -> bool:
+        """Tell whether a formula may hold; what has other variables in it is not looked at."""
+        used = set(_NAME.findall(formula)) & set(self.dims)
+        others = set(self.dims) - used
+        facts = [fact for fact in self.facts if not others & set(_NAME.findall(fact))]
+        dims = ", ".join(name for name in self.dims if name in used)
+        text = f"{model.prefix}{{ [{dims}] : {conjunction([*facts, formula])} }}"
+        return _is_possible(text)
+
+
+@lru_cache(maxsize=4096)
+def _is_possible(text: str) -> bool:
+    return not isl.Set(text).is_empty()
+
+
+Order: TypeAlias = Literal["equal", "less", "greater"]
+Orders: TypeAlias = frozenset[Order]
+
+
 @dataclass(slots=True)
 class Axioms:
     """The facts about the opaque terms of one program."""
@@ -76,34 +113,71 @@ class Axioms:
     injective: dict[str, list[Injective]]
     pointwise: list[Contract]
 
-    def about(self, terms: list[Term]) -> str:
+    def about(self, terms: list[Term], known: Known) -> str:
         """Say what is known about the values of some terms.
 
-        Each fact about two terms is a choice (equal arguments or not), and choices multiply: of
-        many, the most telling are taken. Leaving some out allows more, never less.
+        Each fact about two terms is a choice (equal arguments or not) unless it is known which, and
+        choices multiply: of many, the most telling are taken. Leaving some out allows more, never
+        less.
         """
-        pairs = [
-            (first, second)
-            for first, second in combinations(terms, 2)
-            if first.function == second.function and first.function not in self.model.contents
-        ]
-        pairs.sort(key=self._rank)
+        parts = [self._alone(term) for term in terms]
+        pairs = []
+        for first, second in combinations(terms, 2):
+            if first.function != second.function or first.function in self.model.contents:
+                continue
+            orders = self._compared(first, second, known)
+            if len(orders) == 1:
+                parts.append(self._together(first, second, orders, known))
+            elif orders:
+                pairs.append((first, second, orders))
+        pairs.sort(key=lambda pair: self._rank(pair[0], pair[1]))
         telling = pairs
         if len(pairs) > MOST_CHOICES[0]:
-            telling = [p for number, p in enumerate(pairs) if number < MOST_CHOICES[self._rank(p)]]
-        parts = [self._alone(term) for term in terms]
-        parts += [self._together(first, second) for first, second in telling]
+            telling = [
+                pair
+                for number, pair in enumerate(pairs)
+                if number < MOST_CHOICES[self._rank(pair[0], pair[1])]
+            ]
+        parts += [self._together(*pair, known) for pair in telling]
         parts += islice(self._instances(terms), max(0, MOST_CHOICES[0] - len(telling)))
         return conjunction(part for part in parts if part != TRUE)
 
-    def _rank(self, pair: tuple[Term, Term]) -> int:
+    def _compared(self, first: Term, second: Term, known: Known) -> Orders:
+        """Return how the arguments of two terms may lie to each other.
+
+        Of several arguments it is only asked whether they may differ, which is `less`.
+        """
+        found: set[Order] = set()
+        if known.allows(self.model, conjunction(_equal(first, second))):
+            found.add("equal")
+        if len(first.arguments) != 1:
+            if known.allows(self.model, _different(first, second)):
+                found.add("less")
+            return frozenset(found)
+        a, b = first.arguments[0], second.arguments[0]
+        if known.allows(self.model, f"{a} < {b}"):
+            found.add("less")
+        if known.allows(self.model, f"{a} > {b}"):
+            found.add("greater")
+        return frozenset(found)
+
+    def _rank(self, first: Term, second: Term) -> int:
         """Order pairs of terms by how much is known of them."""
-        function = pair[0].function
+        function = first.function
         if function in self.monotone or function in self.injective:
             return 0
         if function in self.model.normalizer.arithmetic:
             return 0
-        return 1 if pair[0].pattern == pair[1].pattern else 2
+        return 1 if first.pattern == second.pattern else 2
+
+    def apart(self, terms: list[Term], known: Known) -> list[Term]:
+        """Return terms without those that have the arguments of an earlier one."""
+        kept: list[Term] = []
+        for term in terms:
+            same = (other for other in kept if other.function == term.function)
+            if not any(self._compared(other, term, known) == {"equal"} for other in same):
+                kept.append(term)
+        return kept
 
     def determined(self, term: Term, known: list[Term]) -> str:
         """Say that a term has the value of a known one, and which."""
@@ -196,16 +270,20 @@ class Axioms:
                     )
         return conjunction(parts)
 
-    def _together(self, first: Term, second: Term) -> str:
-        equal = conjunction([*_equal(first, second), f"{first.value} = {second.value}"])
-        differ = _different(first, second)
+    def _together(self, first: Term, second: Term, orders: Orders, known: Known) -> str:
+        options = []
+        if "equal" in orders:
+            options.append(conjunction([*_equal(first, second), f"{first.value} = {second.value}"]))
         if len(first.arguments) != 1:
-            return disjunction([equal, differ])
-        less = self._ordered(first, second)
-        greater = self._ordered(second, first)
-        return disjunction([equal, less, greater])
+            options += [_different(first, second)] if "less" in orders else []
+            return disjunction(options)
+        if "less" in orders:
+            options.append(self._ordered(first, second, known))
+        if "greater" in orders:
+            options.append(self._ordered(second, first, known))
+        return disjunction(options)
 
-    def _ordered(self, low: Term, high: Term) -> str:
+    def _ordered(self, low: Term, high: Term, known: Known) -> str:
         """What holds where the argument of `low` is less than that of `high`."""
         a, b, v, w = low.arguments[0], high.arguments[0], low.value, high.value
         parts = [f"{a} < {b}"]
@@ -213,10 +291,14 @@ class Axioms:
             lower, upper = (w, v) if fact.falling else (v, w)
             bound = f"{lower} + ({b} - {a}) <= {upper}" if fact.strict else f"{lower} <= {upper}"
             below, above = self._size(fact.low), self._size(fact.high)
-            parts.append(disjunction([bound, f"{a} < {below}", f"{b} > {above}"]))
+            outside = (f"{a} < {below}", f"{b} > {above}")
+            beyond = [each for each in outside if known.allows(self.model, f"{a} < {b} and {each}")]
+            parts.append(disjunction([bound, *beyond]))
         for injective in self.injective.get(low.function, []):
             low_end, high_end = self._size(injective.low), self._size(injective.high)
-            parts.append(disjunction([f"{v} != {w}", f"{a} < {low_end}", f"{b} >= {high_end}"]))
+            outside = (f"{a} < {low_end}", f"{b} >= {high_end}")
+            beyond = [each for each in outside if known.allows(self.model, f"{a} < {b} and {each}")]
+            parts.append(disjunction([f"{v} != {w}", *beyond]))
         arithmetic = self.model.normalizer.arithmetic.get(low.function)
         if arithmetic is not None:
             size = self._size(arithmetic.size)
@@ -289,7 +371,8 @@ def axioms_of(model: Model) -> Axioms:
                 axioms.monotone.setdefault(monotone.function, []).append(monotone)
             elif injective is not None:
                 axioms.injective.setdefault(injective.function, []).append(injective)
-            axioms.pointwise.append(single)
+            else:
+                axioms.pointwise.append(single)
     return axioms
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from looptrans.analysis.axioms import Term, axioms_of
+from looptrans.analysis.axioms import Known, Term, axioms_of
 from looptrans.analysis.formula import conjunction
 from looptrans.analysis.model import Contents, Model, StatementModel, build_model
 from looptrans.analysis.polyhedra import dimensions, domain_formula
@@ -40,10 +40,10 @@ def _points(model: Model, statement: StatementModel) -> isl.Set:
         Term(term.array, tuple(notation.index(a) for a in term.arguments), value, term)
         for term, value in values.items()
     ]
+    dims = (*names.values(), *values.values())
     formula = conjunction(
-        [domain_formula(model, statement, terms=values), axioms_of(model).about(terms)]
+        [domain_formula(model, statement, terms=values), axioms_of(model).about(terms, Known(dims))]
     )
-    dims = [*names.values(), *values.values()]
     points = isl.Set(f"{model.prefix}{{ [{', '.join(dims)}] : {formula} }}")
     return points.project_out(isl.dim_type.set, statement.depth, len(values))
 

@@ -12,14 +12,15 @@ from looptrans.ir.listing import contract_text
 from looptrans.ir.walk import live_out
 
 
-def loop_facts(analysis: Analysis) -> tuple[LoopFacts, ...]:
+def loop_facts(analysis: Analysis, *, assumptions: bool = True) -> tuple[LoopFacts, ...]:
     """Give both verdicts for every loop, in textual order.
 
     Args:
         analysis: The dependences, of both bases.
+        assumptions: Whether verdicts are to name the contracts they lean on.
     """
     facts = _facts(analysis)
-    contracts = analysis.program.contracts
+    contracts = analysis.program.contracts if assumptions else ()
     if not contracts:
         return facts
     # A contract is named by the verdicts that would be others without it.

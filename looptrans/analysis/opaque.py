@@ -10,14 +10,16 @@ opaque terms have the value of a term of the pair, because they have its argumen
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import islpy as isl
 
-from looptrans.analysis.axioms import Axioms, Term, axioms_of
+from looptrans.analysis.axioms import Axioms, Known, Term, axioms_of
 from looptrans.analysis.formula import FALSE, TRUE, conjunction
 from looptrans.analysis.killing import is_killed, killer
 from looptrans.analysis.model import AccessModel, Model, StatementModel
-from looptrans.analysis.polyhedra import before, cell_formula, dimensions, domain_formula
+from looptrans.analysis.opaque_domains import plain_constraints
+from looptrans.analysis.polyhedra import before, cell_formula, dimensions, domain_formula, orders
 from looptrans.analysis.relation import Relation, Supposed, Uncovered
 from looptrans.ir.facts import Basis, DependenceKind
 from looptrans.ir.index import Opaque
@@ -57,6 +59,11 @@ class Instance:
             Term(term.array, tuple(notation.index(a) for a in term.arguments), value, term)
             for term, value in self.values.items()
         ]
+
+    def plain(self, model: Model) -> tuple[str, ...]:
+        """Say what the domain asks of the loop variables alone, one comparison each."""
+        notation = model.notation(dimensions(self.access.statement, self.letter))
+        return tuple(notation.condition(c) for c in plain_constraints(self.access.statement))
 
     def happens(self, model: Model, cell: list[str]) -> str:
         """Say that the instance exists and touches the cell."""
@@ -128,6 +135,12 @@ def _join(
     relations[key] = found
 
 
+@lru_cache(maxsize=4096)
+def _read_set(text: str) -> isl.Set:
+    """Return a set; names are positional, so that loops of one shape ask for the same ones."""
+    return isl.Set(text)
+
+
 @dataclass(frozen=True, slots=True)
 class _Finder:
     model: Model
@@ -142,8 +155,8 @@ class _Finder:
         writes: list[AccessModel],
     ) -> Relation | None:
         """Return the pairs of two accesses, less those that one of `writes` comes between."""
-        order = before(source.statement, sink.statement, ("s", "t"))
-        if order == FALSE:
+        ways = orders(source.statement, sink.statement, ("s", "t"))
+        if not ways:
             return None
         last = killer(sink, writes)
         depth = 0 if last is None else last.statement.depth
@@ -152,28 +165,37 @@ class _Finder:
         s, t = _instance(source, "s"), _instance(sink, "t")
         cell = [f"c{number}" for number in range(len(sink.subscripts))]
         known = s.terms(self.model) + t.terms(self.model)
-        base = conjunction(
-            [
-                s.happens(self.model, cell),
-                t.happens(self.model, cell),
-                order,
-                *(f"{a} = {b}" for a, b in zip(s.dims[:depth], t.dims[:depth], strict=True)),
-                self.axioms.about(known),
-            ]
-        )
         space = (*s.dims, *t.dims, *s.hidden, *t.hidden, *cell)
-        points = self._set(space, base)
+        guesses = self._guesses(source, sink, *writes)
+        points = self._set(space, FALSE)
+        same = tuple(f"{a} = {b}" for a, b in zip(s.dims[:depth], t.dims[:depth], strict=True))
+        # What is known of the terms is simpler where the order of the arguments is known.
+        for order in ways:
+            facts = (*order, *same, *s.plain(self.model), *t.plain(self.model))
+            given = Known(space, facts)
+            base = conjunction(
+                [
+                    *order,
+                    *same,
+                    s.happens(self.model, cell),
+                    t.happens(self.model, cell),
+                    self.axioms.about(known, given),
+                ]
+            )
+            left = self._set(space, base)
+            for write in writes:
+                if left.is_empty():
+                    break
+                if write.is_may or (write is last and write is source):
+                    continue
+                gone = self._overwritten(write, s, t, given, known, cell)
+                if guesses and left.n_basic_set() * gone.n_basic_set() > MOST_SUBTRACTED:
+                    # The pairs are not certain anyway; more of them are allowed, never fewer.
+                    continue
+                left = left.subtract(gone)
+            points = points.union(left)
         if points.is_empty():
             return None
-        guesses = self._guesses(source, sink, *writes)
-        for write in writes:
-            if write.is_may or (write is last and write is source):
-                continue
-            gone = self._overwritten(write, s, t, space, known, cell)
-            if guesses and points.n_basic_set() * gone.n_basic_set() > MOST_SUBTRACTED:
-                # The pairs are not certain anyway; more of them are allowed, never fewer.
-                continue
-            points = points.subtract(gone)
         if points.n_basic_set() <= MOST_JOINED:
             points = points.coalesce()
         points = points.project_out(isl.dim_type.set, len(space) - len(cell), len(cell))
@@ -203,8 +225,7 @@ class _Finder:
         return any(term.array not in known for a in accesses for term in a.all_terms)
 
     def _set(self, dims: tuple[str, ...], formula: str) -> isl.Set:
-        text = f"{self.model.prefix}{{ [{', '.join(dims)}] : {formula} }}"
-        return isl.Set(text)
+        return _read_set(f"{self.model.prefix}{{ [{', '.join(dims)}] : {formula} }}")
 
     def _pairs(self, points: isl.Set, source: StatementModel, sink: StatementModel) -> isl.Map:
         shown = source.depth + sink.depth
@@ -222,7 +243,7 @@ class _Finder:
         write: AccessModel,
         s: Instance | None,
         t: Instance,
-        space: tuple[str, ...],
+        given: Known,
         known: list[Term],
         cell: list[str],
     ) -> isl.Set:
@@ -232,14 +253,15 @@ class _Finder:
             TRUE if s is None else before(s.access.statement, write.statement, (s.letter, "u"))
         )
         before_sink = before(write.statement, t.access.statement, ("u", t.letter))
-        determined = [self.axioms.determined(term, known) for term in u.terms(self.model)]
+        apart = self.axioms.apart(known, given)
+        determined = [self.axioms.determined(term, apart) for term in u.terms(self.model)]
         if FALSE in (after_source, before_sink, *determined):
-            return self._set(space, FALSE)
+            return self._set(given.dims, FALSE)
         formula = conjunction([u.happens(self.model, cell), after_source, before_sink, *determined])
         inner = (*u.dims, *u.hidden)
         if inner:
             formula = f"exists ({', '.join(inner)} : {formula})"
-        return self._set(space, formula)
+        return self._set(given.dims, formula)
 
     def uncovered(self, sink: AccessModel, writes: list[AccessModel]) -> Uncovered:
         """Return the instances of a read that may see what was there before the program."""
@@ -247,11 +269,12 @@ class _Finder:
         cell = [f"c{number}" for number in range(len(sink.subscripts))]
         known = t.terms(self.model)
         space = (*t.dims, *t.hidden, *cell)
-        formula = conjunction([t.happens(self.model, cell), self.axioms.about(known)])
+        given = Known(space, t.plain(self.model))
+        formula = conjunction([t.happens(self.model, cell), self.axioms.about(known, given)])
         points = self._set(space, formula)
         for write in writes:
             if not write.is_may:
-                points = points.subtract(self._overwritten(write, None, t, space, known, cell))
+                points = points.subtract(self._overwritten(write, None, t, given, known, cell))
         depth = sink.statement.depth
         points = points.project_out(isl.dim_type.set, depth, len(space) - depth)
         shape = ", ".join(f"t{n}" for n in range(depth))

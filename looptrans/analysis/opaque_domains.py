@@ -76,8 +76,12 @@ def _has_terms(condition: Condition) -> bool:
 def relaxed_formula(model: Model, statement: StatementModel, letter: str) -> str:
     """Say which instances a statement has, constraints with opaque terms left out."""
     notation = model.notation(dimensions(statement, letter))
-    kept = [c for c in constraints(statement) if not _has_terms(c)]
-    return conjunction(notation.condition(condition) for condition in kept)
+    return conjunction(notation.condition(each) for each in plain_constraints(statement))
+
+
+def plain_constraints(statement: StatementModel) -> Iterator[Condition]:
+    """Yield the constraints of a domain without opaque terms."""
+    return (c for c in constraints(statement) if not _has_terms(c))
 
 
 def opaque_constraints(

@@ -79,17 +79,29 @@ def access_map(model: Model, access: AccessModel, array_number: int) -> isl.Map:
 
 def before(first: StatementModel, second: StatementModel, letters: tuple[str, str]) -> str:
     """Say that an instance of the first statement runs before one of the second."""
+    return disjunction(conjunction(order) for order in orders(first, second, letters))
+
+
+def orders(
+    first: StatementModel, second: StatementModel, letters: tuple[str, str]
+) -> tuple[tuple[str, ...], ...]:
+    """Say in which ways an instance of the first statement runs before one of the second.
+
+    Each way is what holds together, and no two hold at once: there is one for each loop around
+    both, where the iterations of the loops around that one are the same, and one for the same
+    iteration of all.
+    """
     shared = first.shared_depth(second)
-    options: list[str] = []
+    options: list[tuple[str, ...]] = []
     equal: list[str] = []
     for level in range(shared):
         a, b = f"{letters[0]}{level}", f"{letters[1]}{level}"
         sign = "<" if first.bounds[level].range.step > 0 else ">"
-        options.append(conjunction([*equal, f"{a} {sign} {b}"]))
+        options.append((*equal, f"{a} {sign} {b}"))
         equal.append(f"{a} = {b}")
     if first.order[shared] < second.order[shared]:
-        options.append(conjunction(equal))
-    return disjunction(options)
+        options.append(tuple(equal))
+    return tuple(options)
 
 
 def union_of(maps: Iterable[isl.Map], model: Model) -> isl.UnionMap:

@@ -128,7 +128,15 @@ class Builder:
 
     # Dimensions
 
-    def dim(self, variable: str, role: Role, start: Index, stop: Index, step: int = 1) -> Dim:
+    def dim(
+        self,
+        variable: str,
+        role: Role,
+        start: Index,
+        stop: Index,
+        step: int = 1,
+        most: Index | None = None,
+    ) -> Dim:
         """Return the dimension of a loop; loops over the same range share one."""
         for known in self.dims:
             same = (known.role, known.start, known.stop, known.step) == (role, start, stop, step)
@@ -156,6 +164,7 @@ class Builder:
             step,
             block,
             (name, role) in self.contracted,
+            most,
         )
         self.variables[made] = variable
         self.dims.append(made)

@@ -34,6 +34,7 @@ from looptrans.blocks.program import (
     Number,
     Op,
     Position,
+    RowBlock,
     Store,
     TileLoop,
     Unary,
@@ -82,7 +83,7 @@ def _body(ops: tuple[Op, ...], found: _Factors) -> tuple[Op, ...]:
     known: dict[str, Let] = {}
     changed: list[Op] = []
     for op in ops:
-        if isinstance(op, TileLoop | ElementLoop | Branch):
+        if isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
             changed.append(replace(op, body=_body(op.body, found)))
             for inner in _names_set(op.body):
                 _forget(known, inner)
@@ -105,7 +106,7 @@ def _names_set(ops: tuple[Op, ...]) -> set[str]:
     for op in ops:
         if isinstance(op, Let):
             names.add(op.name)
-        elif isinstance(op, TileLoop | ElementLoop | Branch):
+        elif isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
             names |= _names_set(op.body)
     return names
 

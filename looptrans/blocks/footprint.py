@@ -29,6 +29,7 @@ from looptrans.blocks.program import (
     Load,
     Name,
     Op,
+    RowBlock,
     TileLoop,
     dims_of,
     exprs_of,
@@ -193,7 +194,7 @@ def _plain(ops: Iterable[Op]) -> Iterator[Op]:
     """Yield operations and those inside branches."""
     for op in ops:
         yield op
-        if isinstance(op, Branch):
+        if isinstance(op, Branch | RowBlock):
             yield from _plain(op.body)
 
 

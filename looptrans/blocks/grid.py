@@ -1,17 +1,35 @@
 """Which loops of a nest become programs, and which of those are rows of blocks.
 
-The outermost parallel loops, one directly inside the other, are the grid. A loop of the grid is a
-dimension of rows where some sum of products has it in one factor only: its iterations share the
+The outermost parallel loops, one directly inside the other, are the grid. The bounds of one may be
+read from memory by the others around it, as in `for b: for i in range(cu[b], cu[b + 1])`, where the
+declared ranges say how many iterations there are at most. A loop of the grid is a dimension of rows
+where some sum of products has it in one factor only: its iterations share the
 other factor. Without such a sum the innermost loops of the grid are rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
+from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Path
-from looptrans.ir.index import variables
-from looptrans.ir.program import Assign, If, Loop, Node
+from looptrans.ir.affine import difference, extremum, total
+from looptrans.ir.index import (
+    Arith,
+    Extremum,
+    Index,
+    Int,
+    Let,
+    Neg,
+    Opaque,
+    Param,
+    Var,
+    children,
+    variables,
+    walk,
+)
+from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -37,12 +55,81 @@ def grid_of(node: Loop, path: Path) -> tuple[tuple[Loop, ...], Path]:
         if inner.execution != "parallel" or inner.range.step != 1:
             break
         outer = {loop.variable for loop in loops}
-        ends = (*variables(inner.range.start), *variables(inner.range.stop))
+        ends = (*plain_variables(inner.range.start), *plain_variables(inner.range.stop))
         if outer & set(ends) or inner.variable in outer:
             break
         loops.append(inner)
         path = (*path, 0)
     return tuple(loops), path
+
+
+def plain_variables(index: Index) -> Iterator[str]:
+    """Yield the variables of an index expression that do not just say what is read from memory."""
+    if isinstance(index, Var):
+        yield index.name
+    elif not isinstance(index, Opaque):
+        for child in children(index):
+            yield from plain_variables(child)
+
+
+def is_read(loop: Loop) -> bool:
+    """Tell whether the bounds of a loop are read from memory."""
+    return any(isinstance(n, Opaque) for e in _ends(loop) for n in walk(e))
+
+
+def most_of(loop: Loop, program: Program) -> Index:
+    """Return what the number of iterations of a loop whose bounds are read never exceeds.
+
+    Raises:
+        NotLowered: Nothing is declared that says so.
+    """
+    start, stop = _ends(loop)
+    least, greatest = _limit(start, program, "least"), _limit(stop, program, "greatest")
+    if least is None or greatest is None:
+        arrays = {n.array for end in _ends(loop) for n in walk(end) if isinstance(n, Opaque)}
+        open_ = [a.name for a in program.arrays if a.name in arrays and a.value_range is None]
+        named = " and ".join(open_) or "its bounds"
+        raise NotLowered(
+            f"how many iterations {loop.variable} has is read from memory, and no range of {named} "
+            'says how many there are at most: declare it, as in Int[Array, "B", "0:N+1"]'
+        )
+    return difference(greatest, least)
+
+
+def _ends(loop: Loop) -> tuple[Index, Index]:
+    return loop.range.start, loop.range.stop
+
+
+def _limit(index: Index, program: Program, which: Literal["least", "greatest"]) -> Index | None:
+    """Return the least or greatest value of an index expression, over sizes alone."""
+    other: Literal["least", "greatest"] = "greatest" if which == "least" else "least"
+    match index:
+        case Int() | Param():
+            return index
+        case Neg(operand):
+            limit = _limit(operand, program, other)
+            return None if limit is None else difference(Int(0), limit)
+        case Let(_, value):
+            return _limit(value, program, which)
+        case Arith("+" | "-" as op, left, right):
+            one = _limit(left, program, which)
+            two = _limit(right, program, which if op == "+" else other)
+            if one is None or two is None:
+                return None
+            return total(one, two) if op == "+" else difference(one, two)
+        case Extremum(op, arguments):
+            limits = [_limit(argument, program, which) for argument in arguments]
+            known = [limit for limit in limits if limit is not None]
+            # A minimum is at most any of its arguments; it is at least the least of all.
+            needs_all = (op == "min") == (which == "least")
+            return None if not known or (needs_all and None in limits) else extremum(op, known)
+        case Opaque(array, _):
+            declared = program.array(array).value_range
+            if declared is None:
+                return None
+            return declared[0] if which == "least" else total(declared[1], -1)
+        case _:
+            return None
 
 
 def rows_of(loops: tuple[Loop, ...]) -> tuple[str, ...]:

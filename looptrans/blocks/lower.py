@@ -11,7 +11,7 @@ from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.configs import choices
 from looptrans.blocks.exponents import in_powers_of_two
-from looptrans.blocks.grid import grid_of, rows_of
+from looptrans.blocks.grid import grid_of, is_read, most_of, rows_of
 from looptrans.blocks.late import with_late
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
@@ -20,6 +20,7 @@ from looptrans.blocks.program import (
     ArrayArgument,
     Binary,
     BlockProgram,
+    Branch,
     Dim,
     Dot,
     Edge,
@@ -32,6 +33,7 @@ from looptrans.blocks.program import (
     Op,
     Position,
     Role,
+    RowBlock,
     Scalar,
     Store,
     TileLoop,
@@ -188,18 +190,24 @@ class _Lowering:
         b = Builder(program, storage, contracted, *memory, rounded=self.rounded, exact=self.exact)
         dims: list[Dim] = []
         for loop in loops:
-            role: Role = "rows" if loop.variable in rows else "program"
-            dims.append(b.dim(loop.variable, role, loop.range.start, loop.range.stop))
+            role: Role = "rows" if loop.variable in rows or is_read(loop) else "program"
+            most = most_of(loop, program) if is_read(loop) else None
+            dims.append(b.dim(loop.variable, role, loop.range.start, loop.range.stop, most=most))
             b.places[loop.variable] = Position(dims[-1])
         row_dims = tuple(dim for dim in dims if dim.role == "rows")
         nest = Nest(b, self._fact, self.creations, row_dims, serial)
         with b.frame(grid) as frame:
+            read = [(d, b.index(d.start), b.index(d.stop)) for d in dims if d.most is not None]
+            first_ops = len(frame.ops)
             scopes: list[Path] = [path[:n] for n in range(len(path) + 1)] if loops else [()]
             with ExitStack() as stack:
                 for scope in scopes:
                     stack.enter_context(nest.scope(scope))
                 nest.body(inner, path)
-        ops = in_powers_of_two(tuple(frame.ops), b.name)
+        ops = tuple(frame.ops[first_ops:])
+        for dim, start, stop in reversed(read):
+            ops = (RowBlock(dim, start, stop, ops),)
+        ops = in_powers_of_two((*frame.ops[:first_ops], *ops), b.name)
         ops = shared(needed(ops), b.name)
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
@@ -375,6 +383,8 @@ def _stores(
             yield op, around
         elif isinstance(op, TileLoop | ElementLoop):
             yield from _stores(op.body, (*around, op.dim))
+        elif isinstance(op, Branch | RowBlock):
+            yield from _stores(op.body, around)
 
 
 def _key(program: Program, fact: Append) -> tuple[str, frozenset[str]]:
@@ -395,7 +405,8 @@ def _dims_in(ops: tuple[Op, ...]) -> set[Dim]:
 
 
 def _names(dim: Dim) -> set[str]:
-    return {*parameters(dim.start), *parameters(dim.stop)}
+    most = () if dim.most is None else parameters(dim.most)
+    return {*parameters(dim.start), *parameters(dim.stop), *most}
 
 
 def _constants(dims: list[Dim]) -> tuple[str, ...]:

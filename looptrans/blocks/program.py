@@ -5,7 +5,7 @@ blocks; the order of their dimensions is that of `Dim.order`, and operands are b
 
     BlockProgram ─ kernels, launched one after the other; temporaries between them
        └ Kernel ─ grid, arrays, scalars, configurations
-           └ Op: Let │ Store │ TileLoop │ ElementLoop │ Branch
+           └ Op: Let │ Store │ TileLoop │ ElementLoop │ Branch │ RowBlock
                └ Expr: Number │ Scalar │ Option │ Position │ Edge │ Name │ Load │ Unary │ Binary
                        │ Call │ Where │ Cast │ Reduce │ Dot
 
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from looptrans.ir.affine import difference
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index
 from looptrans.ir.program import Program
@@ -44,6 +45,7 @@ class Dim:
             `program` and `element`.
         contracted: Whether a matrix product runs over this dimension or has it as a side, so that
             its block must have at least 16 iterations.
+        most: Where the bounds are read from memory: what the number of iterations never exceeds.
     """
 
     name: str
@@ -54,6 +56,12 @@ class Dim:
     step: int = 1
     block: str | None = None
     contracted: bool = False
+    most: Index | None = None
+
+    @property
+    def extent(self) -> Index:
+        """How many iterations there are, or may be at most; known before the launch."""
+        return difference(self.stop, self.start) if self.most is None else self.most
 
     @property
     def is_vector(self) -> bool:
@@ -322,7 +330,26 @@ class Branch:
     otherwise: tuple[Op, ...] = ()
 
 
-Op: TypeAlias = Let | Store | TileLoop | ElementLoop | Branch
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """The block of rows of a program, where the bounds of the rows are read from memory.
+
+    There are programs for as many rows as there may be; those beyond the last row do nothing.
+
+    Attributes:
+        dim: The dimension, of role `rows`.
+        start: The first row of the first block, a number.
+        stop: What the rows stay below, a number.
+        body: What is done with the block.
+    """
+
+    dim: Dim
+    start: Expr
+    stop: Expr
+    body: tuple[Op, ...]
+
+
+Op: TypeAlias = Let | Store | TileLoop | ElementLoop | Branch | RowBlock
 
 
 ArrayAccess: TypeAlias = Literal["in", "out", "inout", "added"]
@@ -560,7 +587,7 @@ def ops_in(ops: Iterable[Op]) -> Iterator[Op]:
     """Yield operations and those inside them, in the order of the text."""
     for op in ops:
         yield op
-        if isinstance(op, TileLoop | ElementLoop | Branch):
+        if isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
             yield from ops_in(op.body)
         if isinstance(op, Branch):
             yield from ops_in(op.otherwise)
@@ -573,7 +600,7 @@ def exprs_of(op: Op) -> tuple[Expr, ...]:
             return (value,)
         case Store(_, subscripts, value, mask):
             return (*subscripts, value) if mask is None else (*subscripts, value, mask)
-        case TileLoop(_, start, stop) | ElementLoop(_, start, stop):
+        case TileLoop(_, start, stop) | ElementLoop(_, start, stop) | RowBlock(_, start, stop):
             return (start, stop)
         case Branch(condition, _):
             return (condition,)

@@ -20,6 +20,7 @@ from looptrans.blocks.program import (
     Let,
     Name,
     Op,
+    RowBlock,
     Store,
     TileLoop,
     dims_of,
@@ -41,7 +42,7 @@ def shared(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
     """
     inner = tuple(
         replace(op, body=shared(op.body, naming))
-        if isinstance(op, TileLoop | ElementLoop | Branch)
+        if isinstance(op, TileLoop | ElementLoop | Branch | RowBlock)
         else op
         for op in ops
     )
@@ -98,7 +99,7 @@ def _kept(ops: tuple[Op, ...], read: set[str]) -> tuple[Op, ...]:
     for op in ops:
         if isinstance(op, Let) and op.name not in read:
             continue
-        if isinstance(op, TileLoop | ElementLoop | Branch):
+        if isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
             inner = _kept(op.body, read)
             if inner:
                 found.append(replace(op, body=inner))
@@ -172,7 +173,7 @@ def _versioned(ops: tuple[Op, ...]) -> Iterator[tuple[Op, dict[str, int]]]:
 def _set_in(op: Op) -> Iterator[str]:
     if isinstance(op, Let):
         yield op.name
-    elif isinstance(op, TileLoop | ElementLoop | Branch):
+    elif isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
         for each in op.body:
             yield from _set_in(each)
 

@@ -41,6 +41,7 @@ from looptrans.blocks.program import (
     Option,
     Position,
     Reduce,
+    RowBlock,
     Scalar,
     Store,
     TileLoop,
@@ -129,6 +130,8 @@ def _head(kernel: Kernel) -> Iterable[str]:
 def _dim(dim: Dim) -> str:
     step = f", {dim.step}" if dim.step != 1 else ""
     text = f"{dim.name} in range({index_text(dim.start)}, {index_text(dim.stop)}{step})"
+    if dim.most is not None:
+        text += f", at most {index_text(dim.most)}"
     match dim.role:
         case "rows" | "tile":
             return f"{text}, {dim.block} at a time"
@@ -166,7 +169,7 @@ def _count(count: int, word: str) -> str:
 def _body(ops: Iterable[Op], depth: int) -> Iterable[str]:
     for op in ops:
         yield INDENT * depth + _op(op)
-        if isinstance(op, TileLoop | ElementLoop | Branch):
+        if isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
             yield from _body(op.body, depth + 1)
         if isinstance(op, Branch) and op.otherwise:
             yield INDENT * depth + "else:"
@@ -193,6 +196,9 @@ def _op(op: Op) -> str:
             return _commented(text, ("one at a time",), reason)
         case Branch(condition, _):
             return f"if {expr_text(condition)}:"
+        case RowBlock(dim, start, stop, _):
+            text = f"one block of {dim.block} for {dim.name} from {expr_text(start)}"
+            return f"{text} to {expr_text(stop)}, where there is one:"
 
 
 def _commented(text: str, labels: tuple[str, ...], note: str) -> str:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from looptrans.blocks.program import Dim, Position
 from looptrans.emit.expressions import SIGN, SUM, Expressions
-from looptrans.ir.affine import difference
-from looptrans.ir.index import Index, Int
+from looptrans.ir.index import Int
 
 # How many blocks of rows a group has before the next block of columns is begun.
 GROUP = 8
@@ -31,11 +30,6 @@ class Demand:
     positions: frozenset[Dim]
     first: frozenset[Dim]
     last: frozenset[Dim]
-
-
-def extent(dim: Dim) -> Index:
-    """Return the number of iterations of a dimension."""
-    return difference(dim.stop, dim.start)
 
 
 def decoded(
@@ -63,20 +57,26 @@ def decoded(
     places = _places(grid, counts)
     if grouped:
         slow, fast = grid[-2:]
-        names = [
-            expr.scope.name("at", dim.name, wanted=f"block_{dim.name}") for dim in (slow, fast)
-        ]
+        names = [block_number(dim, expr) for dim in (slow, fast)]
         sizes = f"{counts[slow]}, {counts[fast]}, {GROUP}"
         lines.append(f"{', '.join(names)} = tl.swizzle2d({places[slow]}, {places[fast]}, {sizes})")
         places |= dict(zip((slow, fast), names, strict=True))
     for dim in grid:
-        lines += _start(dim, places[dim], need, expr)
+        if dim.most is None:
+            lines += _start(dim, places[dim], need, expr)
+        elif not grouped or dim not in grid[-2:]:
+            lines.append(f"{block_number(dim, expr)} = {places[dim]}")
     return lines
+
+
+def block_number(dim: Dim, expr: Expressions) -> str:
+    """Return the identifier of the number of a program's block of rows."""
+    return expr.scope.name("at", dim.name, wanted=f"block_{dim.name}")
 
 
 def _count(dim: Dim, expr: Expressions) -> str:
     """Return how many programs a dimension has."""
-    size = expr.from_index(extent(dim))
+    size = expr.from_index(dim.extent)
     if dim.role == "rows":
         return f"tl.cdiv({expr.show(size)}, {expr.block(dim.block or '')})"
     return expr.show(size, needed=SIGN)
@@ -121,6 +121,6 @@ def lanes(dim: Dim, is_masked: bool, expr: Expressions) -> list[str]:
     lines = [f"{name} = {start}tl.arange(0, {block}).to({expr.index_type()})"]
     if is_masked:
         below = f"{expr.show(Position(dim))} < {expr.show(expr.from_index(dim.stop), needed=SUM)}"
-        size = expr.show(expr.from_index(extent(dim)), needed=SUM)
+        size = expr.show(expr.from_index(dim.extent), needed=SUM)
         lines.append(f"{expr.inside(dim)} = ({below}) | ({block} == {size})")
     return lines

@@ -26,6 +26,7 @@ from looptrans.blocks.program import (
     Number,
     Op,
     Position,
+    RowBlock,
     Scalar,
     Store,
     TileLoop,
@@ -46,8 +47,8 @@ from looptrans.emit.arguments import (
     Size,
     Stride,
 )
-from looptrans.emit.expressions import Expressions
-from looptrans.emit.grid import Demand, decoded, extent, lanes
+from looptrans.emit.expressions import SUM, Expressions
+from looptrans.emit.grid import Demand, block_number, decoded, lanes
 from looptrans.emit.layout import INDENT, filled, fits, heading, statement
 from looptrans.ir.listing import index_text
 
@@ -284,13 +285,13 @@ class _Writer:
                         pointer = self.expr.pointer(array)
                         lines += statement(f"if {pointer} is not None:", depth)
                     lines += self._labelled(text, labels, note, depth + is_guarded)
-                case TileLoop() | ElementLoop() | Branch() if op.body:
+                case TileLoop() | ElementLoop() | Branch() | RowBlock() if op.body:
                     lines += self._block(op, depth)
                 case _:
                     pass
         return lines
 
-    def _block(self, op: TileLoop | ElementLoop | Branch, depth: int) -> list[str]:
+    def _block(self, op: TileLoop | ElementLoop | Branch | RowBlock, depth: int) -> list[str]:
         match op:
             case TileLoop(dim, start, stop, _, body, note):
                 block = self.expr.block(dim.block or "")
@@ -318,6 +319,11 @@ class _Writer:
                 if otherwise:
                     lines += [f"{INDENT * depth}else:", *self._ops(otherwise, depth + 1)]
                 return lines
+            case RowBlock(dim, _, stop, body):
+                lines = self._rows(op, depth)
+                first = self.expr.first(dim)
+                lines += statement(f"if {first} < {self.expr.show(stop)}:", depth)
+                return lines + self._ops(body, depth + 1)
 
     def _tile(self, loop: TileLoop, depth: int) -> list[str]:
         """Return what is worked out of the first iteration of a block, where it is mentioned."""
@@ -331,6 +337,25 @@ class _Writer:
             lines += statement(f"{last} = tl.minimum({first} + {block}, {stop}) - 1", depth)
         if Position(dim) in nodes:
             value = f"({first} + tl.arange(0, {block})).to({self.expr.index_type()})"
+            lines += statement(f"{self.expr.dim(dim)} = {value}", depth)
+        return lines
+
+    def _rows(self, rows: RowBlock, depth: int) -> list[str]:
+        """Return what is worked out of the first row of a program's block."""
+        dim = rows.dim
+        nodes = [n for op in ops_in(rows.body) for e in exprs_of(op) for n in walk(e)]
+        first, block = self.expr.first(dim), self.expr.block(dim.block or "")
+        value = f"{block_number(dim, self.expr)} * {block}"
+        if rows.start != Number(0):
+            kind = self.expr.index_type()
+            value = f"({self.expr.show(rows.start, needed=SUM)} + {value}).to({kind})"
+        lines = statement(f"{first} = {value}", depth)
+        if Edge(dim, "last") in nodes:
+            stop = self.expr.show(rows.stop)
+            last = self.expr.last(dim)
+            lines += statement(f"{last} = tl.minimum({first} + {block}, {stop}) - 1", depth)
+        if Position(dim) in nodes:
+            value = f"{first} + tl.arange(0, {block})"
             lines += statement(f"{self.expr.dim(dim)} = {value}", depth)
         return lines
 
@@ -399,6 +424,11 @@ class _Writer:
         parts += [("for " * bool(rows)) + joined(programs)] if programs else []
         what = ", ".join(parts) or "everything"
         lines = [f'{INDENT}"""A program does {what}.', ""]
+        for dim in self.kernel.grid:
+            if dim.most is not None:
+                ends = f"{dim.name} goes from {index_text(dim.start)} to {index_text(dim.stop)}"
+                text = f"{ends}: a program whose block begins beyond does nothing."
+                lines += [line.replace("# ", "", 1) for line in heading(text, 1)]
         for verb, accesses in (
             ("Reads", ("in", "inout")),
             ("Writes", ("out", "inout")),
@@ -451,7 +481,7 @@ class _Writer:
             name = self.expr.block(dim.block)
             if dim.role == "lanes":
                 least = LEAST_SIDE if dim.contracted else 1
-                found.append(LaneCount(name, extent(dim), least, dim.block))
+                found.append(LaneCount(name, dim.extent, least, dim.block))
             elif BlockSize(name, dim.block) not in found:
                 found.append(BlockSize(name, dim.block))
         if LATE in used.blocks:

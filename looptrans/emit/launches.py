@@ -19,7 +19,6 @@ from looptrans.emit.arguments import (
     is_constexpr,
 )
 from looptrans.emit.facts import Facts
-from looptrans.emit.grid import extent
 from looptrans.emit.kernel import grouped
 from looptrans.emit.layout import INDENT, filled, statement
 from looptrans.emit.python_text import index_python
@@ -177,7 +176,7 @@ class Launches:
         """Return how many programs a grid has."""
         counts = []
         for dim in grid:
-            size = index_python(extent(dim), self.facts.names)
+            size = index_python(dim.extent, self.facts.names)
             if dim.role == "rows":
                 counts.append(f'triton.cdiv({size}, meta["{blocks[str(dim.block)]}"])')
             else:
@@ -186,7 +185,7 @@ class Launches:
 
     def _has_programs(self, grid: tuple[Dim, ...]) -> str:
         """Return whether a grid has programs, as Python; nothing where it always has."""
-        extents = [index_python(extent(dim), self.facts.names) for dim in grid]
+        extents = [index_python(dim.extent, self.facts.names) for dim in grid]
         sizes = [size for size in extents if not (size.isdigit() and int(size) > 0)]
         if not sizes:
             return ""

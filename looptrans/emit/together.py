@@ -31,7 +31,6 @@ from looptrans.emit.arguments import (
     Stride,
 )
 from looptrans.emit.expressions import PRODUCT, Expressions
-from looptrans.emit.grid import extent
 from looptrans.emit.kernel import KernelText, declared, grouped
 from looptrans.emit.layout import INDENT, filled, heading, statement
 
@@ -187,7 +186,7 @@ def _count(kernel: Kernel, blocks: dict[str, str], expr: Expressions) -> str:
     """Return how many programs a role has, as text."""
     counts = []
     for dim in kernel.grid:
-        size = expr.from_index(extent(dim))
+        size = expr.from_index(dim.extent)
         if dim.role == "rows":
             counts.append(f"tl.cdiv({expr.show(size)}, {blocks[dim.block or '']})")
         else:

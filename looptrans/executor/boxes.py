@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from looptrans.executor.contracts import Integers, OutsideArray, elements
@@ -17,7 +17,8 @@ from looptrans.ir.condition import (
     walk_condition,
 )
 from looptrans.ir.evaluate import Evaluator, Unknown
-from looptrans.ir.index import Index
+from looptrans.ir.index import Arith, Index, opaque_terms, walk
+from looptrans.ir.index import variables as variables_of
 from looptrans.ir.program import (
     Assign,
     Atomic,
@@ -40,7 +41,9 @@ from looptrans.ir.value import (
     Value,
     Whole,
     value_children,
+    walk_value,
 )
+from looptrans.ir.walk import accesses, loops, placed
 
 Variables = Mapping[str, int]
 
@@ -62,6 +65,7 @@ class Boxes:
     integers: Mapping[str, Integers]
     extents: dict[str, list[int]] = field(default_factory=dict)
     _evaluator: Evaluator = field(init=False)
+    _straight: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self._evaluator = Evaluator(self.sizes, self._element)
@@ -78,7 +82,14 @@ class Boxes:
                     if isinstance(part, Relation):
                         self._index(part.left, variables)
                         self._index(part.right, variables)
+        self._straight = _straight_variables(program)
         self._body(program.body, {})
+
+    def _values(self, variable: str, values: range) -> Iterable[int]:
+        """Return the values of a variable that decide: the ends, where all else is alike."""
+        if variable in self._straight and len(values) > 2:
+            return (values[0], values[-1])
+        return values
 
     def _element(self, array: str, cell: tuple[int, ...]) -> int:
         self._touch(array, cell)
@@ -115,9 +126,12 @@ class Boxes:
             found = [
                 {**outer, generator.variable: value}
                 for outer in found
-                for value in self._range(generator.range.start, generator.range.stop, outer)[
-                    :: abs(generator.range.step)
-                ]
+                for value in self._values(
+                    generator.variable,
+                    self._range(generator.range.start, generator.range.stop, outer)[
+                        :: abs(generator.range.step)
+                    ],
+                )
             ]
             for inner in found:
                 self._condition(generator.condition, inner)
@@ -138,7 +152,7 @@ class Boxes:
                     stop = self._index(node.range.stop, variables)
                     if start is None or stop is None:
                         continue
-                    for value in range(start, stop, node.range.step):
+                    for value in self._values(node.variable, range(start, stop, node.range.step)):
                         self._body(node.body, {**variables, node.variable: value})
                 case If(condition, then, otherwise):
                     self._condition(condition, variables)
@@ -204,3 +218,62 @@ class Boxes:
             case _:
                 for child in value_children(value):
                     self._value(child, variables)
+
+
+def _straight_variables(program: Program) -> frozenset[str]:
+    """Return the variables that stand in subscripts alone, and there as in `2 * i + j`.
+
+    Nothing else depends on such a variable, and a subscript is largest at one of its ends.
+    """
+    found = {loop.variable for loop in loops(program)}
+    bent: set[str] = set()
+    for place in placed(program):
+        bent |= set(_bending(place.node))
+        for loop in place.loops:
+            bent |= {*variables_of(loop.range.start), *variables_of(loop.range.stop)}
+        for condition in place.conditions:
+            bent |= set(_compared(condition))
+        for relation in accesses(place.node):
+            bent |= set(_compared(relation.condition))
+            for generator in relation.generators:
+                found.add(generator.variable)
+                bent |= {*variables_of(generator.range.start), *variables_of(generator.range.stop)}
+                bent |= set(_compared(generator.condition))
+            for subscript in relation.access.subscripts:
+                bent |= set() if isinstance(subscript, Whole) else set(_bent(subscript))
+    return frozenset(found - bent)
+
+
+def _bending(node: Assign | If) -> Iterator[str]:
+    """Yield the variables that decide what numbers of a statement are read from memory."""
+    if isinstance(node, If):
+        yield from _compared(node.condition)
+        return
+    for value in node.values:
+        for part in walk_value(value):
+            if isinstance(part, IndexValue):
+                yield from _bent(part.index)
+            elif isinstance(part, Select | Holds):
+                yield from _compared(part.condition)
+
+
+def _compared(condition: Condition) -> Iterator[str]:
+    for part in walk_condition(condition):
+        if isinstance(part, Relation):
+            yield from (*variables_of(part.left), *variables_of(part.right))
+        elif isinstance(part, Data):
+            for each in walk_value(part.value):
+                if isinstance(each, IndexValue):
+                    yield from _bent(each.index)
+
+
+def _bent(index: Index) -> Iterator[str]:
+    """Yield the variables in which an index is not straight."""
+    for term in opaque_terms(index):
+        for argument in term.arguments:
+            yield from variables_of(argument)
+    for part in walk(index):
+        if isinstance(part, Arith):
+            both = variables_of(part.left) and variables_of(part.right)
+            if part.op == "%" or (part.op in ("*", "//") and both):
+                yield from variables_of(part)

@@ -244,6 +244,10 @@ class _Maker:
         values: Integers = numbers.astype(np.int64).reshape(shape)
         if values.ndim and any(is_monotone(contract, array.name) for contract in contracts):
             values = np.sort(values, axis=-1)
+            if values.shape[-1] > 2:
+                # Two that are equal are worth trying: a range between them is empty.
+                at = 1 + number % (values.shape[-1] - 2)
+                values[..., at] = values[..., at - 1]
         return values
 
     def _range(self, array: Array, scale: float) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from looptrans.blocks.program import (
     Load,
     Name,
     Op,
+    RowBlock,
     TileLoop,
     Where,
     children,
@@ -112,7 +113,7 @@ def _dots(kernel: Kernel) -> list[_Seen]:
 def _ops(body: Sequence[Op]) -> Iterator[Op]:
     for op in body:
         yield op
-        if isinstance(op, TileLoop | ElementLoop | Branch):
+        if isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
             yield from _ops(op.body)
 
 
@@ -145,7 +146,7 @@ def _dots_in(body: Sequence[Op], around: tuple[Dim, ...], arrays: _Arrays) -> li
     found: list[_Seen] = []
     runs: dict[Dim, list[_Seen]] = {}
     for op in body:
-        if isinstance(op, Branch):
+        if isinstance(op, Branch | RowBlock):
             found += _dots_in(op.body, around, arrays)
         elif isinstance(op, ElementLoop):
             found += _dots_in(op.body, (*around, op.dim), arrays)

@@ -10,7 +10,7 @@ from looptrans.blocks.program import BlockProgram, Role
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import prepare
 from looptrans.ir.evaluate import evaluate
-from looptrans.ir.index import Arith, Index, parameters, walk
+from looptrans.ir.index import Arith, Index, opaque_terms, parameters, walk
 from looptrans.ir.program import Parameter, Program
 
 # What a loop is in the kernel decides how far its size has to go to show a mistake: beyond a block
@@ -99,10 +99,19 @@ def _roles(blocks: BlockProgram | None) -> dict[str, Role]:
     found: dict[str, Role] = {}
     for kernel in () if blocks is None else blocks.kernels:
         for dim in kernel.dims:
-            for name in parameters(dim.stop):
+            for name in _bounding(dim.stop, blocks):
                 others = (dim.role, found.get(name, dim.role))
                 found[name] = min(others, key=ROLES.index)
     return found
+
+
+def _bounding(stop: Index, blocks: BlockProgram | None) -> Iterator[str]:
+    """Yield the sizes that say how far a loop goes, those of what is read from memory too."""
+    yield from parameters(stop)
+    for term in opaque_terms(stop):
+        declared = None if blocks is None else blocks.listing.array(term.array).value_range
+        if declared is not None:
+            yield from parameters(declared[1])
 
 
 def _tied(program: Program) -> frozenset[str]:

@@ -1,0 +1,586 @@
+"""Arrays whose rows are packed, one sequence behind the other, seen as arrays with a batch.
+
+    for b: for i in range(cu[b], cu[b + 1]):            for b: for i in range(0, T):
+        O[i] = … Q[i] …                         <->         O[b, i] = … Q[b, i] …
+
+Where `cu` never falls, the ranges of different b have no row in common, so that a row belongs to
+one b at most and `X[i]` may be called `X[b, i]`: each access to X, whatever it is, is to a row of
+the b around it. That listing is differentiated; the calls are then taken back, in its backward pass
+and in what the forward hands over.
+
+Loops over rows whose iterations have nothing to do with each other go over all rows while that is
+done, so that each array is whole. The rows beyond those of b have no incoming gradient, so that
+nothing comes from them, and the loops are cut back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from looptrans.adjoint.printing import shape_text
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.frontend import parse
+from looptrans.ir.affine import is_same, simplified, total
+from looptrans.ir.condition import ALWAYS, Condition, Every, Relation
+from looptrans.ir.index import Extremum, Index, Int, Opaque, Var, variables
+from looptrans.ir.listing import contract_text, listing
+from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.source import Source
+from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.transforms.accesses import with_accesses
+from looptrans.transforms.tree import rewritten
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How an array with packed rows is seen.
+
+    Attributes:
+        ends: The array that says where sequences end.
+        row: Which dimension is packed.
+        order: The dimensions as they are seen; -1 is that of the sequence.
+    """
+
+    ends: str
+    row: int
+    order: tuple[int, ...]
+
+    def seen(self, each: Sequence[T], batch: T) -> tuple[T, ...]:
+        """Return subscripts or extents as they are seen."""
+        return tuple(batch if n < 0 else each[n] for n in self.order)
+
+    def taken_back(self, subscripts: Sequence[T]) -> tuple[T, ...]:
+        """Return subscripts or extents that are seen as they are."""
+        pairs = [(n, s) for n, s in zip(self.order, subscripts, strict=True) if n >= 0]
+        return tuple(s for _, s in sorted(pairs, key=lambda pair: pair[0]))
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """Where the sequence and the row stand among the dimensions as they are seen."""
+        return self.order.index(-1), self.order.index(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """A listing with packed rows, and how it is seen.
+
+    Attributes:
+        listing: The listing.
+        program: The listing as it is seen.
+        views: How each array with packed rows is seen.
+        counts: For each array of ends, how many sequences there are.
+        contracts: What this leans on, as written.
+    """
+
+    listing: Program
+    program: Program
+    views: Mapping[str, View]
+    counts: Mapping[str, Index]
+    contracts: tuple[str, ...]
+
+    def law(self) -> str:
+        """Say what was shown."""
+        names = ", ".join(self.views)
+        ends = " and ".join(dict.fromkeys(view.ends for view in self.views.values()))
+        return f"every access to {names} is to a row of the sequence around it, by {ends}"
+
+    def back(self, program: Program, alike: Mapping[str, str]) -> Program:
+        """Take the view back in a listing made of the one that is seen.
+
+        Args:
+            program: The listing.
+            alike: Arrays that are not in the listing itself, and the array each is seen like.
+
+        Raises:
+            NotDifferentiated: A row is not one of the sequence around it.
+        """
+        views = {a.name: self.views[a.name] for a in program.arrays if a.name in self.views}
+        views |= {new: self.views[old] for new, old in alike.items() if old in self.views}
+        fixed = {a.name for a in self.listing.arrays} | set(alike)
+        return _Back(program, views, self.counts, frozenset(fixed)).run()
+
+
+def unpacked(program: Program) -> Unpacked | None:
+    """Return a listing with packed rows as one with a batch; None where it has none of these."""
+    segments = dict(_segments(program))
+    if not segments:
+        return None
+    counts = {name: count for name, (count, _) in segments.items()}
+    views = {a.name: view for a in program.arrays if (view := _view(program, a, counts))}
+    if not views:
+        return None
+    ends = {view.ends for view in views.values()}
+    contracts = tuple(dict.fromkeys(text for name, (_, text) in segments.items() if name in ends))
+
+    def seen(body: tuple[Node, ...], batches: tuple[str, ...]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in body:
+            match node:
+                case Loop():
+                    here = _range_of(node.range, counts)
+                    inner = (*batches, node.variable)
+                    bounds = node.range
+                    if here is not None and _is_whole(node.range) and _is_free(node, views):
+                        rows = _rows(program, node, views)
+                        bounds = node.range if rows is None else Range(Int(0), rows)
+                    found.append(replace(node, range=bounds, body=seen(node.body, inner)))
+                case _:
+                    found.append(node)
+        return tuple(found)
+
+    body = seen(program.body, ())
+    sequences = _sequences(program, views, counts)
+    body = with_accesses(body, lambda access: _seen_access(access, views, sequences))
+    changed = _with_shapes(program, body, views, counts)
+    again = parse(Source(f"<{program.name}>", listing(changed)))
+    return Unpacked(program, again, views, counts, contracts)
+
+
+def is_same_shape(one: Array, other: Array) -> bool:
+    """Tell whether two arrays have the same shape."""
+    pairs = zip(one.shape, other.shape, strict=False)
+    return one.rank == other.rank and all(
+        a is not None and b is not None and is_same(a, b) for a, b in pairs
+    )
+
+
+def _segments(program: Program) -> Iterator[tuple[str, tuple[Index, str]]]:
+    """Yield arrays that never fall from 0 on: how many steps are known of, and by what contract."""
+    for contract in program.contracts:
+        if len(contract.generators) != 1:
+            continue
+        (generator,) = contract.generators
+        if generator.condition != ALWAYS or generator.range.step != 1:
+            continue
+        if simplified(generator.range.start) != Int(0):
+            continue
+        condition = contract.condition
+        for part in condition.parts if isinstance(condition, Every) else (condition,):
+            name = _rising(part, generator.variable)
+            if name is not None:
+                yield name, (generator.range.stop, contract_text(contract))
+
+
+def _rising(condition: Condition, variable: str) -> str | None:
+    """Return f where a condition says that `f[b] <= f[b + 1]`, or `<`."""
+    match condition:
+        case Relation("<=" | "<", Opaque(one, (low,)), Opaque(other, (high,))):
+            pass
+        case Relation(">=" | ">", Opaque(one, (high,)), Opaque(other, (low,))):
+            pass
+        case _:
+            return None
+    here = Var(variable)
+    plain = one == other and simplified(low) == here and is_same(high, total(here, 1))
+    return one if plain else None
+
+
+def _range_of(bounds: Range, counts: Mapping[str, Index]) -> tuple[str, str] | None:
+    """Return the array of ends and the variable of the sequence that a range lies in."""
+    if bounds.step != 1:
+        return None
+    for low in _arguments("max", bounds.start):
+        match low:
+            case Opaque(name, (Var(variable),)) if name in counts:
+                stop = total(Var(variable), 1)
+                for high in _arguments("min", bounds.stop):
+                    if is_same(high, Opaque(name, (stop,))):
+                        return name, variable
+            case _:
+                pass
+    return None
+
+
+def _arguments(op: str, index: Index) -> tuple[Index, ...]:
+    plain = simplified(index)
+    return plain.arguments if isinstance(plain, Extremum) and plain.op == op else (plain,)
+
+
+def _is_whole(bounds: Range) -> bool:
+    return isinstance(simplified(bounds.start), Opaque) and isinstance(
+        simplified(bounds.stop), Opaque
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """An access, and the ranges of the variables around it, outermost first."""
+
+    access: Access
+    around: dict[str, Range]
+
+
+def _uses(program: Program) -> Iterator[_Use]:
+    for place in placed(program):
+        loops = {loop.variable: loop.range for loop in place.loops}
+        for relation in accesses(place.node):
+            inner = {g.variable: g.range for g in relation.generators}
+            yield _Use(relation.access, loops | inner)
+
+
+def _view(program: Program, array: Array, counts: Mapping[str, Index]) -> View | None:
+    """Return how an array is seen: the dimension whose subscript is always a row of a sequence."""
+    uses = [use for use in _uses(program) if use.access.array == array.name]
+    if array.element != "float" or not uses:
+        return None
+    for row in range(array.rank):
+        extent = array.shape[row]
+        ends = {_sequence(use, row, counts) for use in uses}
+        names = {None if end is None else end[0] for end in ends}
+        if extent is None or len(names) != 1 or None in names:
+            continue
+        (name,) = (name for name in names if name is not None)
+        return View(name, row, _order(uses[0], row, counts))
+    return None
+
+
+def _sequence(use: _Use, row: int, counts: Mapping[str, Index]) -> tuple[str, str] | None:
+    """Return the ends and the variable of the sequence whose row a subscript is."""
+    subscript = use.access.subscripts[row]
+    if not isinstance(subscript, Var) or subscript.name not in use.around:
+        return None
+    found = _range_of(use.around[subscript.name], counts)
+    if found is None or found[1] not in use.around:
+        return None
+    if any(found[1] in variables(index) for index in use.access.indices):
+        return None  # there is a row for each sequence
+    batch = use.around[found[1]]
+    whole = batch.step == 1 and simplified(batch.start) == Int(0)
+    return found if whole and is_same(batch.stop, counts[found[0]]) else None
+
+
+def _order(use: _Use, row: int, counts: Mapping[str, Index]) -> tuple[int, ...]:
+    """Return dimensions in the order of the loops that run along them."""
+    names = list(use.around)
+    found = _sequence(use, row, counts)
+    assert found is not None
+
+    def depth(dimension: int) -> tuple[int, int]:
+        subscript = Var(found[1]) if dimension < 0 else use.access.subscripts[dimension]
+        known = isinstance(subscript, Var) and subscript.name in names
+        return (names.index(subscript.name), 0) if known else (len(names), dimension)  # type: ignore[union-attr]
+
+    return tuple(sorted((-1, *range(len(use.access.subscripts))), key=depth))
+
+
+def _sequences(
+    program: Program, views: Mapping[str, View], counts: Mapping[str, Index]
+) -> dict[Access, str]:
+    """Return the variable of the sequence of every access; one spelling has one."""
+    found: dict[Access, str] = {}
+    for use in _uses(program):
+        view = views.get(use.access.array)
+        if view is None:
+            continue
+        own = _sequence(use, view.row, counts)
+        assert own is not None
+        if found.setdefault(use.access, own[1]) != own[1]:
+            raise NotDifferentiated(
+                f"{use.access.array} is read by sequences of two names: call their loops alike"
+            )
+    return found
+
+
+def _seen_access(
+    access: Access, views: Mapping[str, View], sequences: Mapping[Access, str]
+) -> Access:
+    view = views.get(access.array)
+    if view is None:
+        return access
+    return Access(access.array, view.seen(access.subscripts, Var(sequences[access])))
+
+
+def _rows(program: Program, loop: Loop, views: Mapping[str, View]) -> Index | None:
+    """Return how many rows there are of what a loop over rows writes, where it is one number."""
+    extents = []
+    for node in nodes(loop.body):
+        for target in node.targets if isinstance(node, Assign) else ():
+            if target.array in views:
+                extents.append(program.array(target.array).shape[views[target.array].row])
+    first = extents[0] if extents else None
+    same = first is not None and all(e is not None and is_same(e, first) for e in extents)
+    return first if same else None
+
+
+def _is_free(loop: Loop, views: Mapping[str, View]) -> bool:
+    """Tell whether the iterations of a loop over rows have nothing to do with each other.
+
+    What each writes is its own row, or a number that it sets before it looks at it.
+    """
+    inside = list(_accesses_in(loop.body))
+    written = {a.array for a, is_write in inside if is_write}
+    for access, _ in inside:
+        if access.array in written and access.subscripts:
+            view = views.get(access.array)
+            if view is None or access.subscripts[view.row] != Var(loop.variable):
+                return False
+    numbers = {a.array for a, is_write in inside if is_write and not a.subscripts}
+    return _sets_first(loop.body, numbers, set())
+
+
+def _accesses_in(body: tuple[Node, ...]) -> Iterator[tuple[Access, bool]]:
+    for node in nodes(body):
+        if isinstance(node, Assign | If):
+            for relation in accesses(node):
+                yield relation.access, relation.is_write
+
+
+def _sets_first(body: tuple[Node, ...], numbers: set[str], known: set[str]) -> bool:
+    """Tell whether each of some numbers is surely set wherever it is looked at."""
+    for node in body:
+        if isinstance(node, Assign | If):
+            read = {r.access.array for r in accesses(node) if not r.is_write}
+            if not read & numbers <= known:
+                return False
+        match node:
+            case Assign():
+                known |= {t.array for t in node.targets if not t.subscripts}
+            case Loop():
+                if not _sets_first(node.body, numbers, set(known)):
+                    return False
+            case If():
+                for way in (node.body, node.orelse):
+                    if not _sets_first(way, numbers, set(known)):
+                        return False
+            case _:
+                return False
+    return True
+
+
+def _with_shapes(
+    program: Program, body: tuple[Node, ...], views: Mapping[str, View], counts: Mapping[str, Index]
+) -> Program:
+    """Return a program whose arrays have the shapes in which they are seen."""
+    arrays = []
+    shapes: dict[str, tuple[Index, ...]] = {}
+    for array in program.arrays:
+        view = views.get(array.name)
+        if view is not None:
+            seen = view.seen(array.shape, counts[view.ends])
+            shapes[array.name] = tuple(e for e in seen if e is not None)
+        arrays.append(_shaped(array, shapes.get(array.name)))
+    return replace(program, arrays=tuple(arrays), body=_created(body, shapes))
+
+
+def _shaped(array: Array, shape: tuple[Index, ...] | None) -> Array:
+    if shape is None or array.annotation is None:
+        return array
+    kind = array.annotation.partition("[")[0]
+    annotation = f'{kind}[Array, "{shape_text(shape)}"]'
+    return replace(array, rank=len(shape), shape=shape, annotation=annotation)
+
+
+def _created(body: tuple[Node, ...], shapes: Mapping[str, tuple[Index, ...]]) -> tuple[Node, ...]:
+    return tuple(
+        replace(node, creation=replace(node.creation, shape=shapes[node.array]))
+        if isinstance(node, Declaration) and node.array in shapes
+        else node
+        for node in body
+    )
+
+
+@dataclass(slots=True)
+class _Back:
+    """Takes a view back.
+
+    Attributes:
+        program: A listing made of the one that is seen.
+        views: How its arrays are seen.
+        counts: How many sequences there are, for each array of ends.
+        fixed: The arrays that have the shape they are to have, unless they are among the views.
+    """
+
+    program: Program
+    views: dict[str, View]
+    counts: Mapping[str, Index]
+    fixed: frozenset[str]
+
+    def run(self) -> Program:
+        """Return the listing without the view."""
+        while True:
+            body = self._cut(self.program.body, {})
+            more = dict(self._more(replace(self.program, body=body)))
+            if not more:
+                break
+            self.views |= more
+        self._check(replace(self.program, body=body))
+        body = with_accesses(body, self._access)
+        arrays = []
+        shapes: dict[str, tuple[Index, ...]] = {}
+        for array in self.program.arrays:
+            view = self.views.get(array.name)
+            if view is not None:
+                taken = view.taken_back(array.shape)
+                shapes[array.name] = tuple(e for e in taken if e is not None)
+            arrays.append(_shaped(array, shapes.get(array.name)))
+        changed = replace(self.program, arrays=tuple(arrays), body=_created(body, shapes))
+        return parse(Source(self.program.source.name, listing(changed)))
+
+    def _more(self, program: Program) -> Iterator[tuple[str, View]]:
+        """Yield what was made for each row of each sequence, so that the row alone will do."""
+        for array in program.arrays:
+            if array.element != "float" or array.name in self.fixed | set(self.views):
+                continue
+            uses = [use for use in _uses(program) if use.access.array == array.name]
+            places = ((p, q) for p in range(array.rank) for q in range(array.rank) if p != q)
+            for batch, row in places:
+                found = {self._rows_of(use, batch, row) for use in uses}
+                ends = found - {""}
+                if len(ends) == 1 and None not in found:
+                    (name,) = (end for end in ends if end)
+                    order = [n - (n > batch) for n in range(array.rank)]
+                    order[batch] = -1
+                    yield array.name, View(name, row - (row > batch), tuple(order))
+                    break
+
+    def _rows_of(self, use: _Use, batch: int, row: int) -> str | None:
+        """Return the ends of the sequences whose rows are used; nothing where all rows are."""
+        one, other = use.access.subscripts[batch], use.access.subscripts[row]
+        if not isinstance(one, Var) or not isinstance(other, Var):
+            return None
+        if one.name not in use.around or other.name not in use.around:
+            return None
+        bounds = use.around[other.name]
+        found = _range_of(bounds, self.counts)
+        if found is not None and found[1] == one.name:
+            return found[0]
+        return "" if bounds.step == 1 and simplified(bounds.start) == Int(0) else None
+
+    def _check(self, program: Program) -> None:
+        """Refuse a listing in which some row is not one of the sequence around it."""
+        for use in _uses(program):
+            view = self.views.get(use.access.array)
+            if view is None:
+                continue
+            batch, row = (use.access.subscripts[n] for n in view.places)
+            rows = use.around.get(row.name) if isinstance(row, Var) else None
+            found = None if rows is None else _range_of(rows, self.counts)
+            around = use.around.get(found[1]) if found is not None else None
+            if (
+                found is None
+                or around is None
+                or (found[0], Var(found[1])) != (view.ends, batch)
+                or around.step != 1
+                or simplified(around.start) != Int(0)
+                or not is_same(around.stop, self.counts[view.ends])
+            ):
+                raise NotDifferentiated(
+                    f"{use.access.array} is needed at rows that are none of the sequence around it"
+                )
+
+    def _access(self, access: Access) -> Access:
+        view = self.views.get(access.array)
+        return access if view is None else Access(access.array, view.taken_back(access.subscripts))
+
+    def _cut(self, body: tuple[Node, ...], around: dict[str, Range]) -> tuple[Node, ...]:
+        """Cut loops over rows back to those of their sequence."""
+        found: list[Node] = []
+        for node in body:
+            match node:
+                case Loop():
+                    rows = self._of(node.variable, _accesses_in(node.body), around)
+                    bounds = node.range
+                    inner = node.body
+                    if rows is not None and _range_of(bounds, self.counts) != rows:
+                        ends, batch = rows
+                        low, high = _ends(ends, batch)
+                        self._is_all(node.variable, bounds, ends)
+                        bounds = Range(low, high)
+                        inner = _without_bounds(inner, node.variable, bounds)
+                    inside = around | {node.variable: bounds}
+                    found.append(replace(node, range=bounds, body=self._cut(inner, inside)))
+                case If():
+                    then, other = self._cut(node.body, around), self._cut(node.orelse, around)
+                    found.append(replace(node, body=then, orelse=other))
+                case Assign():
+                    values = tuple(self._sums(value, around) for value in node.values)
+                    found.append(replace(node, values=values))
+                case _:
+                    found.append(node)
+        return tuple(found)
+
+    def _sums(self, value: Value, around: dict[str, Range]) -> Value:
+        """Cut sums over rows back to those of their sequence."""
+
+        def change(part: Value) -> Value | None:
+            if not isinstance(part, Reduce):
+                return None
+            generators: list[Generator] = []
+            inside = dict(around)
+            read = _reads(part.body)
+            for g in part.generators:
+                rows = self._of(g.variable, ((access, False) for access in read), inside)
+                bounds = g.range
+                if rows is not None and _range_of(bounds, self.counts) != rows:
+                    self._is_all(g.variable, bounds, rows[0])
+                    bounds = Range(*_ends(*rows))
+                inside[g.variable] = bounds
+                generators.append(replace(g, range=bounds))
+            return Reduce(part.function, tuple(generators), self._sums(part.body, inside))
+
+        return replaced(value, change)
+
+    def _of(
+        self, variable: str, inside: Iterable[tuple[Access, bool]], around: Mapping[str, Range]
+    ) -> tuple[str, str] | None:
+        """Return the ends and the sequence whose rows a variable stands for."""
+        found: set[tuple[str, str]] = set()
+        for access, _ in inside:
+            view = self.views.get(access.array)
+            if view is None:
+                continue
+            batch, row = (access.subscripts[n] for n in view.places)
+            if row != Var(variable):
+                continue
+            if not isinstance(batch, Var) or batch.name not in around:
+                raise NotDifferentiated(
+                    f"{access.array} is gathered over {variable} before it is known which "
+                    "sequence its rows belong to"
+                )
+            found.add((view.ends, batch.name))
+        if len(found) > 1:
+            raise NotDifferentiated(f"{variable} stands for rows of two kinds of sequences")
+        return next(iter(found), None)
+
+    def _is_all(self, variable: str, bounds: Range, ends: str) -> None:
+        """Refuse a loop that is no loop over all rows."""
+        if bounds.step != 1 or simplified(bounds.start) != Int(0):
+            raise NotDifferentiated(f"{variable} does not go over all rows that {ends} divides")
+
+
+def _ends(name: str, batch: str) -> tuple[Index, Index]:
+    return Opaque(name, (Var(batch),)), Opaque(name, (total(Var(batch), 1),))
+
+
+def _without_bounds(body: tuple[Node, ...], variable: str, bounds: Range) -> tuple[Node, ...]:
+    """Leave out guards that say no more than a range does."""
+    known = (
+        Relation(">=", Var(variable), bounds.start),
+        Relation("<", Var(variable), bounds.stop),
+    )
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, If) and not node.orelse and _is_one_of(node.condition, known):
+            return node.body
+        return (node,)
+
+    return rewritten(body, change)
+
+
+def _is_one_of(condition: Condition, known: tuple[Relation, ...]) -> bool:
+    return isinstance(condition, Relation) and any(
+        condition.op == each.op
+        and is_same(condition.left, each.left)
+        and is_same(condition.right, each.right)
+        for each in known
+    )
+
+
+def _reads(value: Value) -> list[Access]:
+    return [part.access for part in walk_value(value) if isinstance(part, Read)]
