@@ -11,7 +11,7 @@ from itertools import combinations
 
 import sympy
 
-from looptrans.algebra.atoms import Expr, Undefined
+from looptrans.algebra.atoms import Expr, Undefined, is_zero_or_one
 from looptrans.algebra.inputs import Input
 from looptrans.algebra.normal import Assumptions, Equality, equality
 from looptrans.algebra.order import inputs_of
@@ -66,6 +66,13 @@ def _change(recurrence: Recurrence, state: StateVariable) -> ChangeOfState | Non
     updates = {other.name: other.update for other in recurrence.states}
     for factor in _factors(slope, recurrence, state, terms):
         ahead = put(factor, updates)
+        factor = multiply(
+            factor,
+            *_same_divisors(
+                state, recurrence, terms.normal(multiply(value_of(rest, terms), ahead)), terms
+            ),
+        )
+        ahead = put(factor, updates)
         new_slope = terms.normal(divide(multiply(value_of(slope, terms), ahead), factor))
         new_rest = terms.normal(multiply(value_of(rest, terms), ahead))
         if _divides(new_slope, recurrence, terms) or _divides(new_rest, recurrence, terms):
@@ -110,6 +117,25 @@ def _divides(form: Expr, recurrence: Recurrence, terms: Terms) -> bool:
         if not exponential and terms.names_in(base) & states:
             return True
     return False
+
+
+def _same_divisors(
+    state: StateVariable, recurrence: Recurrence, rest: Expr, terms: Terms
+) -> list[Value]:
+    """Return what a choice between a term and 0 is divided by in all iterations: that can wait.
+
+    Where it is 0 nothing can have been chosen, and the state stays what it was, 0.
+    """
+    chosen = any(is_zero_or_one(terms.meaning[s]) for s in rest.free_symbols if s in terms.meaning)
+    if state.initial != ZERO or not chosen:
+        return []
+    same = {item.name for item in recurrence.parameters}
+    found = []
+    for base, times in sympy.factor_list(sympy.fraction(terms.reduced(rest))[1])[1]:
+        names = terms.names_in(base)
+        if names and names <= same:
+            found.append(power(value_of(base, terms), int(times)))
+    return found
 
 
 def _factors(
