@@ -33,7 +33,7 @@ from looptrans.adjoint.sums import (
 from looptrans.adjoint.weights import Prepared
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Int, Param
-from looptrans.ir.value import Binary, IndexValue, Read, Reduce, Value
+from looptrans.ir.value import Binary, IndexValue, Read, Reduce, Select, Value
 
 MOST_ROUNDS = 30
 
@@ -196,7 +196,7 @@ class Simplifier:
 
     def _may_open(self, definition: Definition) -> bool:
         return definition.name in self.prepared.shared or (
-            definition.origin == "adjoint" and isinstance(definition.value, Binary)
+            definition.origin == "adjoint" and isinstance(definition.value, Binary | Select)
         )
 
     def by_rule(self, term: Term, of: str) -> Term | None:

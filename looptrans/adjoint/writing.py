@@ -507,6 +507,15 @@ def _joined(first: Nest, second: Nest) -> Nest | None:
 
 
 def _same_shape(first: Nest, second: Nest) -> bool:
+    """Tell whether nests that share no values set alike, or add over the same loops."""
+    loops = {g.variable for g in first.loops}
+    summed = {
+        frozenset(loops - {n for index in u.target.indices for n in variables(index)})
+        for nest in (first, second)
+        for u in nest.updates
+    }
+    if len(summed) > 1:
+        return False
     return all(not u.adds for n in (first, second) for u in n.updates) or all(
         u.adds for n in (first, second) for u in n.updates
     )

@@ -95,7 +95,8 @@ def _taken_apart(b: Builder, term: Expr, over: Dim) -> Expr:
 
     where(c[i, j], x[i, j] / s * y[j, d], 0)    ->    where(c[i, j], x[i, j], 0) * y[j, d] / s
 
-    What is left outside is finite, so that 0 times it is 0: where s is 0, nothing is chosen.
+    What is left outside is finite, so that 0 times it is 0: where s is 0, nothing is chosen. It
+    stays inside where operands are rounded whatever their size.
     """
     above, below = factors(term)
     parts = [_chosen_factors(b, part, over) for part in above]
@@ -122,8 +123,8 @@ def _chosen_factors(b: Builder, expr: Expr, over: Dim) -> list[Expr] | None:
     above, below = factors(expr.chosen)
     inside = [part for part in above if dims_of(part) and set(dims_of(part)) <= own]
     outside = [part for part in above if part not in inside]
-    divisors = [part for part in below if dims_of(part)]
-    numbers = [part for part in below if not dims_of(part)]
+    numbers = [] if b.rounded else [part for part in below if not dims_of(part)]
+    divisors = [part for part in below if part not in numbers]
     if over not in own or not all(set(dims_of(part)) <= own for part in divisors):
         return None
     if not all(is_finite(b, part, own) for part in outside):
