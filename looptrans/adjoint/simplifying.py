@@ -174,8 +174,11 @@ class Simplifier:
             )
             rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
             found: list[Term] = []
+            known = len(self.found)
             for part in inner:
                 found += self._recognized(times(rest, part), facts, of)
+            if isinstance(definition.value, Select) and len(self.found) == known:
+                continue  # a choice is opened for a sum that is stored, and for nothing less
             done = combined(found)
             fewer = all(len(t.generators) < len(term.generators) for t in done)
             less = len(done) < 2 and all(self._work(t) < self._work(term) for t in done)

@@ -64,14 +64,9 @@ def _change(recurrence: Recurrence, state: StateVariable) -> ChangeOfState | Non
     if not _divides(form, recurrence, terms) or not terms.is_zero(form - straight):
         return None
     updates = {other.name: other.update for other in recurrence.states}
-    for factor in _factors(slope, recurrence, state, terms):
-        ahead = put(factor, updates)
-        factor = multiply(
-            factor,
-            *_same_divisors(
-                state, recurrence, terms.normal(multiply(value_of(rest, terms), ahead)), terms
-            ),
-        )
+    for least in _factors(slope, recurrence, state, terms):
+        moved = terms.normal(multiply(value_of(rest, terms), put(least, updates)))
+        factor = multiply(least, *_same_divisors(state, recurrence, moved, terms))
         ahead = put(factor, updates)
         new_slope = terms.normal(divide(multiply(value_of(slope, terms), ahead), factor))
         new_rest = terms.normal(multiply(value_of(rest, terms), ahead))
