@@ -202,7 +202,9 @@ class _Lowering:
         arrays, scalars = self._arguments(ops, dims, storage)
         seen = _dims_in(ops) | set(dims)
         b.dims = [dim for dim in b.dims if dim in seen]
-        constants = _constants(b.dims)
+        fixed = {p.name for p in program.parameters if p.kind == "const"}
+        used = [scalar.name for scalar in scalars if scalar.name in fixed]
+        constants = tuple(dict.fromkeys((*_constants(b.dims), *used)))
         grouped = len(row_dims) == 2 and any(
             isinstance(part, Dot) for op in ops_in(ops) for e in exprs_of(op) for part in walk(e)
         )

@@ -1,0 +1,1819 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_qkv(QKV: Float[Array, "B N 3 H E"], scale: float):
+#         S = zeros((B, H, N, N))
+#         m = full((B, H, N), -inf)
+#         l = zeros((B, H, N))
+#         O = zeros((B, N, H, E))
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     for j in range(0, i + 1):
+#                         # S1: the scores of row i
+#                         S[b, h, i, j] = scale * sum(
+#                             QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                         )
+#                         m[b, h, i] = max(m[b, h, i], S[b, h, i, j])  # S2: Aggregation over j
+#                     for j in range(0, i + 1):
+#                         # S3: Aggregation over j
+#                         l[b, h, i] = l[b, h, i] + exp(S[b, h, i, j] - m[b, h, i])
+#                     for j in range(0, i + 1):
+#                         for d in range(0, E):
+#                             # S4: the weighted mean of the values
+#                             O[b, i, h, d] = O[b, i, h, d] + exp(
+#                                 S[b, h, i, j] - m[b, h, i]
+#                             ) / l[b, h, i] * QKV[b, j, 2, h, d]
+#         return O
+#
+# The steps from there to its backward pass, with what each leans on:
+#   1. define every array once (storage: every read gets the value that was written last above it)
+#   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
+#   3. reassociate a contraction (algebra: sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, i +
+#      1)) = sum(dO[b, i, h, d] * O[b, i, h, d] for d in range(0, E)))
+#   4. dm vanishes (algebra: dm = 0)
+#   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
+#      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
+#   6. store little, work out the rest again (storage: a value worked out again is the value that
+#      was read before; rounding: sums are done in another order than reverse mode on the listing
+#      would do them)
+#
+# Its backward pass:
+#
+#     def attention_qkv_backward(
+#         QKV: Float[Array, "B N 3 H E"],
+#         scale: float,
+#         lse: Float32[Array, "B H N"],
+#         O: Float[Array, "B N H E"],
+#         dO: Float[Array, "B N H E"]
+#     ):
+#         delta = zeros((B, H, N), dtype=float32)
+#         dscale_part = zeros((B, H, N), dtype=float32)
+#         dQKV = zeros((B, N, 3, H, E))
+#         dscale = 0.0
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     for d in range(0, E):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, i, h, d] * O[b, i, h, d]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     for j in range(0, i + 1):
+#                         S_sum = sum(QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E))
+#                         S = scale * S_sum
+#                         P = exp(S - lse[b, h, i])
+#                         dP = sum(dO[b, i, h, d] * QKV[b, j, 2, h, d] for d in range(0, E))
+#                         dS = P * (dP - delta[b, h, i])
+#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
+#         for b in range(0, B):
+#             for j in range(0, N):
+#                 for x in range(0, 3):
+#                     if 2 == x:
+#                         for h in range(0, H):
+#                             for i in range(0, N):
+#                                 if j < i + 1:
+#                                     S_sum_2 = sum(
+#                                         QKV[b, i, 0, h, e]
+#                                         * QKV[b, j, 1, h, e] for e in range(0, E)
+#                                     )
+#                                     S_2 = scale * S_sum_2
+#                                     P_2 = exp(S_2 - lse[b, h, i])
+#                                     for d in range(0, E):
+#                                         dQKV[b, j, x, h, d] = (
+#                                             dQKV[b, j, x, h, d] + dO[b, i, h, d] * P_2
+#                                         )
+#         for b in range(0, B):
+#             for j in range(0, N):
+#                 for x in range(0, 3):
+#                     if 0 == x:
+#                         for h in range(0, H):
+#                             for j2 in range(0, j + 1):
+#                                 S_sum_3 = sum(
+#                                     QKV[b, j, 0, h, e]
+#                                     * QKV[b, j2, 1, h, e] for e in range(0, E)
+#                                 )
+#                                 S_3 = scale * S_sum_3
+#                                 P_3 = exp(S_3 - lse[b, h, j])
+#                                 dP_2 = sum(
+#                                     dO[b, j, h, d] * QKV[b, j2, 2, h, d] for d in range(0, E)
+#                                 )
+#                                 dS_2 = P_3 * (dP_2 - delta[b, h, j])
+#                                 dS_sum = dS_2 * scale
+#                                 for d in range(0, E):
+#                                     dQKV[b, j, x, h, d] = (
+#                                         dQKV[b, j, x, h, d] + dS_sum * QKV[b, j2, 1, h, d]
+#                                     )
+#         for b in range(0, B):
+#             for j in range(0, N):
+#                 for x in range(0, 3):
+#                     if 1 == x:
+#                         for h in range(0, H):
+#                             for i in range(0, N):
+#                                 if j < i + 1:
+#                                     S_sum_4 = sum(
+#                                         QKV[b, i, 0, h, e]
+#                                         * QKV[b, j, 1, h, e] for e in range(0, E)
+#                                     )
+#                                     S_4 = scale * S_sum_4
+#                                     P_4 = exp(S_4 - lse[b, h, i])
+#                                     dP_3 = sum(
+#                                         dO[b, i, h, d] * QKV[b, j, 2, h, d] for d in range(0, E)
+#                                     )
+#                                     dS_3 = P_4 * (dP_3 - delta[b, h, i])
+#                                     dS_sum_2 = dS_3 * scale
+#                                     for d in range(0, E):
+#                                         dQKV[b, j, x, h, d] = (
+#                                             dQKV[b, j, x, h, d] + dS_sum_2 * QKV[b, i, 0, h, d]
+#                                         )
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     dscale = dscale + dscale_part[b, h, i]
+#         return dQKV, dscale
+#
+# The steps from there to the forward kernels:
+#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, i, h, d] move together
+#   2. change of state: the loop keeps O[b, i, h, d] * l[b, h, i], and one division stands behind
+#      it; nothing moves before m[b, h, i] does
+#   3. keep S in a scalar: nothing else reads it
+#   4. run b, h, i and d in parallel, S_bhij and m_bhij private to an iteration
+#
+# Where they end; the labels in the forward kernels are those of this nest:
+#
+#     def attention_qkv(QKV: Float[Array, "B N 3 H E"], scale: float):
+#         lse = zeros((B, H, N), dtype=float32)
+#         m = full((B, H, N), -inf)
+#         l = zeros((B, H, N))
+#         O = zeros((B, N, H, E))
+#         for b in parallel(0, B):
+#             private: (S_bhij, m_bhij)
+#             for h in parallel(0, H):
+#                 private: (S_bhij, m_bhij)
+#                 for i in parallel(0, N):
+#                     private: (S_bhij, m_bhij)
+#                     for j in range(0, i + 1):
+#                         # S1: the scores of row i
+#                         S_bhij = scale * sum(
+#                             QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                         )
+#                         m_bhij = max(m[b, h, i], S_bhij)  # S6
+#                         # S7
+#                         l[b, h, i] = l[b, h, i] * exp(
+#                             m[b, h, i] - m_bhij
+#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         for d in parallel(0, E):
+#                             # S4
+#                             O[b, i, h, d] = (
+#                                 O[b, i, h, d] * exp(
+#                                     m[b, h, i] - m_bhij
+#                                 ) + QKV[b, j, 2, h, d] * exp(S_bhij - m_bhij) if m_bhij
+#                                 > -inf else O[b, i, h, d]
+#                             )
+#                         m[b, h, i] = m_bhij  # S2
+#                     for d in parallel(0, E):
+#                         # S3
+#                         O[b, i, h, d] = O[b, i, h, d] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
+#                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5
+#         return O, lse
+#
+# The steps from there to the backward kernels:
+#   1. fuse(b@S9, b@S13)
+#   2. fuse(b@S9, b@S20)
+#   3. fuse(j@S9, j@S13)
+#   4. fuse(j@S9, j@S20)
+#   5. run b, h, i, j, x and d in parallel, S_sum, S, P, dP, dS, S_sum_2, S_2, P_2, S_sum_3, S_3,
+#      P_3, dP_2, dS_2, dS_sum, S_sum_4, S_4, P_4, dP_3, dS_3 and dS_sum_2 private to an iteration
+#
+# Where they end; the labels in the backward kernels are those of this nest:
+#
+#     def attention_qkv_backward(
+#         QKV: Float[Array, "B N 3 H E"],
+#         scale: float,
+#         lse: Float32[Array, "B H N"],
+#         O: Float[Array, "B N H E"],
+#         dO: Float[Array, "B N H E"]
+#     ):
+#         delta = zeros((B, H, N), dtype=float32)
+#         dscale_part = zeros((B, H, N), dtype=float32)
+#         dQKV = zeros((B, N, 3, H, E))
+#         dscale = 0.0  # S1
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
+#                 for i in parallel(0, N):
+#                     for d in range(0, E):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, i, h, d] * O[b, i, h, d]  # S2
+#         for b in parallel(0, B):
+#             private: (S_sum, S, P, dP, dS)
+#             for h in parallel(0, H):
+#                 private: (S_sum, S, P, dP, dS)
+#                 for i in parallel(0, N):
+#                     private: (S_sum, S, P, dP, dS)
+#                     for j in range(0, i + 1):
+#                         # S3
+#                         S_sum = sum(
+#                             QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                         )
+#                         S = scale * S_sum  # S4
+#                         P = exp(S - lse[b, h, i])  # S5
+#                         dP = sum(dO[b, i, h, d] * QKV[b, j, 2, h, d] for d in range(0, E))  # S6
+#                         dS = P * (dP - delta[b, h, i])  # S7
+#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S8
+#         for b in parallel(0, B):
+#             private: (
+#                 S_sum_2,
+#                 S_2,
+#                 P_2,
+#                 S_sum_3,
+#                 S_3,
+#                 P_3,
+#                 dP_2,
+#                 dS_2,
+#                 dS_sum,
+#                 S_sum_4,
+#                 S_4,
+#                 P_4,
+#                 dP_3,
+#                 dS_3,
+#                 dS_sum_2
+#             )
+#             for j in parallel(0, N):
+#                 private: (
+#                     S_sum_2,
+#                     S_2,
+#                     P_2,
+#                     S_sum_3,
+#                     S_3,
+#                     P_3,
+#                     dP_2,
+#                     dS_2,
+#                     dS_sum,
+#                     S_sum_4,
+#                     S_4,
+#                     P_4,
+#                     dP_3,
+#                     dS_3,
+#                     dS_sum_2
+#                 )
+#                 for x in parallel(0, 3):
+#                     private: (S_sum_2, S_2, P_2)
+#                     if 2 == x:
+#                         for h in parallel(0, H):
+#                             private: (S_sum_2, S_2, P_2)
+#                             for i in range(0, N):
+#                                 if j < i + 1:
+#                                     # S9
+#                                     S_sum_2 = sum(
+#                                         QKV[b, i, 0, h, e]
+#                                         * QKV[b, j, 1, h, e] for e in range(0, E)
+#                                     )
+#                                     S_2 = scale * S_sum_2  # S10
+#                                     P_2 = exp(S_2 - lse[b, h, i])  # S11
+#                                     for d in parallel(0, E):
+#                                         # S12
+#                                         dQKV[b, j, x, h, d] = (
+#                                             dQKV[b, j, x, h, d] + dO[b, i, h, d] * P_2
+#                                         )
+#                 for x in parallel(0, 3):
+#                     private: (S_sum_3, S_3, P_3, dP_2, dS_2, dS_sum)
+#                     if 0 == x:
+#                         for h in parallel(0, H):
+#                             private: (S_sum_3, S_3, P_3, dP_2, dS_2, dS_sum)
+#                             for j2 in range(0, j + 1):
+#                                 # S13
+#                                 S_sum_3 = sum(
+#                                     QKV[b, j, 0, h, e]
+#                                     * QKV[b, j2, 1, h, e] for e in range(0, E)
+#                                 )
+#                                 S_3 = scale * S_sum_3  # S14
+#                                 P_3 = exp(S_3 - lse[b, h, j])  # S15
+#                                 # S16
+#                                 dP_2 = sum(
+#                                     dO[b, j, h, d] * QKV[b, j2, 2, h, d] for d in range(0, E)
+#                                 )
+#                                 dS_2 = P_3 * (dP_2 - delta[b, h, j])  # S17
+#                                 dS_sum = dS_2 * scale  # S18
+#                                 for d in parallel(0, E):
+#                                     # S19
+#                                     dQKV[b, j, x, h, d] = (
+#                                         dQKV[b, j, x, h, d] + dS_sum * QKV[b, j2, 1, h, d]
+#                                     )
+#                 for x in parallel(0, 3):
+#                     private: (S_sum_4, S_4, P_4, dP_3, dS_3, dS_sum_2)
+#                     if 1 == x:
+#                         for h in parallel(0, H):
+#                             private: (S_sum_4, S_4, P_4, dP_3, dS_3, dS_sum_2)
+#                             for i in range(0, N):
+#                                 if j < i + 1:
+#                                     # S20
+#                                     S_sum_4 = sum(
+#                                         QKV[b, i, 0, h, e]
+#                                         * QKV[b, j, 1, h, e] for e in range(0, E)
+#                                     )
+#                                     S_4 = scale * S_sum_4  # S21
+#                                     P_4 = exp(S_4 - lse[b, h, i])  # S22
+#                                     # S23
+#                                     dP_3 = sum(
+#                                         dO[b, i, h, d] * QKV[b, j, 2, h, d] for d in range(0, E)
+#                                     )
+#                                     dS_3 = P_4 * (dP_3 - delta[b, h, i])  # S24
+#                                     dS_sum_2 = dS_3 * scale  # S25
+#                                     for d in parallel(0, E):
+#                                         # S26
+#                                         dQKV[b, j, x, h, d] = (
+#                                             dQKV[b, j, x, h, d] + dS_sum_2 * QKV[b, i, 0, h, d]
+#                                         )
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     dscale = dscale + dscale_part[b, h, i]  # S27
+#         return dQKV, dscale
+#
+# Notes:
+#   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
+#     the state
+#   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
+#     the state
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def attention_qkv_kernel(
+    QKV_ptr, lse_ptr, O_ptr,
+    stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_O_b, stride_O_i, stride_O_h, stride_O_d,
+    scale,
+    N, H,
+    E: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads QKV (B, N, 3, H, E).
+    Writes lse (B, H, N), O (B, N, H, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(N, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i_first = (pid % blocks_i) * BLOCK_I
+    i_last = tl.minimum(i_first + BLOCK_I, N) - 1
+    i = i_first + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < E) | (BLOCK_D == E)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    QKV_ptr += b * stride_QKV_b
+    QKV_ptr += h * stride_QKV_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_I], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    j_stop = i_last + 1  # no row goes further
+    j_full = tl.maximum(i_first + 1, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+            mask=(i[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S1
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        QKV_jd = tl.load(
+            QKV_ptr
+            + j[:, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + d[None, :] * stride_QKV_e,
+            mask=d_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(
+            exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+            QKV_jd,
+            O * exp_m[:, None],
+            input_precision="ieee"
+        )  # S4
+        m = m_bhij  # S2
+    # Some rows have ended.
+    for j_first in range(j_full, j_stop, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+            mask=(i[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S1
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        # outside: the least there is
+        S_bhij = tl.where(
+            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
+        )
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        QKV_jd = tl.load(
+            QKV_ptr
+            + j[:, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + d[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & d_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(
+            exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+            QKV_jd,
+            O * exp_m[:, None],
+            input_precision="ieee"
+        )  # S4
+        m = m_bhij  # S2
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < N)  # S5
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < N) & d_in[None, :]
+    )  # S3
+
+
+def attention_qkv_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_qkv_kernel_default = {
+    2: attention_qkv_kernel_config(128, 64, 8, 3),
+    4: attention_qkv_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_qkv_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_qkv_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+        ],
+        key=["N", "H", "E"],
+    )(attention_qkv_kernel),
+    4: triton.autotune(
+        [
+            attention_qkv_kernel_config(*row)
+            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+        ],
+        key=["N", "H", "E"],
+    )(attention_qkv_kernel),
+}
+
+
+@triton.jit
+def attention_qkv_backward_delta_kernel(
+    O_ptr, dO_ptr, delta_ptr,
+    stride_O_b, stride_O_i, stride_O_h, stride_O_d,
+    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_d,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    N, H, E,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads O (B, N, H, E), dO (B, N, H, E).
+    Writes delta (B, H, N).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(N, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    # What is the same throughout the program goes into the pointers.
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+
+    delta = tl.zeros([BLOCK_I], tl.float32)
+    d_full = E // BLOCK_D * BLOCK_D  # blocks before this one are full
+    # Full blocks.
+    for d_first in range(0, d_full, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=i[:, None] < N,
+            other=0.0
+        )  # S2
+        O_id = tl.load(
+            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+            mask=i[:, None] < N,
+            other=0.0
+        )  # S2
+        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S2
+    # The last, partial block.
+    for d_first in range(d_full, E, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < N) & (d[None, :] < E),
+            other=0.0
+        )  # S2
+        O_id = tl.load(
+            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+            mask=(i[:, None] < N) & (d[None, :] < E),
+            other=0.0
+        )  # S2
+        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S2
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < N)  # S2
+
+
+def attention_qkv_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_qkv_backward_delta_kernel_default = attention_qkv_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_qkv_backward_delta_kernel_tuned = triton.autotune(
+    [
+        attention_qkv_backward_delta_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["N", "H", "E"],
+)(attention_qkv_backward_delta_kernel)
+
+
+@triton.jit
+def attention_qkv_backward_dscale_part_kernel(
+    QKV_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr,
+    stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_d,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
+    scale,
+    N, H,
+    E: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads QKV (B, N, 3, H, E), lse (B, H, N), dO (B, N, H, E), delta (B, H, N).
+    Writes dscale_part (B, H, N).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(N, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i_first = (pid % blocks_i) * BLOCK_I
+    i_last = tl.minimum(i_first + BLOCK_I, N) - 1
+    i = i_first + tl.arange(0, BLOCK_I)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < E) | (BLOCK_D == E)
+    # What is the same throughout the program goes into the pointers.
+    QKV_ptr += b * stride_QKV_b
+    QKV_ptr += h * stride_QKV_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+    dscale_part_ptr += b * stride_dscale_part_b
+    dscale_part_ptr += h * stride_dscale_part_h
+
+    dscale_part = tl.zeros([BLOCK_I], tl.float32)
+    j_stop = i_last + 1  # no row goes further
+    j_full = tl.maximum(i_first + 1, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S5
+    dO_id = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+        mask=(i[:, None] < N) & d_in[None, :],
+        other=0.0
+    )  # S6
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S7
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+            mask=(i[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S3
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S3
+        S_sum = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee")  # S3
+        S = scale * S_sum  # S4
+        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        QKV_jd = tl.load(
+            QKV_ptr
+            + j[:, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + d[None, :] * stride_QKV_e,
+            mask=d_in[None, :],
+            other=0.0
+        )  # S6
+        dP = tl.dot(dO_id, tl.trans(QKV_jd), input_precision="ieee")  # S6
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
+        dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S8
+    # Some rows have ended.
+    for j_first in range(j_full, j_stop, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+            mask=(i[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S3
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S3
+        S_sum = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee")  # S3
+        S = scale * S_sum  # S4
+        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        QKV_jd = tl.load(
+            QKV_ptr
+            + j[:, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + d[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & d_in[None, :],
+            other=0.0
+        )  # S6
+        dP = tl.dot(dO_id, tl.trans(QKV_jd), input_precision="ieee")  # S6
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
+        dscale_part = dscale_part + tl.sum(
+            tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
+        )  # S8
+    tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < N)  # S8
+
+
+def attention_qkv_backward_dscale_part_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_qkv_backward_dscale_part_kernel_default = {
+    2: attention_qkv_backward_dscale_part_kernel_config(128, 64, 8, 3),
+    4: attention_qkv_backward_dscale_part_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_qkv_backward_dscale_part_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_qkv_backward_dscale_part_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+        ],
+        key=["N", "H", "E"],
+    )(attention_qkv_backward_dscale_part_kernel),
+    4: triton.autotune(
+        [
+            attention_qkv_backward_dscale_part_kernel_config(*row)
+            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+        ],
+        key=["N", "H", "E"],
+    )(attention_qkv_backward_dscale_part_kernel),
+}
+
+
+@triton.jit
+def attention_qkv_backward_dQKV_kernel(
+    QKV_ptr, lse_ptr, dO_ptr, delta_ptr, dQKV_ptr,
+    stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_d,
+    stride_delta_b, stride_delta_h, stride_delta_j,
+    stride_dQKV_b, stride_dQKV_j, stride_dQKV_x, stride_dQKV_h, stride_dQKV_d,
+    scale,
+    N,
+    H: tl.constexpr, E: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_J2: tl.constexpr, BLOCK_X: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_J iterations of j, for one b.
+
+    Reads QKV (B, N, 3, H, E), lse (B, H, N), dO (B, N, H, E), delta (B, H, N).
+    Writes dQKV (B, N, 3, H, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_j = tl.cdiv(N, BLOCK_J)
+    b = pid // blocks_j
+    j_first = (pid % blocks_j) * BLOCK_J
+    j_last = tl.minimum(j_first + BLOCK_J, N) - 1
+    j = j_first + tl.arange(0, BLOCK_J)
+    x = tl.arange(0, BLOCK_X).to(INDEX)
+    x_in = (x < 3) | (BLOCK_X == 3)
+    h = tl.arange(0, BLOCK_H).to(INDEX)
+    h_in = (h < H) | (BLOCK_H == H)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < E) | (BLOCK_D == E)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    QKV_ptr += b * stride_QKV_b
+    lse_ptr += b * stride_lse_b
+    dO_ptr += b * stride_dO_b
+    delta_ptr += b * stride_delta_b
+    dQKV_ptr += b * stride_dQKV_b
+
+    dQKV = tl.zeros([BLOCK_J, BLOCK_X, BLOCK_H, BLOCK_D], tl.float32)
+    i_start = tl.maximum(0, j_first)  # no row begins earlier
+    # all rows have begun
+    i_begun = i_start + (
+        tl.maximum(tl.maximum(0, j_last) - i_start, 0) + BLOCK_I - 1
+    ) // BLOCK_I * BLOCK_I
+    # blocks before this one are full
+    i_full = i_begun + tl.maximum(N - i_begun, 0) // BLOCK_I * BLOCK_I
+    # Some rows have not begun.
+    for i_first in range(i_start, tl.minimum(i_begun, N), BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        QKV_ihe = tl.load(
+            QKV_ptr
+            + i[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S9
+        QKV_jhe = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S9
+        S_sum_2 = tl.sum(
+            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
+        )  # S9
+        S_2 = scale * S_sum_2  # S10
+        lse_hi = tl.load(
+            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
+            mask=(i[:, None] < N) & h_in[None, :],
+            other=0.0
+        )  # S11
+        P_2 = tl.exp(S_2 - lse_hi.to(tl.float32)[None, :, :])  # S11
+        dO_ihd = tl.load(
+            dO_ptr
+            + i[:, None, None] * stride_dO_i
+            + h[None, :, None] * stride_dO_h
+            + d[None, None, :] * stride_dO_d,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S12
+        dQKV = tl.where(
+            2 == x[None, :, None, None],
+            dQKV
+            + tl.sum(
+                tl.where(
+                    (i[None, :, None, None] < N)
+                    & (i[None, :, None, None] >= j[:, None, None, None]),
+                    dO_ihd.to(tl.float32)[None, :, :, :] * P_2[:, :, :, None],
+                    0.0
+                ),
+                axis=1
+            )[:, None, :, :],
+            dQKV
+        )  # S12
+    # Full blocks.
+    for i_first in range(i_begun, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        QKV_ihe = tl.load(
+            QKV_ptr
+            + i[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S9
+        QKV_jhe = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S9
+        S_sum_2 = tl.sum(
+            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
+        )  # S9
+        S_2 = scale * S_sum_2  # S10
+        lse_hi = tl.load(
+            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
+            mask=h_in[None, :],
+            other=0.0
+        )  # S11
+        P_2 = tl.exp(S_2 - lse_hi.to(tl.float32)[None, :, :])  # S11
+        dO_ihd = tl.load(
+            dO_ptr
+            + i[:, None, None] * stride_dO_i
+            + h[None, :, None] * stride_dO_h
+            + d[None, None, :] * stride_dO_d,
+            mask=h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S12
+        dQKV = tl.where(
+            2 == x[None, :, None, None],
+            dQKV
+            + tl.sum(
+                dO_ihd.to(tl.float32)[None, :, :, :] * P_2[:, :, :, None], axis=1
+            )[:, None, :, :],
+            dQKV
+        )  # S12
+    # Some rows have ended.
+    for i_first in range(i_full, N, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        QKV_ihe = tl.load(
+            QKV_ptr
+            + i[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S9
+        QKV_jhe = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S9
+        S_sum_2 = tl.sum(
+            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
+        )  # S9
+        S_2 = scale * S_sum_2  # S10
+        lse_hi = tl.load(
+            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
+            mask=(i[:, None] < N) & h_in[None, :],
+            other=0.0
+        )  # S11
+        P_2 = tl.exp(S_2 - lse_hi.to(tl.float32)[None, :, :])  # S11
+        dO_ihd = tl.load(
+            dO_ptr
+            + i[:, None, None] * stride_dO_i
+            + h[None, :, None] * stride_dO_h
+            + d[None, None, :] * stride_dO_d,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S12
+        dQKV = tl.where(
+            2 == x[None, :, None, None],
+            dQKV
+            + tl.sum(
+                tl.where(
+                    (i[None, :, None, None] < N)
+                    & (i[None, :, None, None] >= j[:, None, None, None]),
+                    dO_ihd.to(tl.float32)[None, :, :, :] * P_2[:, :, :, None],
+                    0.0
+                ),
+                axis=1
+            )[:, None, :, :],
+            dQKV
+        )  # S12
+    j2_stop = j_last + 1  # no row goes further
+    j2_full = tl.maximum(j_first + 1, 0) // BLOCK_J2 * BLOCK_J2  # blocks before this one are full
+    lse_hj = tl.load(
+        lse_ptr + h[None, :] * stride_lse_h + j[:, None] * stride_lse_i,
+        mask=(j[:, None] < N) & h_in[None, :],
+        other=0.0
+    )  # S15
+    dO_jhd = tl.load(
+        dO_ptr
+        + j[:, None, None] * stride_dO_i
+        + h[None, :, None] * stride_dO_h
+        + d[None, None, :] * stride_dO_d,
+        mask=(j[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+        other=0.0
+    )  # S16
+    delta_hj = tl.load(
+        delta_ptr + h[None, :] * stride_delta_h + j[:, None] * stride_delta_j,
+        mask=(j[:, None] < N) & h_in[None, :],
+        other=0.0
+    )  # S17
+    # Full blocks.
+    for j2_first in range(0, j2_full, BLOCK_J2):
+        j2 = (j2_first + tl.arange(0, BLOCK_J2)).to(INDEX)
+        QKV_jhe_2 = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S13
+        QKV_j2_h_e = tl.load(
+            QKV_ptr
+            + j2[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S13
+        S_sum_3 = tl.sum(
+            QKV_jhe_2.to(tl.float32)[:, None, :, :] * QKV_j2_h_e.to(tl.float32)[None, :, :, :],
+            axis=3
+        )  # S13
+        S_3 = scale * S_sum_3  # S14
+        P_3 = tl.exp(S_3 - lse_hj.to(tl.float32)[:, None, :])  # S15
+        QKV_j2_h_d = tl.load(
+            QKV_ptr
+            + j2[:, None, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S16
+        dP_2 = tl.sum(
+            dO_jhd.to(tl.float32)[:, None, :, :] * QKV_j2_h_d.to(tl.float32)[None, :, :, :], axis=3
+        )  # S16
+        dS_2 = P_3 * (dP_2 - delta_hj.to(tl.float32)[:, None, :])  # S17
+        dS_sum = dS_2 * scale  # S18
+        QKV_j2_h_d_2 = tl.load(
+            QKV_ptr
+            + j2[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S19
+        dQKV = tl.where(
+            0 == x[None, :, None, None],
+            dQKV
+            + tl.sum(
+                dS_sum[:, :, :, None] * QKV_j2_h_d_2.to(tl.float32)[None, :, :, :], axis=1
+            )[:, None, :, :],
+            dQKV
+        )  # S19
+    # Some rows have ended.
+    for j2_first in range(j2_full, j2_stop, BLOCK_J2):
+        j2 = (j2_first + tl.arange(0, BLOCK_J2)).to(INDEX)
+        QKV_jhe_2 = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S13
+        QKV_j2_h_e = tl.load(
+            QKV_ptr
+            + j2[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(j2[:, None, None] < j2_stop) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S13
+        S_sum_3 = tl.sum(
+            QKV_jhe_2.to(tl.float32)[:, None, :, :] * QKV_j2_h_e.to(tl.float32)[None, :, :, :],
+            axis=3
+        )  # S13
+        S_3 = scale * S_sum_3  # S14
+        P_3 = tl.exp(S_3 - lse_hj.to(tl.float32)[:, None, :])  # S15
+        QKV_j2_h_d = tl.load(
+            QKV_ptr
+            + j2[:, None, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=(j2[:, None, None] < j2_stop) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S16
+        dP_2 = tl.sum(
+            dO_jhd.to(tl.float32)[:, None, :, :] * QKV_j2_h_d.to(tl.float32)[None, :, :, :], axis=3
+        )  # S16
+        dS_2 = P_3 * (dP_2 - delta_hj.to(tl.float32)[:, None, :])  # S17
+        dS_sum = dS_2 * scale  # S18
+        QKV_j2_h_d_2 = tl.load(
+            QKV_ptr
+            + j2[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=(j2[:, None, None] < j2_stop) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S19
+        dQKV = tl.where(
+            0 == x[None, :, None, None],
+            dQKV
+            + tl.sum(
+                tl.where(
+                    (j2[None, :, None, None] < j2_stop)
+                    & (j2[None, :, None, None] < j[:, None, None, None] + 1),
+                    dS_sum[:, :, :, None] * QKV_j2_h_d_2.to(tl.float32)[None, :, :, :],
+                    0.0
+                ),
+                axis=1
+            )[:, None, :, :],
+            dQKV
+        )  # S19
+    # Some rows have not begun.
+    for i_first in range(i_start, tl.minimum(i_begun, N), BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        QKV_ihe = tl.load(
+            QKV_ptr
+            + i[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S20
+        QKV_jhe = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S20
+        S_sum_4 = tl.sum(
+            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
+        )  # S20
+        S_4 = scale * S_sum_4  # S21
+        lse_hi = tl.load(
+            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
+            mask=(i[:, None] < N) & h_in[None, :],
+            other=0.0
+        )  # S22
+        P_4 = tl.exp(S_4 - lse_hi.to(tl.float32)[None, :, :])  # S22
+        dO_ihd = tl.load(
+            dO_ptr
+            + i[:, None, None] * stride_dO_i
+            + h[None, :, None] * stride_dO_h
+            + d[None, None, :] * stride_dO_d,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S23
+        QKV_jhd = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S23
+        dP_3 = tl.sum(
+            dO_ihd.to(tl.float32)[None, :, :, :] * QKV_jhd.to(tl.float32)[:, None, :, :], axis=3
+        )  # S23
+        delta_hi = tl.load(
+            delta_ptr + h[None, :] * stride_delta_h + i[:, None] * stride_delta_j,
+            mask=(i[:, None] < N) & h_in[None, :],
+            other=0.0
+        )  # S24
+        dS_3 = P_4 * (dP_3 - delta_hi.to(tl.float32)[None, :, :])  # S24
+        dS_sum_2 = dS_3 * scale  # S25
+        QKV_ihd = tl.load(
+            QKV_ptr
+            + i[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S26
+        dQKV = tl.where(
+            1 == x[None, :, None, None],
+            dQKV
+            + tl.sum(
+                tl.where(
+                    (i[None, :, None, None] < N)
+                    & (i[None, :, None, None] >= j[:, None, None, None]),
+                    dS_sum_2[:, :, :, None] * QKV_ihd.to(tl.float32)[None, :, :, :],
+                    0.0
+                ),
+                axis=1
+            )[:, None, :, :],
+            dQKV
+        )  # S26
+    # Full blocks.
+    for i_first in range(i_begun, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        QKV_ihe = tl.load(
+            QKV_ptr
+            + i[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S20
+        QKV_jhe = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S20
+        S_sum_4 = tl.sum(
+            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
+        )  # S20
+        S_4 = scale * S_sum_4  # S21
+        lse_hi = tl.load(
+            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
+            mask=h_in[None, :],
+            other=0.0
+        )  # S22
+        P_4 = tl.exp(S_4 - lse_hi.to(tl.float32)[None, :, :])  # S22
+        dO_ihd = tl.load(
+            dO_ptr
+            + i[:, None, None] * stride_dO_i
+            + h[None, :, None] * stride_dO_h
+            + d[None, None, :] * stride_dO_d,
+            mask=h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S23
+        QKV_jhd = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S23
+        dP_3 = tl.sum(
+            dO_ihd.to(tl.float32)[None, :, :, :] * QKV_jhd.to(tl.float32)[:, None, :, :], axis=3
+        )  # S23
+        delta_hi = tl.load(
+            delta_ptr + h[None, :] * stride_delta_h + i[:, None] * stride_delta_j,
+            mask=h_in[None, :],
+            other=0.0
+        )  # S24
+        dS_3 = P_4 * (dP_3 - delta_hi.to(tl.float32)[None, :, :])  # S24
+        dS_sum_2 = dS_3 * scale  # S25
+        QKV_ihd = tl.load(
+            QKV_ptr
+            + i[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S26
+        dQKV = tl.where(
+            1 == x[None, :, None, None],
+            dQKV
+            + tl.sum(
+                dS_sum_2[:, :, :, None] * QKV_ihd.to(tl.float32)[None, :, :, :], axis=1
+            )[:, None, :, :],
+            dQKV
+        )  # S26
+    # Some rows have ended.
+    for i_first in range(i_full, N, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        QKV_ihe = tl.load(
+            QKV_ptr
+            + i[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S20
+        QKV_jhe = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + e[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
+            other=0.0
+        )  # S20
+        S_sum_4 = tl.sum(
+            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
+        )  # S20
+        S_4 = scale * S_sum_4  # S21
+        lse_hi = tl.load(
+            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
+            mask=(i[:, None] < N) & h_in[None, :],
+            other=0.0
+        )  # S22
+        P_4 = tl.exp(S_4 - lse_hi.to(tl.float32)[None, :, :])  # S22
+        dO_ihd = tl.load(
+            dO_ptr
+            + i[:, None, None] * stride_dO_i
+            + h[None, :, None] * stride_dO_h
+            + d[None, None, :] * stride_dO_d,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S23
+        QKV_jhd = tl.load(
+            QKV_ptr
+            + j[:, None, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=(j[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S23
+        dP_3 = tl.sum(
+            dO_ihd.to(tl.float32)[None, :, :, :] * QKV_jhd.to(tl.float32)[:, None, :, :], axis=3
+        )  # S23
+        delta_hi = tl.load(
+            delta_ptr + h[None, :] * stride_delta_h + i[:, None] * stride_delta_j,
+            mask=(i[:, None] < N) & h_in[None, :],
+            other=0.0
+        )  # S24
+        dS_3 = P_4 * (dP_3 - delta_hi.to(tl.float32)[None, :, :])  # S24
+        dS_sum_2 = dS_3 * scale  # S25
+        QKV_ihd = tl.load(
+            QKV_ptr
+            + i[:, None, None] * stride_QKV_i
+            + h[None, :, None] * stride_QKV_h
+            + d[None, None, :] * stride_QKV_e,
+            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+            other=0.0
+        )  # S26
+        dQKV = tl.where(
+            1 == x[None, :, None, None],
+            dQKV
+            + tl.sum(
+                tl.where(
+                    (i[None, :, None, None] < N)
+                    & (i[None, :, None, None] >= j[:, None, None, None]),
+                    dS_sum_2[:, :, :, None] * QKV_ihd.to(tl.float32)[None, :, :, :],
+                    0.0
+                ),
+                axis=1
+            )[:, None, :, :],
+            dQKV
+        )  # S26
+    tl.store(
+        dQKV_ptr
+        + j[:, None, None, None] * stride_dQKV_j
+        + x[None, :, None, None] * stride_dQKV_x
+        + h[None, None, :, None] * stride_dQKV_h
+        + d[None, None, None, :] * stride_dQKV_d,
+        dQKV,
+        mask=(
+            j[:, None, None, None] < N
+        ) & x_in[None, :, None, None] & h_in[None, None, :, None] & d_in[None, None, None, :]
+    )  # S26
+
+
+def attention_qkv_backward_dQKV_kernel_config(BLOCK_J, BLOCK_I, BLOCK_J2, num_warps, num_stages):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I, "BLOCK_J2": BLOCK_J2}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_qkv_backward_dQKV_kernel_default = {
+    2: attention_qkv_backward_dQKV_kernel_config(16, 16, 16, 4, 1),
+    4: attention_qkv_backward_dQKV_kernel_config(16, 16, 16, 4, 1),
+}
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_qkv_backward_dQKV_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_qkv_backward_dQKV_kernel_config(*row)
+            for row in itertools.product((16, 32), (16, 32), (16, 32), (4, 8), (1, 2))
+        ],
+        key=["N", "H", "E"],
+    )(attention_qkv_backward_dQKV_kernel),
+    4: triton.autotune(
+        [
+            attention_qkv_backward_dQKV_kernel_config(*row)
+            for row in [(16, 16, 16, 4, 1), (16, 16, 16, 4, 2)]
+        ],
+        key=["N", "H", "E"],
+    )(attention_qkv_backward_dQKV_kernel),
+}
+
+
+@triton.jit
+def attention_qkv_backward_dscale_kernel(
+    dscale_part_ptr, dscale_ptr,
+    stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
+    B, N, H,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr,
+):
+    """A program does everything.
+
+    Reads dscale_part (B, H, N).
+    Writes dscale (a number).
+    """
+    dscale = tl.full([], 0.0, tl.float32)  # S1
+    # The loop h inside carries values of the state.
+    for b in range(tl.cast(0, INDEX), B):
+        # The loop i inside carries values of the state.
+        for h in range(tl.cast(0, INDEX), H):
+            i_full = N // BLOCK_I * BLOCK_I  # blocks before this one are full
+            # Full blocks.
+            for i_first in range(0, i_full, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dscale_part_i = tl.load(
+                    dscale_part_ptr
+                    + b * stride_dscale_part_b
+                    + h * stride_dscale_part_h
+                    + i * stride_dscale_part_i
+                )  # S27
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S27
+            # The last, partial block.
+            for i_first in range(i_full, N, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dscale_part_i = tl.load(
+                    dscale_part_ptr
+                    + b * stride_dscale_part_b
+                    + h * stride_dscale_part_h
+                    + i * stride_dscale_part_i,
+                    mask=i < N,
+                    other=0.0
+                )  # S27
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S27
+    tl.store(dscale_ptr, dscale)  # S27
+
+
+def attention_qkv_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_qkv_backward_dscale_kernel_default = attention_qkv_backward_dscale_kernel_config(
+    512, 4, 2
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur.
+attention_qkv_backward_dscale_kernel_tuned = triton.autotune(
+    [
+        attention_qkv_backward_dscale_kernel_config(*row)
+        for row in itertools.product((128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["B", "N", "H"],
+)(attention_qkv_backward_dscale_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_qkv_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+
+
+def _given(*tensors):
+    """Return the tensors that are not None."""
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _number(name, value):
+    """Return a number as a float, also where it is a tensor that asks for a gradient."""
+    return _real(name, value.detach() if isinstance(value, torch.Tensor) else value)
+
+
+def _handle(value):
+    """Return a number that may receive a gradient; None where it is no tensor."""
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_qkv_forward(QKV, scale, *, tune=True):
+    """Run attention_qkv, and return what its gradients need besides.
+
+    Args:
+        QKV: (B, N, 3, H, E), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, N, H, E), lse (B, H, N) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("QKV", QKV, 5, _FLOAT))
+    scale = _real("scale", scale)
+    B = QKV.shape[0]
+    N = QKV.shape[1]
+    H = QKV.shape[3]
+    E = QKV.shape[4]
+    _check_shape("QKV", QKV, (B, N, 3, H, E), "(B, N, 3, H, E)")
+    lse = torch.empty((B, H, N), dtype=torch.float32, device=QKV.device)
+    O = torch.empty((B, N, H, E), dtype=QKV.dtype, device=QKV.device)
+    index = _index_type(QKV, lse, O)
+    width = QKV.element_size()
+
+    if _INTERPRETED or not tune:
+        run = attention_qkv_kernel
+        blocks = attention_qkv_kernel_default[width].all_kwargs()
+    else:
+        run = attention_qkv_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_I"]),)
+
+    if min(B, H, N) > 0:
+        with torch.cuda.device_of(QKV):
+            run[grid](
+                QKV, lse, O,
+                *QKV.stride(),
+                *lse.stride(),
+                *O.stride(),
+                scale,
+                N, H,
+                E=E,
+                INDEX=index,
+                BLOCK_D=max(16, triton.next_power_of_2(E)),
+                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse
+
+
+def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
+    """Return the gradients of attention_qkv.
+
+    Args:
+        QKV: (B, N, 3, H, E), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        lse: (B, H, N), float32, any strides.
+        O: (B, N, H, E), float16, bfloat16 or float32, any strides.
+        dO: (B, N, H, E), float16, bfloat16 or float32, any strides.
+        wanted: The names of the gradients that are asked for; all by default. The others are
+            None, and cost nothing.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        dQKV (B, N, 3, H, E), dscale (a number) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("QKV", QKV, 5, _FLOAT), ("lse", lse, 3, (torch.float32,)), ("O", O, 4, _FLOAT),
+        ("dO", dO, 4, _FLOAT)
+    )
+    scale = _real("scale", scale)
+    B = QKV.shape[0]
+    N = QKV.shape[1]
+    H = QKV.shape[3]
+    E = QKV.shape[4]
+    _check_shape("QKV", QKV, (B, N, 3, H, E), "(B, N, 3, H, E)")
+    _check_shape(
+        "lse",
+        lse,
+        (B, H, N),
+        "(B, H, N) with B = QKV.shape[0], H = QKV.shape[3] and N = QKV.shape[1]"
+    )
+    _check_shape(
+        "O", O, (B, N, H, E),
+        "(B, N, H, E) with B = QKV.shape[0], N = QKV.shape[1], H = QKV.shape[3] and E = "
+        "QKV.shape[4]"
+    )
+    _check_shape(
+        "dO", dO, (B, N, H, E),
+        "(B, N, H, E) with B = QKV.shape[0], N = QKV.shape[1], H = QKV.shape[3] and E = "
+        "QKV.shape[4]"
+    )
+    wanted = _wanted(wanted, ("dQKV", "dscale"))
+    delta = torch.empty((B, H, N), dtype=torch.float32, device=QKV.device)
+    dscale_part = None
+    if "dscale" in wanted:
+        dscale_part = torch.empty((B, H, N), dtype=torch.float32, device=QKV.device)
+    dQKV = None
+    if "dQKV" in wanted:
+        dQKV = torch.full((B, N, 3, H, E), 0.0, dtype=QKV.dtype, device=QKV.device)
+    dscale = None
+    if "dscale" in wanted:
+        dscale = torch.empty((), dtype=torch.float32, device=QKV.device)
+    index = _index_type(*_given(QKV, lse, O, dO, delta, dscale_part, dQKV, dscale))
+    width = QKV.element_size()
+
+    if _INTERPRETED or not tune:
+        run = attention_qkv_backward_delta_kernel
+        blocks = attention_qkv_backward_delta_kernel_default.all_kwargs()
+    else:
+        run = attention_qkv_backward_delta_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_I"]),)
+
+    if min(B, H, N) > 0:
+        with torch.cuda.device_of(QKV):
+            run[grid](
+                O, dO, delta,
+                *O.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                N, H, E,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_qkv_backward_dscale_part_kernel
+        blocks = attention_qkv_backward_dscale_part_kernel_default[width].all_kwargs()
+    else:
+        run = attention_qkv_backward_dscale_part_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_I"]),)
+
+    if min(B, H, N) > 0 and "dscale" in wanted:
+        with torch.cuda.device_of(QKV):
+            run[grid](
+                QKV, lse, dO, delta, dscale_part,
+                *QKV.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                *dscale_part.stride(),
+                scale,
+                N, H,
+                E=E,
+                INDEX=index,
+                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                BLOCK_D=max(16, triton.next_power_of_2(E)),
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_qkv_backward_dQKV_kernel
+        blocks = attention_qkv_backward_dQKV_kernel_default[width].all_kwargs()
+    else:
+        run = attention_qkv_backward_dQKV_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * triton.cdiv(N, meta["BLOCK_J"]),)
+
+    if min(B, N) > 0 and "dQKV" in wanted:
+        with torch.cuda.device_of(QKV):
+            run[grid](
+                QKV, lse, dO, delta, dQKV,
+                *QKV.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                *dQKV.stride(),
+                scale,
+                N,
+                H=H, E=E,
+                INDEX=index,
+                BLOCK_X=max(1, triton.next_power_of_2(3)),
+                BLOCK_H=max(1, triton.next_power_of_2(H)),
+                BLOCK_D=max(1, triton.next_power_of_2(E)),
+                BLOCK_E=max(1, triton.next_power_of_2(E)),
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_qkv_backward_dscale_kernel
+        blocks = attention_qkv_backward_dscale_kernel_default.all_kwargs()
+    else:
+        run = attention_qkv_backward_dscale_kernel_tuned
+        blocks = {}
+    if "dscale" in wanted:
+        with torch.cuda.device_of(QKV):
+            run[(1,)](
+                dscale_part, dscale,
+                *dscale_part.stride(),
+                B, N, H,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return dQKV, dscale
+
+
+@torch.library.custom_op("looptrans::attention_qkv_forward_446fcdad", mutates_args=())
+def _attention_qkv_forward_operator(
+    QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return attention_qkv_forward(QKV, scale, tune=tune)
+
+
+@_attention_qkv_forward_operator.register_fake
+def _(QKV, scale, scale_tensor, tune):
+    B = QKV.shape[0]
+    N = QKV.shape[1]
+    H = QKV.shape[3]
+    E = QKV.shape[4]
+    return (
+        torch.empty((B, N, H, E), dtype=QKV.dtype, device=QKV.device),
+        torch.empty((B, H, N), dtype=torch.float32, device=QKV.device),
+    )
+
+
+@torch.library.custom_op("looptrans::attention_qkv_backward_446fcdad", mutates_args=())
+def _attention_qkv_backward_operator(
+    QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
+    wanted: list[bool], tune: bool
+) -> list[torch.Tensor]:
+    found = attention_qkv_backward(
+        QKV,
+        scale,
+        lse,
+        O,
+        dO,
+        wanted=[name for name, each in zip(("dQKV", "dscale"), wanted) if each],
+        tune=tune
+    )
+    return [gradient for gradient in found if gradient is not None]
+
+
+@_attention_qkv_backward_operator.register_fake
+def _(QKV, scale, lse, O, dO, wanted, tune):
+    B = QKV.shape[0]
+    N = QKV.shape[1]
+    H = QKV.shape[3]
+    E = QKV.shape[4]
+    found = (
+        torch.empty((B, N, 3, H, E), dtype=QKV.dtype, device=QKV.device),
+        torch.empty((), dtype=torch.float32, device=QKV.device),
+    )
+    return [gradient for gradient, each in zip(found, wanted) if each]
+
+
+def _attention_qkv_keep(ctx, inputs, output):
+    """Save what the gradients are worked out from."""
+    QKV, scale, scale_tensor, tune = inputs
+    O, lse = output
+    ctx.save_for_backward(QKV, lse, O, scale_tensor)
+    ctx.numbers = scale, tune
+    ctx.like = (_like(O),)
+    ctx.mark_non_differentiable(lse)
+    ctx.set_materialize_grads(False)
+
+
+def _attention_qkv_gradients(ctx, *found):
+    """Return a gradient for each argument, None where none is asked for."""
+    dO, _ = found
+    QKV, lse, O, scale_tensor = ctx.saved_tensors
+    scale, tune = ctx.numbers
+    (O_like,) = ctx.like
+    if dO is None:
+        dO = _zeros(*O_like)
+    needed = ctx.needs_input_grad
+    wanted = [needed[0], needed[2]]
+    found = iter(_attention_qkv_backward_operator(QKV, scale, lse, O, dO, wanted, tune))
+    dQKV, dscale = (next(found) if each else None for each in wanted)
+    if dscale is not None:
+        dscale = dscale.to(scale_tensor).reshape(scale_tensor.shape)
+    return dQKV, None, dscale, None
+
+
+def _attention_qkv_second(ctx, *found):
+    raise RuntimeError(
+        "attention_qkv has no second derivative: its backward pass is derived once. Call "
+        "backward without create_graph=True"
+    )
+
+
+_attention_qkv_forward_operator.register_autograd(
+    _attention_qkv_gradients, setup_context=_attention_qkv_keep
+)
+_attention_qkv_backward_operator.register_autograd(_attention_qkv_second)
+
+
+def attention_qkv(QKV, scale, *, tune=True):
+    """Causal self-attention on queries, keys and values in one array, as one projection gives them.
+    Differentiable: gradients come from attention_qkv_backward.
+
+    Args:
+        QKV: (B, N, 3, H, E), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, N, H, E).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    O, _ = _attention_qkv_forward_operator(QKV, _number("scale", scale), _handle(scale), tune)
+    return O
