@@ -75,33 +75,24 @@
 #                         P = exp(S - lse[b, h, i])
 #                         dP = sum(dO[b, i, h, d] * V[b, j, h, d] for d in range(0, D))
 #                         dS = P * (dP - delta[b, h, i])
+#                         dS_sum = dS * scale
 #                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
+#                         for e in range(0, E):
+#                             dQ[b, i, h, e] = dQ[b, i, h, e] + dS_sum * K[b, j, h, e]
 #         for b in range(0, B):
-#             for i in range(0, M):
-#                 for h in range(0, H):
-#                     for j in range(0, N):
+#             for h in range(0, H):
+#                 for j in range(0, N):
+#                     for i in range(0, M):
 #                         S_sum_2 = sum(Q[b, i, h, e] * K[b, j, h, e] for e in range(0, E))
 #                         S_2 = scale * S_sum_2
 #                         P_2 = exp(S_2 - lse[b, h, i])
 #                         dP_2 = sum(dO[b, i, h, d] * V[b, j, h, d] for d in range(0, D))
 #                         dS_2 = P_2 * (dP_2 - delta[b, h, i])
-#                         dS_sum = dS_2 * scale
-#                         for e in range(0, E):
-#                             dQ[b, i, h, e] = dQ[b, i, h, e] + dS_sum * K[b, j, h, e]
-#         for b in range(0, B):
-#             for j in range(0, N):
-#                 for h in range(0, H):
-#                     for i in range(0, M):
-#                         S_sum_3 = sum(Q[b, i, h, e] * K[b, j, h, e] for e in range(0, E))
-#                         S_3 = scale * S_sum_3
-#                         P_3 = exp(S_3 - lse[b, h, i])
-#                         dP_3 = sum(dO[b, i, h, d] * V[b, j, h, d] for d in range(0, D))
-#                         dS_3 = P_3 * (dP_3 - delta[b, h, i])
-#                         dS_sum_2 = dS_3 * scale
+#                         dS_sum_2 = dS_2 * scale
 #                         for e in range(0, E):
 #                             dK[b, j, h, e] = dK[b, j, h, e] + dS_sum_2 * Q[b, i, h, e]
 #                         for d in range(0, D):
-#                             dV[b, j, h, d] = dV[b, j, h, d] + dO[b, i, h, d] * P_3
+#                             dV[b, j, h, d] = dV[b, j, h, d] + dO[b, i, h, d] * P_2
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -157,8 +148,8 @@
 #         return O, lse
 #
 # The steps from there to the backward kernels:
-#   1. run b, h, i, e, j and d in parallel, S_sum, S, P, dP, dS, S_sum_2, S_2, P_2, dP_2, dS_2,
-#      dS_sum, S_sum_3, S_3, P_3, dP_3, dS_3 and dS_sum_2 private to an iteration
+#   1. run b, h, i, e, j and d in parallel, S_sum, S, P, dP, dS, dS_sum, S_sum_2, S_2, P_2, dP_2,
+#      dS_2 and dS_sum_2 private to an iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
 #
@@ -183,54 +174,42 @@
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, i, h, d] * O[b, i, h, d]  # S2
 #         for b in parallel(0, B):
-#             private: (S_sum, S, P, dP, dS)
+#             private: (S_sum, S, P, dP, dS, dS_sum)
 #             for h in parallel(0, H):
-#                 private: (S_sum, S, P, dP, dS)
+#                 private: (S_sum, S, P, dP, dS, dS_sum)
 #                 for i in parallel(0, M):
-#                     private: (S_sum, S, P, dP, dS)
+#                     private: (S_sum, S, P, dP, dS, dS_sum)
 #                     for j in range(0, N):
 #                         S_sum = sum(Q[b, i, h, e] * K[b, j, h, e] for e in range(0, E))  # S3
 #                         S = scale * S_sum  # S4
 #                         P = exp(S - lse[b, h, i])  # S5
 #                         dP = sum(dO[b, i, h, d] * V[b, j, h, d] for d in range(0, D))  # S6
 #                         dS = P * (dP - delta[b, h, i])  # S7
-#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S8
-#         for b in parallel(0, B):
-#             private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum)
-#             for i in parallel(0, M):
-#                 private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum)
-#                 for h in parallel(0, H):
-#                     private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum)
-#                     for j in range(0, N):
-#                         S_sum_2 = sum(Q[b, i, h, e] * K[b, j, h, e] for e in range(0, E))  # S9
-#                         S_2 = scale * S_sum_2  # S10
-#                         P_2 = exp(S_2 - lse[b, h, i])  # S11
-#                         dP_2 = sum(dO[b, i, h, d] * V[b, j, h, d] for d in range(0, D))  # S12
-#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S13
-#                         dS_sum = dS_2 * scale  # S14
+#                         dS_sum = dS * scale  # S8
+#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S9
 #                         for e in parallel(0, E):
-#                             dQ[b, i, h, e] = dQ[b, i, h, e] + dS_sum * K[b, j, h, e]  # S15
+#                             dQ[b, i, h, e] = dQ[b, i, h, e] + dS_sum * K[b, j, h, e]  # S10
 #         for b in parallel(0, B):
-#             private: (S_sum_3, S_3, P_3, dP_3, dS_3, dS_sum_2)
-#             for j in parallel(0, N):
-#                 private: (S_sum_3, S_3, P_3, dP_3, dS_3, dS_sum_2)
-#                 for h in parallel(0, H):
-#                     private: (S_sum_3, S_3, P_3, dP_3, dS_3, dS_sum_2)
+#             private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
+#             for h in parallel(0, H):
+#                 private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
+#                 for j in parallel(0, N):
+#                     private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
 #                     for i in range(0, M):
-#                         S_sum_3 = sum(Q[b, i, h, e] * K[b, j, h, e] for e in range(0, E))  # S16
-#                         S_3 = scale * S_sum_3  # S17
-#                         P_3 = exp(S_3 - lse[b, h, i])  # S18
-#                         dP_3 = sum(dO[b, i, h, d] * V[b, j, h, d] for d in range(0, D))  # S19
-#                         dS_3 = P_3 * (dP_3 - delta[b, h, i])  # S20
-#                         dS_sum_2 = dS_3 * scale  # S21
+#                         S_sum_2 = sum(Q[b, i, h, e] * K[b, j, h, e] for e in range(0, E))  # S11
+#                         S_2 = scale * S_sum_2  # S12
+#                         P_2 = exp(S_2 - lse[b, h, i])  # S13
+#                         dP_2 = sum(dO[b, i, h, d] * V[b, j, h, d] for d in range(0, D))  # S14
+#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S15
+#                         dS_sum_2 = dS_2 * scale  # S16
 #                         for e in parallel(0, E):
-#                             dK[b, j, h, e] = dK[b, j, h, e] + dS_sum_2 * Q[b, i, h, e]  # S22
+#                             dK[b, j, h, e] = dK[b, j, h, e] + dS_sum_2 * Q[b, i, h, e]  # S17
 #                         for d in parallel(0, D):
-#                             dV[b, j, h, d] = dV[b, j, h, d] + dO[b, i, h, d] * P_3  # S23
+#                             dV[b, j, h, d] = dV[b, j, h, d] + dO[b, i, h, d] * P_2  # S18
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
-#                     dscale = dscale + dscale_part[b, h, i]  # S24
+#                     dscale = dscale + dscale_part[b, h, i]  # S19
 #         return dQ, dK, dV, dscale
 #
 # Notes:
@@ -465,8 +444,8 @@ attention_bshd_backward_delta_kernel_tuned = triton.autotune(
 
 
 @triton.jit
-def attention_bshd_backward_dscale_part_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr,
+def attention_bshd_backward_dQ_kernel(
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
     stride_Q_b, stride_Q_i, stride_Q_h, stride_Q_e,
     stride_K_b, stride_K_j, stride_K_h, stride_K_e,
     stride_V_b, stride_V_j, stride_V_h, stride_V_d,
@@ -474,6 +453,7 @@ def attention_bshd_backward_dscale_part_kernel(
     stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
+    stride_dQ_b, stride_dQ_i, stride_dQ_h, stride_dQ_e,
     scale,
     M, H, N,
     E: tl.constexpr, D: tl.constexpr,
@@ -484,7 +464,7 @@ def attention_bshd_backward_dscale_part_kernel(
 
     Reads Q (B, M, H, E), K (B, N, H, E), V (B, N, H, D), lse (B, H, M), dO (B, M, H, D), delta
     (B, H, M).
-    Writes dscale_part (B, H, M).
+    Writes dscale_part (B, H, M), dQ (B, M, H, E).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
@@ -508,10 +488,15 @@ def attention_bshd_backward_dscale_part_kernel(
     dO_ptr += h * stride_dO_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
-    dscale_part_ptr += b * stride_dscale_part_b
-    dscale_part_ptr += h * stride_dscale_part_h
+    if dscale_part_ptr is not None:
+        dscale_part_ptr += b * stride_dscale_part_b
+        dscale_part_ptr += h * stride_dscale_part_h
+    if dQ_ptr is not None:
+        dQ_ptr += b * stride_dQ_b
+        dQ_ptr += h * stride_dQ_h
 
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
+    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
@@ -539,7 +524,9 @@ def attention_bshd_backward_dscale_part_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
-        dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S8
+        dS_sum = dS * scale  # S8
+        dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
+        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -558,147 +545,22 @@ def attention_bshd_backward_dscale_part_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
-        dscale_part = dscale_part + tl.sum(tl.where(j[None, :] < N, dS * S_sum, 0.0), axis=1)  # S8
-    tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S8
-
-
-def attention_bshd_backward_dscale_part_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
-
-
-# Used where nothing is timed, by the bytes of an element.
-attention_bshd_backward_dscale_part_kernel_default = {
-    2: attention_bshd_backward_dscale_part_kernel_config(128, 64, 8, 3),
-    4: attention_bshd_backward_dscale_part_kernel_config(32, 32, 8, 1),
-}
-
-# The fastest of these is used on a GPU, found when sizes first occur.
-attention_bshd_backward_dscale_part_kernel_tuned = {
-    2: triton.autotune(
-        [
-            attention_bshd_backward_dscale_part_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
-        ],
-        key=["M", "H", "N", "E", "D"],
-    )(attention_bshd_backward_dscale_part_kernel),
-    4: triton.autotune(
-        [
-            attention_bshd_backward_dscale_part_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
-        ],
-        key=["M", "H", "N", "E", "D"],
-    )(attention_bshd_backward_dscale_part_kernel),
-}
-
-
-@triton.jit
-def attention_bshd_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dQ_ptr,
-    stride_Q_b, stride_Q_i, stride_Q_h, stride_Q_e,
-    stride_K_b, stride_K_j, stride_K_h, stride_K_e,
-    stride_V_b, stride_V_j, stride_V_h, stride_V_d,
-    stride_lse_b, stride_lse_h, stride_lse_i,
-    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_d,
-    stride_delta_b, stride_delta_h, stride_delta_i,
-    stride_dQ_b, stride_dQ_i, stride_dQ_h, stride_dQ_e,
-    scale,
-    M, H, N,
-    E: tl.constexpr, D: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
-):
-    """A program does BLOCK_I iterations of i, for one b and one h.
-
-    Reads Q (B, M, H, E), K (B, N, H, E), V (B, N, H, D), lse (B, H, M), dO (B, M, H, D), delta
-    (B, H, M).
-    Writes dQ (B, M, H, E).
-    """
-    pid = tl.program_id(0).to(INDEX)
-    blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // H // blocks_i
-    i = (pid // H % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
-    h = pid % H
-    e = tl.arange(0, BLOCK_E).to(INDEX)
-    e_in = (e < E) | (BLOCK_E == E)
-    d = tl.arange(0, BLOCK_D).to(INDEX)
-    d_in = (d < D) | (BLOCK_D == D)
-    # What is the same throughout the program goes into the pointers.
-    Q_ptr += b * stride_Q_b
-    Q_ptr += h * stride_Q_h
-    K_ptr += b * stride_K_b
-    K_ptr += h * stride_K_h
-    V_ptr += b * stride_V_b
-    V_ptr += h * stride_V_h
-    lse_ptr += b * stride_lse_b
-    lse_ptr += h * stride_lse_h
-    dO_ptr += b * stride_dO_b
-    dO_ptr += h * stride_dO_h
-    delta_ptr += b * stride_delta_b
-    delta_ptr += h * stride_delta_h
-    dQ_ptr += b * stride_dQ_b
-    dQ_ptr += h * stride_dQ_h
-
-    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
-    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
-    Q_ie = tl.load(
-        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-        mask=(i[:, None] < M) & e_in[None, :],
-        other=0.0
-    )  # S9
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S11
-    dO_id = tl.load(
-        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-        mask=(i[:, None] < M) & d_in[None, :],
-        other=0.0
-    )  # S12
-    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S13
-    # Full blocks.
-    for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S9
-        S_sum_2 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S9
-        S_2 = scale * S_sum_2  # S10
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[:, None])  # S11
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S12
-        dP_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S12
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[:, None])  # S13
-        dS_sum = dS_2 * scale  # S14
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S15
-    # The last, partial block.
-    for j_first in range(j_full, N, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-            mask=(j[:, None] < N) & e_in[None, :],
-            other=0.0
-        )  # S9
-        S_sum_2 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S9
-        S_2 = scale * S_sum_2  # S10
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[:, None])  # S11
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < N) & d_in[None, :],
-            other=0.0
-        )  # S12
-        dP_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S12
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[:, None])  # S13
-        dS_sum = dS_2 * scale  # S14
+        dS_sum = dS * scale  # S8
+        dscale_part = dscale_part + tl.sum(tl.where(j[None, :] < N, dS * S_sum, 0.0), axis=1)  # S9
         dQ = tl.dot(
             tl.where(j[None, :] < N, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S15
-    tl.store(
-        dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
-        dQ,
-        mask=(i[:, None] < M) & e_in[None, :]
-    )  # S15
+        )  # S10
+    if dscale_part_ptr is not None:
+        tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S9
+    if dQ_ptr is not None:
+        tl.store(
+            dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
+            dQ,
+            mask=(i[:, None] < M) & e_in[None, :]
+        )  # S10
 
 
 def attention_bshd_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
@@ -756,9 +618,9 @@ def attention_bshd_backward_dK_dV_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_j = tl.cdiv(N, BLOCK_J)
-    b = pid // H // blocks_j
-    j = (pid // H % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
-    h = pid % H
+    b = pid // blocks_j // H
+    h = pid // blocks_j % H
+    j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -790,33 +652,33 @@ def attention_bshd_backward_dK_dV_kernel(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S16
+    )  # S11
     V_jd = tl.load(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
-    )  # S19
+    )  # S14
     # Full blocks.
     for i_first in range(0, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S16
-        S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S16
-        S_3 = scale * S_sum_3  # S17
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S18
-        P_3 = tl.exp(S_3 - lse_i.to(tl.float32)[None, :])  # S18
+        )  # S11
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
+        S_2 = scale * S_sum_2  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
+        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
             other=0.0
-        )  # S19
-        dP_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S19
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S20
-        dS_3 = P_3 * (dP_3 - delta_i.to(tl.float32)[None, :])  # S20
-        dS_sum_2 = dS_3 * scale  # S21
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S22
-        dV = tl.dot(P_3.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S23
+        )  # S14
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
+        dS_sum_2 = dS_2 * scale  # S16
+        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -824,44 +686,44 @@ def attention_bshd_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S16
-        S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S16
-        S_3 = scale * S_sum_3  # S17
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S18
-        P_3 = tl.exp(S_3 - lse_i.to(tl.float32)[None, :])  # S18
+        )  # S11
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
+        S_2 = scale * S_sum_2  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
+        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S19
-        dP_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S19
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S20
-        dS_3 = P_3 * (dP_3 - delta_i.to(tl.float32)[None, :])  # S20
-        dS_sum_2 = dS_3 * scale  # S21
+        )  # S14
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
+        dS_sum_2 = dS_2 * scale  # S16
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S22
+        )  # S17
         dV = tl.dot(
-            tl.where(i[None, :] < M, P_3, 0.0).to(dO_ptr.dtype.element_ty),
+            tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S23
+        )  # S18
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S22
+        )  # S17
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S23
+        )  # S18
 
 
 def attention_bshd_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
@@ -921,8 +783,8 @@ def attention_bshd_backward_dscale_kernel(
                     + b * stride_dscale_part_b
                     + h * stride_dscale_part_h
                     + i * stride_dscale_part_i
-                )  # S24
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S24
+                )  # S19
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
             # The last, partial block.
             for i_first in range(i_full, M, BLOCK_I):
                 i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -933,9 +795,9 @@ def attention_bshd_backward_dscale_kernel(
                     + i * stride_dscale_part_i,
                     mask=i < M,
                     other=0.0
-                )  # S24
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S24
-    tl.store(dscale_ptr, dscale)  # S24
+                )  # S19
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
+    tl.store(dscale_ptr, dscale)  # S19
 
 
 def attention_bshd_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
@@ -1217,36 +1079,6 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
             )
 
     if _INTERPRETED or not tune:
-        run = attention_bshd_backward_dscale_part_kernel
-        blocks = attention_bshd_backward_dscale_part_kernel_default[width].all_kwargs()
-    else:
-        run = attention_bshd_backward_dscale_part_kernel_tuned[width]
-        blocks = {}
-
-    def grid(meta):
-        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
-
-    if min(B, H, M) > 0 and "dscale" in wanted:
-        with torch.cuda.device_of(Q):
-            run[grid](
-                Q, K, V, lse, dO, delta, dscale_part,
-                *Q.stride(),
-                *K.stride(),
-                *V.stride(),
-                *lse.stride(),
-                *dO.stride(),
-                *delta.stride(),
-                *dscale_part.stride(),
-                scale,
-                M, H, N,
-                E=E, D=D,
-                INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
-                **blocks, enable_fp_fusion=True,
-            )
-
-    if _INTERPRETED or not tune:
         run = attention_bshd_backward_dQ_kernel
         blocks = attention_bshd_backward_dQ_kernel_default[width].all_kwargs()
     else:
@@ -1254,19 +1086,20 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
         blocks = {}
 
     def grid(meta):
-        return (B * triton.cdiv(M, meta["BLOCK_I"]) * H,)
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
 
-    if min(B, M, H) > 0 and "dQ" in wanted:
+    if min(B, H, M) > 0 and wanted & {"dQ", "dscale"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, delta, dQ,
+                Q, K, V, lse, dO, delta, dscale_part, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *lse.stride(),
                 *dO.stride(),
                 *delta.stride(),
-                *dQ.stride(),
+                *_strides(dscale_part, 0, 1, 2),
+                *_strides(dQ, 0, 1, 2, 3),
                 scale,
                 M, H, N,
                 E=E, D=D,
@@ -1284,9 +1117,9 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
         blocks = {}
 
     def grid(meta):
-        return (B * triton.cdiv(N, meta["BLOCK_J"]) * H,)
+        return (B * H * triton.cdiv(N, meta["BLOCK_J"]),)
 
-    if min(B, N, H) > 0 and wanted & {"dK", "dV"}:
+    if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
                 Q, K, V, lse, dO, delta, dK, dV,
@@ -1325,7 +1158,7 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bshd_forward_04becf81", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bshd_forward_7d1dcd9a", mutates_args=())
 def _attention_bshd_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1345,7 +1178,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bshd_backward_04becf81", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bshd_backward_7d1dcd9a", mutates_args=())
 def _attention_bshd_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

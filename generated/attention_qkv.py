@@ -20,19 +20,19 @@
 #                         # S3: Aggregation over j
 #                         l[b, h, i] = l[b, h, i] + exp(S[b, h, i, j] - m[b, h, i])
 #                     for j in range(0, i + 1):
-#                         for d in range(0, E):
+#                         for e in range(0, E):
 #                             # S4: the weighted mean of the values
-#                             O[b, i, h, d] = O[b, i, h, d] + exp(
+#                             O[b, i, h, e] = O[b, i, h, e] + exp(
 #                                 S[b, h, i, j] - m[b, h, i]
-#                             ) / l[b, h, i] * QKV[b, j, 2, h, d]
+#                             ) / l[b, h, i] * QKV[b, j, 2, h, e]
 #         return O
 #
 # The steps from there to these kernels:
-#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, i, h, d] move together
-#   2. change of state: the loop keeps O[b, i, h, d] * l[b, h, i], and one division stands behind
+#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, i, h, e] move together
+#   2. change of state: the loop keeps O[b, i, h, e] * l[b, h, i], and one division stands behind
 #      it; nothing moves before m[b, h, i] does
 #   3. keep S in a scalar: nothing else reads it
-#   4. run b, h, i and d in parallel, S_bhij and m_bhij private to an iteration
+#   4. run b, h, i and e in parallel, S_bhij and m_bhij private to an iteration
 #
 # Where they end; the labels in the code are those of this nest:
 #
@@ -56,18 +56,18 @@
 #                         l[b, h, i] = l[b, h, i] * exp(
 #                             m[b, h, i] - m_bhij
 #                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
-#                         for d in parallel(0, E):
+#                         for e in parallel(0, E):
 #                             # S4
-#                             O[b, i, h, d] = (
-#                                 O[b, i, h, d] * exp(
+#                             O[b, i, h, e] = (
+#                                 O[b, i, h, e] * exp(
 #                                     m[b, h, i] - m_bhij
-#                                 ) + QKV[b, j, 2, h, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, i, h, d]
+#                                 ) + QKV[b, j, 2, h, e] * exp(S_bhij - m_bhij) if m_bhij
+#                                 > -inf else O[b, i, h, e]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
-#                     for d in parallel(0, E):
+#                     for e in parallel(0, E):
 #                         # S3
-#                         O[b, i, h, d] = O[b, i, h, d] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
+#                         O[b, i, h, e] = O[b, i, h, e] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
 #         return O
 
 # ruff: noqa: E741
@@ -83,12 +83,12 @@ import triton.language as tl
 def attention_qkv_kernel(
     QKV_ptr, O_ptr,
     stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
-    stride_O_b, stride_O_i, stride_O_h, stride_O_d,
+    stride_O_b, stride_O_i, stride_O_h, stride_O_e,
     scale,
     N, H,
     E: tl.constexpr,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -102,8 +102,6 @@ def attention_qkv_kernel(
     i_first = (pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, N) - 1
     i = i_first + tl.arange(0, BLOCK_I)
-    d = tl.arange(0, BLOCK_D).to(INDEX)
-    d_in = (d < E) | (BLOCK_D == E)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
     # What is the same throughout the program goes into the pointers.
@@ -114,18 +112,18 @@ def attention_qkv_kernel(
 
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_I], tl.float32)
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_stop = i_last + 1  # no row goes further
     j_full = tl.maximum(i_first + 1, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    QKV_ie = tl.load(
+        QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+        mask=(i[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        QKV_ie = tl.load(
-            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
-        )  # S1
         QKV_je = tl.load(
             QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
             mask=e_in[None, :],
@@ -138,17 +136,17 @@ def attention_qkv_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
-        QKV_jd = tl.load(
+        QKV_je_2 = tl.load(
             QKV_ptr
             + j[:, None] * stride_QKV_i
             + tl.cast(2, INDEX) * stride_QKV_2
-            + d[None, :] * stride_QKV_e,
-            mask=d_in[None, :],
+            + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
             other=0.0
         )  # S4
         O = tl.dot(
             exp_S_bhij.to(QKV_ptr.dtype.element_ty),
-            QKV_jd,
+            QKV_je_2,
             O * exp_m[:, None],
             input_precision="ieee"
         )  # S4
@@ -156,11 +154,6 @@ def attention_qkv_kernel(
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        QKV_ie = tl.load(
-            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
-        )  # S1
         QKV_je = tl.load(
             QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
             mask=(j[:, None] < j_stop) & e_in[None, :],
@@ -177,26 +170,26 @@ def attention_qkv_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
-        QKV_jd = tl.load(
+        QKV_je_2 = tl.load(
             QKV_ptr
             + j[:, None] * stride_QKV_i
             + tl.cast(2, INDEX) * stride_QKV_2
-            + d[None, :] * stride_QKV_e,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
+            + e[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S4
         O = tl.dot(
             exp_S_bhij.to(QKV_ptr.dtype.element_ty),
-            QKV_jd,
+            QKV_je_2,
             O * exp_m[:, None],
             input_precision="ieee"
         )  # S4
         m = m_bhij  # S2
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(
-        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O_ptr + i[:, None] * stride_O_i + e[None, :] * stride_O_e,
         O,
-        mask=(i[:, None] < N) & d_in[None, :]
+        mask=(i[:, None] < N) & e_in[None, :]
     )  # S3
 
 
@@ -369,7 +362,6 @@ def attention_qkv(QKV, scale, *, out=None, tune=True):
                 N, H,
                 E=E,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(E)),
                 BLOCK_E=max(16, triton.next_power_of_2(E)),
                 **blocks, enable_fp_fusion=True,
             )

@@ -20,18 +20,18 @@
 #                         # S3: Aggregation over j
 #                         l[b, h, i] = l[b, h, i] + exp(S[b, h, i, j] - m[b, h, i])
 #                     for j in range(0, i + 1):
-#                         for d in range(0, E):
+#                         for e in range(0, E):
 #                             # S4: the weighted mean of the values
-#                             O[b, i, h, d] = O[b, i, h, d] + exp(
+#                             O[b, i, h, e] = O[b, i, h, e] + exp(
 #                                 S[b, h, i, j] - m[b, h, i]
-#                             ) / l[b, h, i] * QKV[b, j, 2, h, d]
+#                             ) / l[b, h, i] * QKV[b, j, 2, h, e]
 #         return O
 #
 # The steps from there to its backward pass, with what each leans on:
 #   1. define every array once (storage: every read gets the value that was written last above it)
 #   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
 #   3. reassociate a contraction (algebra: sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, i +
-#      1)) = sum(dO[b, i, h, d] * O[b, i, h, d] for d in range(0, E)))
+#      1)) = sum(dO[b, i, h, e] * O[b, i, h, e] for e in range(0, E)))
 #   4. dm vanishes (algebra: dm = 0)
 #   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
 #      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
@@ -55,8 +55,8 @@
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, N):
-#                     for d in range(0, E):
-#                         delta[b, h, i] = delta[b, h, i] + dO[b, i, h, d] * O[b, i, h, d]
+#                     for e in range(0, E):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, i, h, e] * O[b, i, h, e]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, N):
@@ -64,69 +64,33 @@
 #                         S_sum = sum(QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E))
 #                         S = scale * S_sum
 #                         P = exp(S - lse[b, h, i])
-#                         dP = sum(dO[b, i, h, d] * QKV[b, j, 2, h, d] for d in range(0, E))
+#                         dP = sum(dO[b, i, h, e] * QKV[b, j, 2, h, e] for e in range(0, E))
 #                         dS = P * (dP - delta[b, h, i])
+#                         dS_sum = dS * scale
 #                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
+#                         for e in range(0, E):
+#                             dQKV[b, i, 0, h, e] = (
+#                                 dQKV[b, i, 0, h, e] + dS_sum * QKV[b, j, 1, h, e]
+#                             )
 #         for b in range(0, B):
-#             for j in range(0, N):
-#                 for x in range(0, 3):
-#                     if 2 == x:
-#                         for h in range(0, H):
-#                             for i in range(0, N):
-#                                 if j < i + 1:
-#                                     S_sum_2 = sum(
-#                                         QKV[b, i, 0, h, e]
-#                                         * QKV[b, j, 1, h, e] for e in range(0, E)
-#                                     )
-#                                     S_2 = scale * S_sum_2
-#                                     P_2 = exp(S_2 - lse[b, h, i])
-#                                     for d in range(0, E):
-#                                         dQKV[b, j, x, h, d] = (
-#                                             dQKV[b, j, x, h, d] + dO[b, i, h, d] * P_2
-#                                         )
-#         for b in range(0, B):
-#             for j in range(0, N):
-#                 for x in range(0, 3):
-#                     if 0 == x:
-#                         for h in range(0, H):
-#                             for j2 in range(0, j + 1):
-#                                 S_sum_3 = sum(
-#                                     QKV[b, j, 0, h, e]
-#                                     * QKV[b, j2, 1, h, e] for e in range(0, E)
+#             for h in range(0, H):
+#                 for j in range(0, N):
+#                     for i in range(0, N):
+#                         if j < i + 1:
+#                             S_sum_2 = sum(
+#                                 QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                             )
+#                             S_2 = scale * S_sum_2
+#                             P_2 = exp(S_2 - lse[b, h, i])
+#                             dP_2 = sum(dO[b, i, h, e] * QKV[b, j, 2, h, e] for e in range(0, E))
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])
+#                             dS_sum_2 = dS_2 * scale
+#                             for e in range(0, E):
+#                                 dQKV[b, j, 2, h, e] = dQKV[b, j, 2, h, e] + dO[b, i, h, e] * P_2
+#                             for e in range(0, E):
+#                                 dQKV[b, j, 1, h, e] = (
+#                                     dQKV[b, j, 1, h, e] + dS_sum_2 * QKV[b, i, 0, h, e]
 #                                 )
-#                                 S_3 = scale * S_sum_3
-#                                 P_3 = exp(S_3 - lse[b, h, j])
-#                                 dP_2 = sum(
-#                                     dO[b, j, h, d] * QKV[b, j2, 2, h, d] for d in range(0, E)
-#                                 )
-#                                 dS_2 = P_3 * (dP_2 - delta[b, h, j])
-#                                 dS_sum = dS_2 * scale
-#                                 for d in range(0, E):
-#                                     dQKV[b, j, x, h, d] = (
-#                                         dQKV[b, j, x, h, d] + dS_sum * QKV[b, j2, 1, h, d]
-#                                     )
-#         for b in range(0, B):
-#             for j in range(0, N):
-#                 for x in range(0, 3):
-#                     if 1 == x:
-#                         for h in range(0, H):
-#                             for i in range(0, N):
-#                                 if j < i + 1:
-#                                     S_sum_4 = sum(
-#                                         QKV[b, i, 0, h, e]
-#                                         * QKV[b, j, 1, h, e] for e in range(0, E)
-#                                     )
-#                                     S_4 = scale * S_sum_4
-#                                     P_4 = exp(S_4 - lse[b, h, i])
-#                                     dP_3 = sum(
-#                                         dO[b, i, h, d] * QKV[b, j, 2, h, d] for d in range(0, E)
-#                                     )
-#                                     dS_3 = P_4 * (dP_3 - delta[b, h, i])
-#                                     dS_sum_2 = dS_3 * scale
-#                                     for d in range(0, E):
-#                                         dQKV[b, j, x, h, d] = (
-#                                             dQKV[b, j, x, h, d] + dS_sum_2 * QKV[b, i, 0, h, d]
-#                                         )
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, N):
@@ -134,11 +98,11 @@
 #         return dQKV, dscale
 #
 # The steps from there to the forward kernels:
-#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, i, h, d] move together
-#   2. change of state: the loop keeps O[b, i, h, d] * l[b, h, i], and one division stands behind
+#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, i, h, e] move together
+#   2. change of state: the loop keeps O[b, i, h, e] * l[b, h, i], and one division stands behind
 #      it; nothing moves before m[b, h, i] does
 #   3. keep S in a scalar: nothing else reads it
-#   4. run b, h, i and d in parallel, S_bhij and m_bhij private to an iteration
+#   4. run b, h, i and e in parallel, S_bhij and m_bhij private to an iteration
 #
 # Where they end; the labels in the forward kernels are those of this nest:
 #
@@ -163,28 +127,24 @@
 #                         l[b, h, i] = l[b, h, i] * exp(
 #                             m[b, h, i] - m_bhij
 #                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
-#                         for d in parallel(0, E):
+#                         for e in parallel(0, E):
 #                             # S4
-#                             O[b, i, h, d] = (
-#                                 O[b, i, h, d] * exp(
+#                             O[b, i, h, e] = (
+#                                 O[b, i, h, e] * exp(
 #                                     m[b, h, i] - m_bhij
-#                                 ) + QKV[b, j, 2, h, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, i, h, d]
+#                                 ) + QKV[b, j, 2, h, e] * exp(S_bhij - m_bhij) if m_bhij
+#                                 > -inf else O[b, i, h, e]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
-#                     for d in parallel(0, E):
+#                     for e in parallel(0, E):
 #                         # S3
-#                         O[b, i, h, d] = O[b, i, h, d] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
+#                         O[b, i, h, e] = O[b, i, h, e] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
 #                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5
 #         return O, lse
 #
 # The steps from there to the backward kernels:
-#   1. fuse(b@S9, b@S13)
-#   2. fuse(b@S9, b@S20)
-#   3. fuse(j@S9, j@S13)
-#   4. fuse(j@S9, j@S20)
-#   5. run b, h, i, j, x and d in parallel, S_sum, S, P, dP, dS, S_sum_2, S_2, P_2, S_sum_3, S_3,
-#      P_3, dP_2, dS_2, dS_sum, S_sum_4, S_4, P_4, dP_3, dS_3 and dS_sum_2 private to an iteration
+#   1. run b, h, i, e and j in parallel, S_sum, S, P, dP, dS, dS_sum, S_sum_2, S_2, P_2, dP_2, dS_2
+#      and dS_sum_2 private to an iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
 #
@@ -202,14 +162,14 @@
 #         for b in parallel(0, B):
 #             for h in parallel(0, H):
 #                 for i in parallel(0, N):
-#                     for d in range(0, E):
-#                         delta[b, h, i] = delta[b, h, i] + dO[b, i, h, d] * O[b, i, h, d]  # S2
+#                     for e in range(0, E):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, i, h, e] * O[b, i, h, e]  # S2
 #         for b in parallel(0, B):
-#             private: (S_sum, S, P, dP, dS)
+#             private: (S_sum, S, P, dP, dS, dS_sum)
 #             for h in parallel(0, H):
-#                 private: (S_sum, S, P, dP, dS)
+#                 private: (S_sum, S, P, dP, dS, dS_sum)
 #                 for i in parallel(0, N):
-#                     private: (S_sum, S, P, dP, dS)
+#                     private: (S_sum, S, P, dP, dS, dS_sum)
 #                     for j in range(0, i + 1):
 #                         # S3
 #                         S_sum = sum(
@@ -217,117 +177,45 @@
 #                         )
 #                         S = scale * S_sum  # S4
 #                         P = exp(S - lse[b, h, i])  # S5
-#                         dP = sum(dO[b, i, h, d] * QKV[b, j, 2, h, d] for d in range(0, E))  # S6
+#                         dP = sum(dO[b, i, h, e] * QKV[b, j, 2, h, e] for e in range(0, E))  # S6
 #                         dS = P * (dP - delta[b, h, i])  # S7
-#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S8
+#                         dS_sum = dS * scale  # S8
+#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S9
+#                         for e in parallel(0, E):
+#                             # S10
+#                             dQKV[b, i, 0, h, e] = (
+#                                 dQKV[b, i, 0, h, e] + dS_sum * QKV[b, j, 1, h, e]
+#                             )
 #         for b in parallel(0, B):
-#             private: (
-#                 S_sum_2,
-#                 S_2,
-#                 P_2,
-#                 S_sum_3,
-#                 S_3,
-#                 P_3,
-#                 dP_2,
-#                 dS_2,
-#                 dS_sum,
-#                 S_sum_4,
-#                 S_4,
-#                 P_4,
-#                 dP_3,
-#                 dS_3,
-#                 dS_sum_2
-#             )
-#             for j in parallel(0, N):
-#                 private: (
-#                     S_sum_2,
-#                     S_2,
-#                     P_2,
-#                     S_sum_3,
-#                     S_3,
-#                     P_3,
-#                     dP_2,
-#                     dS_2,
-#                     dS_sum,
-#                     S_sum_4,
-#                     S_4,
-#                     P_4,
-#                     dP_3,
-#                     dS_3,
-#                     dS_sum_2
-#                 )
-#                 for x in parallel(0, 3):
-#                     private: (S_sum_2, S_2, P_2)
-#                     if 2 == x:
-#                         for h in parallel(0, H):
-#                             private: (S_sum_2, S_2, P_2)
-#                             for i in range(0, N):
-#                                 if j < i + 1:
-#                                     # S9
-#                                     S_sum_2 = sum(
-#                                         QKV[b, i, 0, h, e]
-#                                         * QKV[b, j, 1, h, e] for e in range(0, E)
-#                                     )
-#                                     S_2 = scale * S_sum_2  # S10
-#                                     P_2 = exp(S_2 - lse[b, h, i])  # S11
-#                                     for d in parallel(0, E):
-#                                         # S12
-#                                         dQKV[b, j, x, h, d] = (
-#                                             dQKV[b, j, x, h, d] + dO[b, i, h, d] * P_2
-#                                         )
-#                 for x in parallel(0, 3):
-#                     private: (S_sum_3, S_3, P_3, dP_2, dS_2, dS_sum)
-#                     if 0 == x:
-#                         for h in parallel(0, H):
-#                             private: (S_sum_3, S_3, P_3, dP_2, dS_2, dS_sum)
-#                             for j2 in range(0, j + 1):
-#                                 # S13
-#                                 S_sum_3 = sum(
-#                                     QKV[b, j, 0, h, e]
-#                                     * QKV[b, j2, 1, h, e] for e in range(0, E)
+#             private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
+#             for h in parallel(0, H):
+#                 private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
+#                 for j in parallel(0, N):
+#                     private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
+#                     for i in range(0, N):
+#                         if j < i + 1:
+#                             # S11
+#                             S_sum_2 = sum(
+#                                 QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                             )
+#                             S_2 = scale * S_sum_2  # S12
+#                             P_2 = exp(S_2 - lse[b, h, i])  # S13
+#                             # S14
+#                             dP_2 = sum(dO[b, i, h, e] * QKV[b, j, 2, h, e] for e in range(0, E))
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S15
+#                             dS_sum_2 = dS_2 * scale  # S16
+#                             for e in parallel(0, E):
+#                                 # S17
+#                                 dQKV[b, j, 2, h, e] = dQKV[b, j, 2, h, e] + dO[b, i, h, e] * P_2
+#                             for e in parallel(0, E):
+#                                 # S18
+#                                 dQKV[b, j, 1, h, e] = (
+#                                     dQKV[b, j, 1, h, e] + dS_sum_2 * QKV[b, i, 0, h, e]
 #                                 )
-#                                 S_3 = scale * S_sum_3  # S14
-#                                 P_3 = exp(S_3 - lse[b, h, j])  # S15
-#                                 # S16
-#                                 dP_2 = sum(
-#                                     dO[b, j, h, d] * QKV[b, j2, 2, h, d] for d in range(0, E)
-#                                 )
-#                                 dS_2 = P_3 * (dP_2 - delta[b, h, j])  # S17
-#                                 dS_sum = dS_2 * scale  # S18
-#                                 for d in parallel(0, E):
-#                                     # S19
-#                                     dQKV[b, j, x, h, d] = (
-#                                         dQKV[b, j, x, h, d] + dS_sum * QKV[b, j2, 1, h, d]
-#                                     )
-#                 for x in parallel(0, 3):
-#                     private: (S_sum_4, S_4, P_4, dP_3, dS_3, dS_sum_2)
-#                     if 1 == x:
-#                         for h in parallel(0, H):
-#                             private: (S_sum_4, S_4, P_4, dP_3, dS_3, dS_sum_2)
-#                             for i in range(0, N):
-#                                 if j < i + 1:
-#                                     # S20
-#                                     S_sum_4 = sum(
-#                                         QKV[b, i, 0, h, e]
-#                                         * QKV[b, j, 1, h, e] for e in range(0, E)
-#                                     )
-#                                     S_4 = scale * S_sum_4  # S21
-#                                     P_4 = exp(S_4 - lse[b, h, i])  # S22
-#                                     # S23
-#                                     dP_3 = sum(
-#                                         dO[b, i, h, d] * QKV[b, j, 2, h, d] for d in range(0, E)
-#                                     )
-#                                     dS_3 = P_4 * (dP_3 - delta[b, h, i])  # S24
-#                                     dS_sum_2 = dS_3 * scale  # S25
-#                                     for d in parallel(0, E):
-#                                         # S26
-#                                         dQKV[b, j, x, h, d] = (
-#                                             dQKV[b, j, x, h, d] + dS_sum_2 * QKV[b, i, 0, h, d]
-#                                         )
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, N):
-#                     dscale = dscale + dscale_part[b, h, i]  # S27
+#                     dscale = dscale + dscale_part[b, h, i]  # S19
 #         return dQKV, dscale
 #
 # Notes:
@@ -350,12 +238,12 @@ def attention_qkv_kernel(
     QKV_ptr, lse_ptr, O_ptr,
     stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
     stride_lse_b, stride_lse_h, stride_lse_i,
-    stride_O_b, stride_O_i, stride_O_h, stride_O_d,
+    stride_O_b, stride_O_i, stride_O_h, stride_O_e,
     scale,
     N, H,
     E: tl.constexpr,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -369,8 +257,6 @@ def attention_qkv_kernel(
     i_first = (pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, N) - 1
     i = i_first + tl.arange(0, BLOCK_I)
-    d = tl.arange(0, BLOCK_D).to(INDEX)
-    d_in = (d < E) | (BLOCK_D == E)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
     # What is the same throughout the program goes into the pointers.
@@ -383,18 +269,18 @@ def attention_qkv_kernel(
 
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_I], tl.float32)
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_stop = i_last + 1  # no row goes further
     j_full = tl.maximum(i_first + 1, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    QKV_ie = tl.load(
+        QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+        mask=(i[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        QKV_ie = tl.load(
-            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
-        )  # S1
         QKV_je = tl.load(
             QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
             mask=e_in[None, :],
@@ -407,17 +293,17 @@ def attention_qkv_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
-        QKV_jd = tl.load(
+        QKV_je_2 = tl.load(
             QKV_ptr
             + j[:, None] * stride_QKV_i
             + tl.cast(2, INDEX) * stride_QKV_2
-            + d[None, :] * stride_QKV_e,
-            mask=d_in[None, :],
+            + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
             other=0.0
         )  # S4
         O = tl.dot(
             exp_S_bhij.to(QKV_ptr.dtype.element_ty),
-            QKV_jd,
+            QKV_je_2,
             O * exp_m[:, None],
             input_precision="ieee"
         )  # S4
@@ -425,11 +311,6 @@ def attention_qkv_kernel(
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        QKV_ie = tl.load(
-            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
-        )  # S1
         QKV_je = tl.load(
             QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
             mask=(j[:, None] < j_stop) & e_in[None, :],
@@ -446,17 +327,17 @@ def attention_qkv_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
-        QKV_jd = tl.load(
+        QKV_je_2 = tl.load(
             QKV_ptr
             + j[:, None] * stride_QKV_i
             + tl.cast(2, INDEX) * stride_QKV_2
-            + d[None, :] * stride_QKV_e,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
+            + e[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S4
         O = tl.dot(
             exp_S_bhij.to(QKV_ptr.dtype.element_ty),
-            QKV_jd,
+            QKV_je_2,
             O * exp_m[:, None],
             input_precision="ieee"
         )  # S4
@@ -465,9 +346,9 @@ def attention_qkv_kernel(
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < N)  # S5
     tl.store(
-        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O_ptr + i[:, None] * stride_O_i + e[None, :] * stride_O_e,
         O,
-        mask=(i[:, None] < N) & d_in[None, :]
+        mask=(i[:, None] < N) & e_in[None, :]
     )  # S3
 
 
@@ -504,12 +385,12 @@ attention_qkv_kernel_tuned = {
 @triton.jit
 def attention_qkv_backward_delta_kernel(
     O_ptr, dO_ptr, delta_ptr,
-    stride_O_b, stride_O_i, stride_O_h, stride_O_d,
-    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_d,
+    stride_O_b, stride_O_i, stride_O_h, stride_O_e,
+    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_e,
     stride_delta_b, stride_delta_h, stride_delta_i,
     N, H, E,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -530,40 +411,40 @@ def attention_qkv_backward_delta_kernel(
     delta_ptr += h * stride_delta_h
 
     delta = tl.zeros([BLOCK_I], tl.float32)
-    d_full = E // BLOCK_D * BLOCK_D  # blocks before this one are full
+    e_full = E // BLOCK_E * BLOCK_E  # blocks before this one are full
     # Full blocks.
-    for d_first in range(0, d_full, BLOCK_D):
-        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+    for e_first in range(0, e_full, BLOCK_E):
+        e = (e_first + tl.arange(0, BLOCK_E)).to(INDEX)
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
             mask=i[:, None] < N,
             other=0.0
         )  # S2
-        O_id = tl.load(
-            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O_ie = tl.load(
+            O_ptr + i[:, None] * stride_O_i + e[None, :] * stride_O_e,
             mask=i[:, None] < N,
             other=0.0
         )  # S2
-        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S2
+        delta = delta + tl.sum(dO_ie.to(tl.float32) * O_ie.to(tl.float32), axis=1)  # S2
     # The last, partial block.
-    for d_first in range(d_full, E, BLOCK_D):
-        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < N) & (d[None, :] < E),
+    for e_first in range(e_full, E, BLOCK_E):
+        e = (e_first + tl.arange(0, BLOCK_E)).to(INDEX)
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+            mask=(i[:, None] < N) & (e[None, :] < E),
             other=0.0
         )  # S2
-        O_id = tl.load(
-            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
-            mask=(i[:, None] < N) & (d[None, :] < E),
+        O_ie = tl.load(
+            O_ptr + i[:, None] * stride_O_i + e[None, :] * stride_O_e,
+            mask=(i[:, None] < N) & (e[None, :] < E),
             other=0.0
         )  # S2
-        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S2
+        delta = delta + tl.sum(dO_ie.to(tl.float32) * O_ie.to(tl.float32), axis=1)  # S2
     tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < N)  # S2
 
 
-def attention_qkv_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
+def attention_qkv_backward_delta_kernel_config(BLOCK_I, BLOCK_E, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_E": BLOCK_E}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -583,23 +464,24 @@ attention_qkv_backward_delta_kernel_tuned = triton.autotune(
 
 
 @triton.jit
-def attention_qkv_backward_dscale_part_kernel(
-    QKV_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr,
+def attention_qkv_backward_dQKV_0_kernel(
+    QKV_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQKV_ptr,
     stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
     stride_lse_b, stride_lse_h, stride_lse_i,
-    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_d,
+    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_e,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
+    stride_dQKV_b, stride_dQKV_i, stride_dQKV_h, stride_dQKV_e,
     scale,
     N, H,
     E: tl.constexpr,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
     Reads QKV (B, N, 3, H, E), lse (B, H, N), dO (B, N, H, E), delta (B, H, N).
-    Writes dscale_part (B, H, N).
+    Writes dscale_part (B, H, N), dQKV (B, N, 3, H, E).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(N, BLOCK_I)
@@ -610,8 +492,6 @@ def attention_qkv_backward_dscale_part_kernel(
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
-    d = tl.arange(0, BLOCK_D).to(INDEX)
-    d_in = (d < E) | (BLOCK_D == E)
     # What is the same throughout the program goes into the pointers.
     QKV_ptr += b * stride_QKV_b
     QKV_ptr += h * stride_QKV_h
@@ -621,27 +501,32 @@ def attention_qkv_backward_dscale_part_kernel(
     dO_ptr += h * stride_dO_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
-    dscale_part_ptr += b * stride_dscale_part_b
-    dscale_part_ptr += h * stride_dscale_part_h
+    if dscale_part_ptr is not None:
+        dscale_part_ptr += b * stride_dscale_part_b
+        dscale_part_ptr += h * stride_dscale_part_h
+    if dQKV_ptr is not None:
+        dQKV_ptr += b * stride_dQKV_b
+        dQKV_ptr += h * stride_dQKV_h
 
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
+    dQKV_0 = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_stop = i_last + 1  # no row goes further
     j_full = tl.maximum(i_first + 1, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    QKV_ie = tl.load(
+        QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+        mask=(i[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S3
     lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S5
-    dO_id = tl.load(
-        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-        mask=(i[:, None] < N) & d_in[None, :],
+    dO_ie = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+        mask=(i[:, None] < N) & e_in[None, :],
         other=0.0
     )  # S6
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S7
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        QKV_ie = tl.load(
-            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
-        )  # S3
         QKV_je = tl.load(
             QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
             mask=e_in[None, :],
@@ -650,25 +535,24 @@ def attention_qkv_backward_dscale_part_kernel(
         S_sum = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee")  # S3
         S = scale * S_sum  # S4
         P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
-        QKV_jd = tl.load(
+        QKV_je_2 = tl.load(
             QKV_ptr
             + j[:, None] * stride_QKV_i
             + tl.cast(2, INDEX) * stride_QKV_2
-            + d[None, :] * stride_QKV_e,
-            mask=d_in[None, :],
+            + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
             other=0.0
         )  # S6
-        dP = tl.dot(dO_id, tl.trans(QKV_jd), input_precision="ieee")  # S6
+        dP = tl.dot(dO_ie, tl.trans(QKV_je_2), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
-        dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S8
+        dS_sum = dS * scale  # S8
+        dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
+        dQKV_0 = tl.dot(
+            dS_sum.to(QKV_ptr.dtype.element_ty), QKV_je, dQKV_0, input_precision="ieee"
+        )  # S10
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        QKV_ie = tl.load(
-            QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
-        )  # S3
         QKV_je = tl.load(
             QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
             mask=(j[:, None] < j_stop) & e_in[None, :],
@@ -677,94 +561,110 @@ def attention_qkv_backward_dscale_part_kernel(
         S_sum = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee")  # S3
         S = scale * S_sum  # S4
         P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
-        QKV_jd = tl.load(
+        QKV_je_2 = tl.load(
             QKV_ptr
             + j[:, None] * stride_QKV_i
             + tl.cast(2, INDEX) * stride_QKV_2
-            + d[None, :] * stride_QKV_e,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
+            + e[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S6
-        dP = tl.dot(dO_id, tl.trans(QKV_jd), input_precision="ieee")  # S6
+        dP = tl.dot(dO_ie, tl.trans(QKV_je_2), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
+        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
-        )  # S8
-    tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < N)  # S8
+        )  # S9
+        dQKV_0 = tl.dot(
+            tl.where(
+                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
+            ).to(QKV_ptr.dtype.element_ty),
+            QKV_je,
+            dQKV_0,
+            input_precision="ieee"
+        )  # S10
+    if dscale_part_ptr is not None:
+        tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < N)  # S9
+    if dQKV_ptr is not None:
+        tl.store(
+            dQKV_ptr + i[:, None] * stride_dQKV_i + e[None, :] * stride_dQKV_e,
+            dQKV_0,
+            mask=(i[:, None] < N) & e_in[None, :]
+        )  # S10
 
 
-def attention_qkv_backward_dscale_part_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+def attention_qkv_backward_dQKV_0_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_qkv_backward_dscale_part_kernel_default = {
-    2: attention_qkv_backward_dscale_part_kernel_config(128, 64, 8, 3),
-    4: attention_qkv_backward_dscale_part_kernel_config(32, 32, 8, 1),
+attention_qkv_backward_dQKV_0_kernel_default = {
+    2: attention_qkv_backward_dQKV_0_kernel_config(64, 32, 8, 3),
+    4: attention_qkv_backward_dQKV_0_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_qkv_backward_dscale_part_kernel_tuned = {
+attention_qkv_backward_dQKV_0_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_qkv_backward_dscale_part_kernel_config(*row)
+            attention_qkv_backward_dQKV_0_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["N", "H", "E"],
-    )(attention_qkv_backward_dscale_part_kernel),
+    )(attention_qkv_backward_dQKV_0_kernel),
     4: triton.autotune(
         [
-            attention_qkv_backward_dscale_part_kernel_config(*row)
+            attention_qkv_backward_dQKV_0_kernel_config(*row)
             for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["N", "H", "E"],
-    )(attention_qkv_backward_dscale_part_kernel),
+    )(attention_qkv_backward_dQKV_0_kernel),
 }
 
 
 @triton.jit
-def attention_qkv_backward_dQKV_kernel(
+def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
     QKV_ptr, lse_ptr, dO_ptr, delta_ptr, dQKV_ptr,
-    stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
+    stride_QKV_b, stride_QKV_j, stride_QKV_2, stride_QKV_h, stride_QKV_e,
     stride_lse_b, stride_lse_h, stride_lse_i,
-    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_d,
-    stride_delta_b, stride_delta_h, stride_delta_j,
-    stride_dQKV_b, stride_dQKV_j, stride_dQKV_x, stride_dQKV_h, stride_dQKV_d,
+    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_e,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    stride_dQKV_b, stride_dQKV_j, stride_dQKV_2, stride_dQKV_h, stride_dQKV_e,
     scale,
-    N,
-    H: tl.constexpr, E: tl.constexpr,
+    N, H,
+    E: tl.constexpr,
     INDEX: tl.constexpr,
-    BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_J2: tl.constexpr, BLOCK_X: tl.constexpr,
-    BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr,
 ):
-    """A program does BLOCK_J iterations of j, for one b.
+    """A program does BLOCK_J iterations of j, for one b and one h.
 
     Reads QKV (B, N, 3, H, E), lse (B, H, N), dO (B, N, H, E), delta (B, H, N).
     Writes dQKV (B, N, 3, H, E).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_j = tl.cdiv(N, BLOCK_J)
-    b = pid // blocks_j
+    b = pid // blocks_j // H
+    h = pid // blocks_j % H
     j_first = (pid % blocks_j) * BLOCK_J
     j_last = tl.minimum(j_first + BLOCK_J, N) - 1
     j = j_first + tl.arange(0, BLOCK_J)
-    x = tl.arange(0, BLOCK_X).to(INDEX)
-    x_in = (x < 3) | (BLOCK_X == 3)
-    h = tl.arange(0, BLOCK_H).to(INDEX)
-    h_in = (h < H) | (BLOCK_H == H)
-    d = tl.arange(0, BLOCK_D).to(INDEX)
-    d_in = (d < E) | (BLOCK_D == E)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
     # What is the same throughout the program goes into the pointers.
     QKV_ptr += b * stride_QKV_b
+    QKV_ptr += h * stride_QKV_h
     lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
     delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
     dQKV_ptr += b * stride_dQKV_b
+    dQKV_ptr += h * stride_dQKV_h
 
-    dQKV = tl.zeros([BLOCK_J, BLOCK_X, BLOCK_H, BLOCK_D], tl.float32)
+    dQKV_2 = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    dQKV_1 = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     i_start = tl.maximum(0, j_first)  # no row begins earlier
     # all rows have begun
     i_begun = i_start + (
@@ -772,567 +672,162 @@ def attention_qkv_backward_dQKV_kernel(
     ) // BLOCK_I * BLOCK_I
     # blocks before this one are full
     i_full = i_begun + tl.maximum(N - i_begun, 0) // BLOCK_I * BLOCK_I
+    QKV_je = tl.load(
+        QKV_ptr + j[:, None] * stride_QKV_j + stride_QKV_2 + e[None, :] * stride_QKV_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S11
+    QKV_je_2 = tl.load(
+        QKV_ptr
+        + j[:, None] * stride_QKV_j
+        + tl.cast(2, INDEX) * stride_QKV_2
+        + e[None, :] * stride_QKV_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S14
     # Some rows have not begun.
     for i_first in range(i_start, tl.minimum(i_begun, N), BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        QKV_ihe = tl.load(
-            QKV_ptr
-            + i[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S9
-        QKV_jhe = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S9
-        S_sum_2 = tl.sum(
-            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
-        )  # S9
-        S_2 = scale * S_sum_2  # S10
-        lse_hi = tl.load(
-            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
-            mask=(i[:, None] < N) & h_in[None, :],
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e,
+            mask=(i[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S11
-        P_2 = tl.exp(S_2 - lse_hi.to(tl.float32)[None, :, :])  # S11
-        dO_ihd = tl.load(
-            dO_ptr
-            + i[:, None, None] * stride_dO_i
-            + h[None, :, None] * stride_dO_h
-            + d[None, None, :] * stride_dO_d,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+        S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
+        S_2 = scale * S_sum_2  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S13
+        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+            mask=(i[:, None] < N) & e_in[None, :],
             other=0.0
-        )  # S12
-        dQKV = tl.where(
-            2 == x[None, :, None, None],
-            dQKV
-            + tl.sum(
-                tl.where(
-                    (i[None, :, None, None] < N)
-                    & (i[None, :, None, None] >= j[:, None, None, None]),
-                    dO_ihd.to(tl.float32)[None, :, :, :] * P_2[:, :, :, None],
-                    0.0
-                ),
-                axis=1
-            )[:, None, :, :],
-            dQKV
-        )  # S12
+        )  # S14
+        dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S15
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
+        dS_sum_2 = dS_2 * scale  # S16
+        dQKV_2 = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, P_2, 0.0), 0.0
+            ).to(dO_ptr.dtype.element_ty),
+            dO_ie,
+            dQKV_2,
+            input_precision="ieee"
+        )  # S17
+        dQKV_1 = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_sum_2, 0.0), 0.0
+            ).to(QKV_ptr.dtype.element_ty),
+            QKV_ie,
+            dQKV_1,
+            input_precision="ieee"
+        )  # S18
     # Full blocks.
     for i_first in range(i_begun, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        QKV_ihe = tl.load(
-            QKV_ptr
-            + i[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S9
-        QKV_jhe = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S9
-        S_sum_2 = tl.sum(
-            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
-        )  # S9
-        S_2 = scale * S_sum_2  # S10
-        lse_hi = tl.load(
-            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
-            mask=h_in[None, :],
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
             other=0.0
         )  # S11
-        P_2 = tl.exp(S_2 - lse_hi.to(tl.float32)[None, :, :])  # S11
-        dO_ihd = tl.load(
-            dO_ptr
-            + i[:, None, None] * stride_dO_i
-            + h[None, :, None] * stride_dO_h
-            + d[None, None, :] * stride_dO_d,
-            mask=h_in[None, :, None] & d_in[None, None, :],
+        S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
+        S_2 = scale * S_sum_2  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
+        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+            mask=e_in[None, :],
             other=0.0
-        )  # S12
-        dQKV = tl.where(
-            2 == x[None, :, None, None],
-            dQKV
-            + tl.sum(
-                dO_ihd.to(tl.float32)[None, :, :, :] * P_2[:, :, :, None], axis=1
-            )[:, None, :, :],
-            dQKV
-        )  # S12
+        )  # S14
+        dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
+        dS_sum_2 = dS_2 * scale  # S16
+        dQKV_2 = tl.dot(
+            P_2.to(dO_ptr.dtype.element_ty), dO_ie, dQKV_2, input_precision="ieee"
+        )  # S17
+        dQKV_1 = tl.dot(
+            dS_sum_2.to(QKV_ptr.dtype.element_ty), QKV_ie, dQKV_1, input_precision="ieee"
+        )  # S18
     # Some rows have ended.
     for i_first in range(i_full, N, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        QKV_ihe = tl.load(
-            QKV_ptr
-            + i[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S9
-        QKV_jhe = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S9
-        S_sum_2 = tl.sum(
-            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
-        )  # S9
-        S_2 = scale * S_sum_2  # S10
-        lse_hi = tl.load(
-            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
-            mask=(i[:, None] < N) & h_in[None, :],
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e,
+            mask=(i[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S11
-        P_2 = tl.exp(S_2 - lse_hi.to(tl.float32)[None, :, :])  # S11
-        dO_ihd = tl.load(
-            dO_ptr
-            + i[:, None, None] * stride_dO_i
-            + h[None, :, None] * stride_dO_h
-            + d[None, None, :] * stride_dO_d,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
+        S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
+        S_2 = scale * S_sum_2  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S13
+        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+            mask=(i[:, None] < N) & e_in[None, :],
             other=0.0
-        )  # S12
-        dQKV = tl.where(
-            2 == x[None, :, None, None],
-            dQKV
-            + tl.sum(
-                tl.where(
-                    (i[None, :, None, None] < N)
-                    & (i[None, :, None, None] >= j[:, None, None, None]),
-                    dO_ihd.to(tl.float32)[None, :, :, :] * P_2[:, :, :, None],
-                    0.0
-                ),
-                axis=1
-            )[:, None, :, :],
-            dQKV
-        )  # S12
-    j2_stop = j_last + 1  # no row goes further
-    j2_full = tl.maximum(j_first + 1, 0) // BLOCK_J2 * BLOCK_J2  # blocks before this one are full
-    lse_hj = tl.load(
-        lse_ptr + h[None, :] * stride_lse_h + j[:, None] * stride_lse_i,
-        mask=(j[:, None] < N) & h_in[None, :],
-        other=0.0
-    )  # S15
-    dO_jhd = tl.load(
-        dO_ptr
-        + j[:, None, None] * stride_dO_i
-        + h[None, :, None] * stride_dO_h
-        + d[None, None, :] * stride_dO_d,
-        mask=(j[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
-        other=0.0
-    )  # S16
-    delta_hj = tl.load(
-        delta_ptr + h[None, :] * stride_delta_h + j[:, None] * stride_delta_j,
-        mask=(j[:, None] < N) & h_in[None, :],
-        other=0.0
-    )  # S17
-    # Full blocks.
-    for j2_first in range(0, j2_full, BLOCK_J2):
-        j2 = (j2_first + tl.arange(0, BLOCK_J2)).to(INDEX)
-        QKV_jhe_2 = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S13
-        QKV_j2_h_e = tl.load(
-            QKV_ptr
-            + j2[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S13
-        S_sum_3 = tl.sum(
-            QKV_jhe_2.to(tl.float32)[:, None, :, :] * QKV_j2_h_e.to(tl.float32)[None, :, :, :],
-            axis=3
-        )  # S13
-        S_3 = scale * S_sum_3  # S14
-        P_3 = tl.exp(S_3 - lse_hj.to(tl.float32)[:, None, :])  # S15
-        QKV_j2_h_d = tl.load(
-            QKV_ptr
-            + j2[:, None, None] * stride_QKV_i
-            + tl.cast(2, INDEX) * stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S16
-        dP_2 = tl.sum(
-            dO_jhd.to(tl.float32)[:, None, :, :] * QKV_j2_h_d.to(tl.float32)[None, :, :, :], axis=3
-        )  # S16
-        dS_2 = P_3 * (dP_2 - delta_hj.to(tl.float32)[:, None, :])  # S17
-        dS_sum = dS_2 * scale  # S18
-        QKV_j2_h_d_2 = tl.load(
-            QKV_ptr
-            + j2[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S19
-        dQKV = tl.where(
-            0 == x[None, :, None, None],
-            dQKV
-            + tl.sum(
-                dS_sum[:, :, :, None] * QKV_j2_h_d_2.to(tl.float32)[None, :, :, :], axis=1
-            )[:, None, :, :],
-            dQKV
-        )  # S19
-    # Some rows have ended.
-    for j2_first in range(j2_full, j2_stop, BLOCK_J2):
-        j2 = (j2_first + tl.arange(0, BLOCK_J2)).to(INDEX)
-        QKV_jhe_2 = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S13
-        QKV_j2_h_e = tl.load(
-            QKV_ptr
-            + j2[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(j2[:, None, None] < j2_stop) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S13
-        S_sum_3 = tl.sum(
-            QKV_jhe_2.to(tl.float32)[:, None, :, :] * QKV_j2_h_e.to(tl.float32)[None, :, :, :],
-            axis=3
-        )  # S13
-        S_3 = scale * S_sum_3  # S14
-        P_3 = tl.exp(S_3 - lse_hj.to(tl.float32)[:, None, :])  # S15
-        QKV_j2_h_d = tl.load(
-            QKV_ptr
-            + j2[:, None, None] * stride_QKV_i
-            + tl.cast(2, INDEX) * stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=(j2[:, None, None] < j2_stop) & h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S16
-        dP_2 = tl.sum(
-            dO_jhd.to(tl.float32)[:, None, :, :] * QKV_j2_h_d.to(tl.float32)[None, :, :, :], axis=3
-        )  # S16
-        dS_2 = P_3 * (dP_2 - delta_hj.to(tl.float32)[:, None, :])  # S17
-        dS_sum = dS_2 * scale  # S18
-        QKV_j2_h_d_2 = tl.load(
-            QKV_ptr
-            + j2[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=(j2[:, None, None] < j2_stop) & h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S19
-        dQKV = tl.where(
-            0 == x[None, :, None, None],
-            dQKV
-            + tl.sum(
-                tl.where(
-                    (j2[None, :, None, None] < j2_stop)
-                    & (j2[None, :, None, None] < j[:, None, None, None] + 1),
-                    dS_sum[:, :, :, None] * QKV_j2_h_d_2.to(tl.float32)[None, :, :, :],
-                    0.0
-                ),
-                axis=1
-            )[:, None, :, :],
-            dQKV
-        )  # S19
-    # Some rows have not begun.
-    for i_first in range(i_start, tl.minimum(i_begun, N), BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        QKV_ihe = tl.load(
-            QKV_ptr
-            + i[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S20
-        QKV_jhe = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S20
-        S_sum_4 = tl.sum(
-            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
-        )  # S20
-        S_4 = scale * S_sum_4  # S21
-        lse_hi = tl.load(
-            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
-            mask=(i[:, None] < N) & h_in[None, :],
-            other=0.0
-        )  # S22
-        P_4 = tl.exp(S_4 - lse_hi.to(tl.float32)[None, :, :])  # S22
-        dO_ihd = tl.load(
-            dO_ptr
-            + i[:, None, None] * stride_dO_i
-            + h[None, :, None] * stride_dO_h
-            + d[None, None, :] * stride_dO_d,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S23
-        QKV_jhd = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + tl.cast(2, INDEX) * stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S23
-        dP_3 = tl.sum(
-            dO_ihd.to(tl.float32)[None, :, :, :] * QKV_jhd.to(tl.float32)[:, None, :, :], axis=3
-        )  # S23
-        delta_hi = tl.load(
-            delta_ptr + h[None, :] * stride_delta_h + i[:, None] * stride_delta_j,
-            mask=(i[:, None] < N) & h_in[None, :],
-            other=0.0
-        )  # S24
-        dS_3 = P_4 * (dP_3 - delta_hi.to(tl.float32)[None, :, :])  # S24
-        dS_sum_2 = dS_3 * scale  # S25
-        QKV_ihd = tl.load(
-            QKV_ptr
-            + i[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S26
-        dQKV = tl.where(
-            1 == x[None, :, None, None],
-            dQKV
-            + tl.sum(
-                tl.where(
-                    (i[None, :, None, None] < N)
-                    & (i[None, :, None, None] >= j[:, None, None, None]),
-                    dS_sum_2[:, :, :, None] * QKV_ihd.to(tl.float32)[None, :, :, :],
-                    0.0
-                ),
-                axis=1
-            )[:, None, :, :],
-            dQKV
-        )  # S26
-    # Full blocks.
-    for i_first in range(i_begun, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        QKV_ihe = tl.load(
-            QKV_ptr
-            + i[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S20
-        QKV_jhe = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S20
-        S_sum_4 = tl.sum(
-            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
-        )  # S20
-        S_4 = scale * S_sum_4  # S21
-        lse_hi = tl.load(
-            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
-            mask=h_in[None, :],
-            other=0.0
-        )  # S22
-        P_4 = tl.exp(S_4 - lse_hi.to(tl.float32)[None, :, :])  # S22
-        dO_ihd = tl.load(
-            dO_ptr
-            + i[:, None, None] * stride_dO_i
-            + h[None, :, None] * stride_dO_h
-            + d[None, None, :] * stride_dO_d,
-            mask=h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S23
-        QKV_jhd = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + tl.cast(2, INDEX) * stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S23
-        dP_3 = tl.sum(
-            dO_ihd.to(tl.float32)[None, :, :, :] * QKV_jhd.to(tl.float32)[:, None, :, :], axis=3
-        )  # S23
-        delta_hi = tl.load(
-            delta_ptr + h[None, :] * stride_delta_h + i[:, None] * stride_delta_j,
-            mask=h_in[None, :],
-            other=0.0
-        )  # S24
-        dS_3 = P_4 * (dP_3 - delta_hi.to(tl.float32)[None, :, :])  # S24
-        dS_sum_2 = dS_3 * scale  # S25
-        QKV_ihd = tl.load(
-            QKV_ptr
-            + i[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S26
-        dQKV = tl.where(
-            1 == x[None, :, None, None],
-            dQKV
-            + tl.sum(
-                dS_sum_2[:, :, :, None] * QKV_ihd.to(tl.float32)[None, :, :, :], axis=1
-            )[:, None, :, :],
-            dQKV
-        )  # S26
-    # Some rows have ended.
-    for i_first in range(i_full, N, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        QKV_ihe = tl.load(
-            QKV_ptr
-            + i[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S20
-        QKV_jhe = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + e[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & e_in[None, None, :],
-            other=0.0
-        )  # S20
-        S_sum_4 = tl.sum(
-            QKV_ihe.to(tl.float32)[None, :, :, :] * QKV_jhe.to(tl.float32)[:, None, :, :], axis=3
-        )  # S20
-        S_4 = scale * S_sum_4  # S21
-        lse_hi = tl.load(
-            lse_ptr + h[None, :] * stride_lse_h + i[:, None] * stride_lse_i,
-            mask=(i[:, None] < N) & h_in[None, :],
-            other=0.0
-        )  # S22
-        P_4 = tl.exp(S_4 - lse_hi.to(tl.float32)[None, :, :])  # S22
-        dO_ihd = tl.load(
-            dO_ptr
-            + i[:, None, None] * stride_dO_i
-            + h[None, :, None] * stride_dO_h
-            + d[None, None, :] * stride_dO_d,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S23
-        QKV_jhd = tl.load(
-            QKV_ptr
-            + j[:, None, None] * stride_QKV_i
-            + tl.cast(2, INDEX) * stride_QKV_2
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=(j[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S23
-        dP_3 = tl.sum(
-            dO_ihd.to(tl.float32)[None, :, :, :] * QKV_jhd.to(tl.float32)[:, None, :, :], axis=3
-        )  # S23
-        delta_hi = tl.load(
-            delta_ptr + h[None, :] * stride_delta_h + i[:, None] * stride_delta_j,
-            mask=(i[:, None] < N) & h_in[None, :],
-            other=0.0
-        )  # S24
-        dS_3 = P_4 * (dP_3 - delta_hi.to(tl.float32)[None, :, :])  # S24
-        dS_sum_2 = dS_3 * scale  # S25
-        QKV_ihd = tl.load(
-            QKV_ptr
-            + i[:, None, None] * stride_QKV_i
-            + h[None, :, None] * stride_QKV_h
-            + d[None, None, :] * stride_QKV_e,
-            mask=(i[:, None, None] < N) & h_in[None, :, None] & d_in[None, None, :],
-            other=0.0
-        )  # S26
-        dQKV = tl.where(
-            1 == x[None, :, None, None],
-            dQKV
-            + tl.sum(
-                tl.where(
-                    (i[None, :, None, None] < N)
-                    & (i[None, :, None, None] >= j[:, None, None, None]),
-                    dS_sum_2[:, :, :, None] * QKV_ihd.to(tl.float32)[None, :, :, :],
-                    0.0
-                ),
-                axis=1
-            )[:, None, :, :],
-            dQKV
-        )  # S26
+        )  # S14
+        dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S15
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
+        dS_sum_2 = dS_2 * scale  # S16
+        dQKV_2 = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, P_2, 0.0), 0.0
+            ).to(dO_ptr.dtype.element_ty),
+            dO_ie,
+            dQKV_2,
+            input_precision="ieee"
+        )  # S17
+        dQKV_1 = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_sum_2, 0.0), 0.0
+            ).to(QKV_ptr.dtype.element_ty),
+            QKV_ie,
+            dQKV_1,
+            input_precision="ieee"
+        )  # S18
     tl.store(
         dQKV_ptr
-        + j[:, None, None, None] * stride_dQKV_j
-        + x[None, :, None, None] * stride_dQKV_x
-        + h[None, None, :, None] * stride_dQKV_h
-        + d[None, None, None, :] * stride_dQKV_d,
-        dQKV,
-        mask=(
-            j[:, None, None, None] < N
-        ) & x_in[None, :, None, None] & h_in[None, None, :, None] & d_in[None, None, None, :]
-    )  # S26
+        + j[:, None] * stride_dQKV_j
+        + tl.cast(2, INDEX) * stride_dQKV_2
+        + e[None, :] * stride_dQKV_e,
+        dQKV_2,
+        mask=(j[:, None] < N) & e_in[None, :]
+    )  # S17
+    tl.store(
+        dQKV_ptr + j[:, None] * stride_dQKV_j + stride_dQKV_2 + e[None, :] * stride_dQKV_e,
+        dQKV_1,
+        mask=(j[:, None] < N) & e_in[None, :]
+    )  # S18
 
 
-def attention_qkv_backward_dQKV_kernel_config(BLOCK_J, BLOCK_I, BLOCK_J2, num_warps, num_stages):
-    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I, "BLOCK_J2": BLOCK_J2}
+def attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_qkv_backward_dQKV_kernel_default = {
-    2: attention_qkv_backward_dQKV_kernel_config(16, 16, 16, 4, 1),
-    4: attention_qkv_backward_dQKV_kernel_config(16, 16, 16, 4, 1),
+attention_qkv_backward_dQKV_1_dQKV_2_kernel_default = {
+    2: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(64, 32, 8, 3),
+    4: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these is used on a GPU, found when sizes first occur.
-attention_qkv_backward_dQKV_kernel_tuned = {
+attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_qkv_backward_dQKV_kernel_config(*row)
-            for row in itertools.product((16, 32), (16, 32), (16, 32), (4, 8), (1, 2))
+            attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
         ],
         key=["N", "H", "E"],
-    )(attention_qkv_backward_dQKV_kernel),
+    )(attention_qkv_backward_dQKV_1_dQKV_2_kernel),
     4: triton.autotune(
         [
-            attention_qkv_backward_dQKV_kernel_config(*row)
-            for row in [(16, 16, 16, 4, 1), (16, 16, 16, 4, 2)]
+            attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
+            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
         ],
         key=["N", "H", "E"],
-    )(attention_qkv_backward_dQKV_kernel),
+    )(attention_qkv_backward_dQKV_1_dQKV_2_kernel),
 }
 
 
@@ -1363,8 +858,8 @@ def attention_qkv_backward_dscale_kernel(
                     + b * stride_dscale_part_b
                     + h * stride_dscale_part_h
                     + i * stride_dscale_part_i
-                )  # S27
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S27
+                )  # S19
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
             # The last, partial block.
             for i_first in range(i_full, N, BLOCK_I):
                 i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1375,9 +870,9 @@ def attention_qkv_backward_dscale_kernel(
                     + i * stride_dscale_part_i,
                     mask=i < N,
                     other=0.0
-                )  # S27
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S27
-    tl.store(dscale_ptr, dscale)  # S27
+                )  # S19
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
+    tl.store(dscale_ptr, dscale)  # S19
 
 
 def attention_qkv_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
@@ -1468,6 +963,11 @@ def _given(*tensors):
     return [tensor for tensor in tensors if tensor is not None]
 
 
+def _strides(tensor, *axes):
+    """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
+    return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
 def _like(tensor):
     """Return what `_unread` and `_zeros` make a tensor of."""
     return tensor.shape, tensor.dtype, tensor.device
@@ -1546,7 +1046,6 @@ def attention_qkv_forward(QKV, scale, *, tune=True):
                 N, H,
                 E=E,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(E)),
                 BLOCK_E=max(16, triton.next_power_of_2(E)),
                 **blocks, enable_fp_fusion=True,
             )
@@ -1605,7 +1104,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
         dscale_part = torch.empty((B, H, N), dtype=torch.float32, device=QKV.device)
     dQKV = None
     if "dQKV" in wanted:
-        dQKV = torch.full((B, N, 3, H, E), 0.0, dtype=QKV.dtype, device=QKV.device)
+        dQKV = torch.empty((B, N, 3, H, E), dtype=QKV.dtype, device=QKV.device)
     dscale = None
     if "dscale" in wanted:
         dscale = torch.empty((), dtype=torch.float32, device=QKV.device)
@@ -1635,44 +1134,44 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
             )
 
     if _INTERPRETED or not tune:
-        run = attention_qkv_backward_dscale_part_kernel
-        blocks = attention_qkv_backward_dscale_part_kernel_default[width].all_kwargs()
+        run = attention_qkv_backward_dQKV_0_kernel
+        blocks = attention_qkv_backward_dQKV_0_kernel_default[width].all_kwargs()
     else:
-        run = attention_qkv_backward_dscale_part_kernel_tuned[width]
+        run = attention_qkv_backward_dQKV_0_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
         return (B * H * triton.cdiv(N, meta["BLOCK_I"]),)
 
-    if min(B, H, N) > 0 and "dscale" in wanted:
+    if min(B, H, N) > 0:
         with torch.cuda.device_of(QKV):
             run[grid](
-                QKV, lse, dO, delta, dscale_part,
+                QKV, lse, dO, delta, dscale_part, dQKV,
                 *QKV.stride(),
                 *lse.stride(),
                 *dO.stride(),
                 *delta.stride(),
-                *dscale_part.stride(),
+                *_strides(dscale_part, 0, 1, 2),
+                *_strides(dQKV, 0, 1, 3, 4),
                 scale,
                 N, H,
                 E=E,
                 INDEX=index,
                 BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(E)),
                 **blocks, enable_fp_fusion=True,
             )
 
     if _INTERPRETED or not tune:
-        run = attention_qkv_backward_dQKV_kernel
-        blocks = attention_qkv_backward_dQKV_kernel_default[width].all_kwargs()
+        run = attention_qkv_backward_dQKV_1_dQKV_2_kernel
+        blocks = attention_qkv_backward_dQKV_1_dQKV_2_kernel_default[width].all_kwargs()
     else:
-        run = attention_qkv_backward_dQKV_kernel_tuned[width]
+        run = attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
-        return (B * triton.cdiv(N, meta["BLOCK_J"]),)
+        return (B * H * triton.cdiv(N, meta["BLOCK_J"]),)
 
-    if min(B, N) > 0 and "dQKV" in wanted:
+    if min(B, H, N) > 0 and "dQKV" in wanted:
         with torch.cuda.device_of(QKV):
             run[grid](
                 QKV, lse, dO, delta, dQKV,
@@ -1682,13 +1181,10 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
                 *delta.stride(),
                 *dQKV.stride(),
                 scale,
-                N,
-                H=H, E=E,
+                N, H,
+                E=E,
                 INDEX=index,
-                BLOCK_X=max(1, triton.next_power_of_2(3)),
-                BLOCK_H=max(1, triton.next_power_of_2(H)),
-                BLOCK_D=max(1, triton.next_power_of_2(E)),
-                BLOCK_E=max(1, triton.next_power_of_2(E)),
+                BLOCK_E=max(16, triton.next_power_of_2(E)),
                 **blocks, enable_fp_fusion=True,
             )
 
@@ -1710,7 +1206,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_qkv_forward_446fcdad", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_forward_82353286", mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1729,7 +1225,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_qkv_backward_446fcdad", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_backward_82353286", mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -23,6 +23,6 @@ def attention_qkv(QKV: Float[Array, "B N 3 H E"], scale: float):
                 for j in range(0, i + 1):
                     l[b, h, i] = l[b, h, i] + exp(S[b, h, i, j] - m[b, h, i])  # S3: Aggregation over j
                 for j in range(0, i + 1):
-                    for d in range(0, E):
-                        O[b, i, h, d] = O[b, i, h, d] + exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] * QKV[b, j, 2, h, d]  # S4: the weighted mean of the values
+                    for e in range(0, E):
+                        O[b, i, h, e] = O[b, i, h, e] + exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] * QKV[b, j, 2, h, e]  # S4: the weighted mean of the values
     return O

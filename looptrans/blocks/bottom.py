@@ -55,9 +55,9 @@ def worked_out(value: Value, names: Mapping[str, float], least: Value | None = N
     if least is not None and value == least:
         return -math.inf
     match value:
-        case Select(Data(Compare(op, left, right)), chosen, otherwise) if (
-            _is_known(left, names, least) and _is_known(right, names, least)
-        ):
+        case Select(Data(Compare(op, left, right)), chosen, otherwise) if _is_known(
+            left, names, least
+        ) and _is_known(right, names, least):
             return of(chosen) if COMPARE[op](of(left), of(right)) else of(otherwise)  # type: ignore[arg-type]
         case Select(_, chosen, otherwise) if of(chosen) == of(otherwise):
             return of(chosen)

@@ -324,7 +324,8 @@ class Builder:
         if kind == "float" and mask is not None:
             load = replace(load, other=0.0)
         frame = self._home(load)
-        if any(not any(isinstance(p, Position | Name) for p in walk(s)) for s in subscripts):
+        extents = self.program.array(array).shape
+        if not all(map(_surely_there, subscripts, extents)):
             # X[i, 0] need not be there where the loops around it have no iterations.
             frame = self.frames[-1]
         key = replace(load, other=None)
@@ -431,6 +432,13 @@ class Builder:
 
 def _mentions(expr: Expr, name: str) -> bool:
     return any(isinstance(part, Name) and part.name == name for part in walk(expr))
+
+
+def _surely_there(subscript: Expr, extent: Index | None) -> bool:
+    """Tell whether a subscript is there as soon as what it is made of is known."""
+    if isinstance(subscript, Number) and isinstance(extent, Int):
+        return 0 <= subscript.value < extent.value
+    return any(isinstance(part, Position | Name) for part in walk(subscript))
 
 
 def _letters(subscripts: tuple[Expr, ...]) -> str:

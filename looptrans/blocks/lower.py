@@ -45,6 +45,7 @@ from looptrans.blocks.scalar_form import scalar_form
 from looptrans.blocks.serial import RunSerially
 from looptrans.blocks.sharing import needed, shared
 from looptrans.blocks.sites import Path, sites
+from looptrans.blocks.slices import sliced, whole
 from looptrans.blocks.storage import Storage, stored
 from looptrans.blocks.unit_steps import unit_steps
 from looptrans.derivation.step import Derivation
@@ -75,10 +76,10 @@ class _Lowering:
     def __init__(self, derivation: Derivation, rounded: bool) -> None:
         self.derivation = derivation
         self.rounded = rounded
-        self.facts = {
-            _key(derivation.last, fact): fact for fact in appends(derivation.last, derivation.flow)
-        }
-        self.program = with_guards(unit_steps(scalar_form(derivation.last)), self._fact)
+        last, self.slices = sliced(derivation.last)
+        flow = None if self.slices else derivation.flow
+        self.facts = {_key(last, fact): fact for fact in appends(last, flow)}
+        self.program = with_guards(unit_steps(scalar_form(last)), self._fact)
         self.creations = {
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)
         }
@@ -114,7 +115,7 @@ class _Lowering:
                 name = self._name(group, {kernel.name for kernel in kernels})
             kernels.append(self._kernel(name, group, kept_after[number], frozenset(before)))
             before |= {s.array for _, n in group for s in sites((n,)) if s.is_write}
-        return BlockProgram(
+        found = BlockProgram(
             self.derivation.program,
             self.derivation.last,
             tuple(kernels),
@@ -125,6 +126,7 @@ class _Lowering:
             tuple(dict.fromkeys(self.notes)),
             reached(program),
         )
+        return whole(found, self.slices, self.derivation.last.outputs)
 
     def _name(self, group: list[tuple[int, Node]], taken: set[str]) -> str:
         """Return the name of one kernel of several: after the largest arrays that it writes."""
