@@ -87,6 +87,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_bshd_kernel(
     Q_ptr, K_ptr, V_ptr, O_ptr,
@@ -99,6 +135,7 @@ def attention_bshd_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -134,6 +171,9 @@ def attention_bshd_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -141,18 +181,35 @@ def attention_bshd_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S4
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
         m = m_bhij  # S2
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
@@ -163,6 +220,13 @@ def attention_bshd_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
         # 0 as long as nothing was seen
@@ -170,15 +234,30 @@ def attention_bshd_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < N, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < N) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < N) & d_in[None, :],
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S4
-        m = m_bhij  # S2
+        O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(
         O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
@@ -187,32 +266,51 @@ def attention_bshd_kernel(
     )  # S3
 
 
-def attention_bshd_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_bshd_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_bshd_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bshd_kernel_default = {
-    2: attention_bshd_kernel_config(128, 64, 8, 3),
-    4: attention_bshd_kernel_config(32, 32, 8, 1),
+    2: attention_bshd_kernel_config(128, 64, 0, 8, 3),
+    4: attention_bshd_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_bshd_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bshd_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["M", "H", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_bshd_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_bshd_kernel),
     4: triton.autotune(
         [
             attention_bshd_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
         ],
         key=["M", "H", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_bshd_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_bshd_kernel),
 }
 
@@ -342,9 +440,18 @@ def attention_bshd(Q, K, V, scale, *, out=None, tune=True):
     index = _index_type(Q, K, V, O)
     width = Q.element_size()
 
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
     if _INTERPRETED or not tune:
         run = attention_bshd_kernel
-        blocks = attention_bshd_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_bshd_kernel_default[width],
+            attention_bshd_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_bshd_kernel_tuned[width]
         blocks = {}
@@ -364,8 +471,7 @@ def attention_bshd(Q, K, V, scale, *, out=None, tune=True):
                 M, H, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O

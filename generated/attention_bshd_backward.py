@@ -227,6 +227,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_bshd_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, O_ptr,
@@ -240,6 +276,7 @@ def attention_bshd_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -277,6 +314,9 @@ def attention_bshd_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -284,18 +324,35 @@ def attention_bshd_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S4
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
         m = m_bhij  # S2
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
@@ -306,6 +363,13 @@ def attention_bshd_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
         # 0 as long as nothing was seen
@@ -313,15 +377,30 @@ def attention_bshd_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < N, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < N) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < N) & d_in[None, :],
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-        )  # S4
-        m = m_bhij  # S2
+        O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
     m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
@@ -332,32 +411,51 @@ def attention_bshd_kernel(
     )  # S3
 
 
-def attention_bshd_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_bshd_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_bshd_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bshd_kernel_default = {
-    2: attention_bshd_kernel_config(128, 64, 8, 3),
-    4: attention_bshd_kernel_config(32, 32, 8, 1),
+    2: attention_bshd_kernel_config(128, 64, 0, 8, 3),
+    4: attention_bshd_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_bshd_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bshd_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["M", "H", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_bshd_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_bshd_kernel),
     4: triton.autotune(
         [
             attention_bshd_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
         ],
         key=["M", "H", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_bshd_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_bshd_kernel),
 }
 
@@ -433,13 +531,14 @@ attention_bshd_backward_delta_kernel_default = attention_bshd_backward_delta_ker
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_bshd_backward_delta_kernel_tuned = triton.autotune(
     [
         attention_bshd_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "H", "D"],
+    cache_results=True,
 )(attention_bshd_backward_delta_kernel)
 
 
@@ -495,6 +594,7 @@ def attention_bshd_backward_dQ_kernel(
         dQ_ptr += b * stride_dQ_b
         dQ_ptr += h * stride_dQ_h
 
+    S_scale = scale * 1.4426950408889634  # in units of log2(e)
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
     dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
@@ -517,8 +617,9 @@ def attention_bshd_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        S = scale * S_sum  # S4
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S6
@@ -536,8 +637,9 @@ def attention_bshd_backward_dQ_kernel(
             other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        S = scale * S_sum  # S4
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
@@ -568,27 +670,51 @@ def attention_bshd_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_st
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_bshd_backward_dQ_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
+    ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_bshd_backward_dQ_kernel_default = {
     2: attention_bshd_backward_dQ_kernel_config(64, 32, 8, 3),
     4: attention_bshd_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_bshd_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bshd_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["M", "H", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bshd_backward_dQ_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_bshd_backward_dQ_kernel),
     4: triton.autotune(
         [
             attention_bshd_backward_dQ_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["M", "H", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bshd_backward_dQ_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_bshd_backward_dQ_kernel),
 }
 
@@ -645,6 +771,7 @@ def attention_bshd_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += h * stride_dV_h
 
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
     dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
     i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
@@ -665,9 +792,10 @@ def attention_bshd_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
         )  # S11
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        S_2 = scale * S_sum_2  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
@@ -688,9 +816,10 @@ def attention_bshd_backward_dK_dV_kernel(
             other=0.0
         )  # S11
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        S_2 = scale * S_sum_2  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -731,27 +860,51 @@ def attention_bshd_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_bshd_backward_dK_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    ) + num_stages * width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_bshd_backward_dK_dV_kernel_default = {
     2: attention_bshd_backward_dK_dV_kernel_config(64, 32, 8, 3),
     4: attention_bshd_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_bshd_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bshd_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["M", "H", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bshd_backward_dK_dV_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_bshd_backward_dK_dV_kernel),
     4: triton.autotune(
         [
             attention_bshd_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["M", "H", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_bshd_backward_dK_dV_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_bshd_backward_dK_dV_kernel),
 }
 
@@ -810,13 +963,14 @@ attention_bshd_backward_dscale_kernel_default = attention_bshd_backward_dscale_k
     512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_bshd_backward_dscale_kernel_tuned = triton.autotune(
     [
         attention_bshd_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "M", "H"],
+    cache_results=True,
 )(attention_bshd_backward_dscale_kernel)
 
 
@@ -956,9 +1110,18 @@ def attention_bshd_forward(Q, K, V, scale, *, tune=True):
     index = _index_type(Q, K, V, lse, O)
     width = Q.element_size()
 
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
     if _INTERPRETED or not tune:
         run = attention_bshd_kernel
-        blocks = attention_bshd_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_bshd_kernel_default[width],
+            attention_bshd_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_bshd_kernel_tuned[width]
         blocks = {}
@@ -979,8 +1142,7 @@ def attention_bshd_forward(Q, K, V, scale, *, tune=True):
                 M, H, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O, lse
@@ -1078,9 +1240,18 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_bshd_backward_dQ_kernel
-        blocks = attention_bshd_backward_dQ_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_bshd_backward_dQ_kernel_default[width],
+            attention_bshd_backward_dQ_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_bshd_backward_dQ_kernel_tuned[width]
         blocks = {}
@@ -1104,14 +1275,22 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
                 M, H, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_bshd_backward_dK_dV_kernel
-        blocks = attention_bshd_backward_dK_dV_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_bshd_backward_dK_dV_kernel_default[width],
+            attention_bshd_backward_dK_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_bshd_backward_dK_dV_kernel_tuned[width]
         blocks = {}
@@ -1135,8 +1314,7 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
                 M, H, N,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
@@ -1158,7 +1336,7 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bshd_forward_7d1dcd9a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bshd_forward_4ffbe4ae", mutates_args=())
 def _attention_bshd_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1178,7 +1356,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bshd_backward_7d1dcd9a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bshd_backward_4ffbe4ae", mutates_args=())
 def _attention_bshd_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

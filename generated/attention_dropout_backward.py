@@ -299,6 +299,42 @@ def _uniform(key, first, second, third):
     return tl.random.uint_to_uniform_float(word)
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_dropout_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, O_ptr,
@@ -312,6 +348,7 @@ def attention_dropout_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -353,6 +390,9 @@ def attention_dropout_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        O_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -360,23 +400,39 @@ def attention_dropout_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S4
-        O = tl.dot(
-            tl.where(
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            O_late = tl.where(
                 _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, exp_S_bhij, 0.0
-            ).to(V_ptr.dtype.element_ty),
-            V_jd,
-            O * exp_m[:, None],
-            input_precision="ieee"
-        )  # S4
+            ).to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                tl.where(
+                    _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, exp_S_bhij, 0.0
+                ).to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
         m = m_bhij  # S2
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -387,6 +443,13 @@ def attention_dropout_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         # outside: the least there is
         S_bhij = tl.where(
             (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
@@ -397,20 +460,34 @@ def attention_dropout_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            O_late = tl.where(
+                _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, exp_S_bhij, 0.0
+            ).to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < j_stop) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                tl.where(
+                    _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, exp_S_bhij, 0.0
+                ).to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S4
-        O = tl.dot(
-            tl.where(
-                _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, exp_S_bhij, 0.0
-            ).to(V_ptr.dtype.element_ty),
-            V_jd,
-            O * exp_m[:, None],
-            input_precision="ieee"
-        )  # S4
-        m = m_bhij  # S2
+        O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
     m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where((l * (1.0 - p))[:, None] != 0.0, O / (l * (1.0 - p))[:, None], 0.0)  # S3
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
@@ -421,32 +498,53 @@ def attention_dropout_kernel(
     )  # S3
 
 
-def attention_dropout_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_dropout_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_dropout_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_kernel_default = {
-    2: attention_dropout_kernel_config(128, 64, 8, 3),
-    4: attention_dropout_kernel_config(32, 32, 8, 1),
+    2: attention_dropout_kernel_config(128, 64, 0, 8, 3),
+    4: attention_dropout_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_dropout_kernel_tuned = {
     2: triton.autotune(
         [
             attention_dropout_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_dropout_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_dropout_kernel),
     4: triton.autotune(
         [
             attention_dropout_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_dropout_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_dropout_kernel),
 }
 
@@ -522,13 +620,14 @@ attention_dropout_backward_delta_kernel_default = attention_dropout_backward_del
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_dropout_backward_delta_kernel_tuned = triton.autotune(
     [
         attention_dropout_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
+    cache_results=True,
 )(attention_dropout_backward_delta_kernel)
 
 
@@ -586,6 +685,7 @@ def attention_dropout_backward_dQ_kernel(
         dQ_ptr += b * stride_dQ_b
         dQ_ptr += h * stride_dQ_h
 
+    S_scale = scale * 1.4426950408889634  # in units of log2(e)
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
     dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
@@ -610,14 +710,15 @@ def attention_dropout_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S4
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
-        S = scale * S_sum  # S5
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S6
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S5, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         dP = tl.where(
-            _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP_sum / (1.0 - p), 0.0
+            _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP_sum * (1.0 / (1.0 - p)), 0.0
         )  # S8
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
@@ -632,8 +733,9 @@ def attention_dropout_backward_dQ_kernel(
             other=0.0
         )  # S4
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
-        S = scale * S_sum  # S5
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S6
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S5, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < j_stop) & d_in[None, :],
@@ -641,7 +743,7 @@ def attention_dropout_backward_dQ_kernel(
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         dP = tl.where(
-            _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP_sum / (1.0 - p), 0.0
+            _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP_sum * (1.0 / (1.0 - p)), 0.0
         )  # S8
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
@@ -671,27 +773,51 @@ def attention_dropout_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_dropout_backward_dQ_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
+    ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_backward_dQ_kernel_default = {
     2: attention_dropout_backward_dQ_kernel_config(64, 32, 8, 3),
     4: attention_dropout_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_dropout_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
             attention_dropout_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_dropout_backward_dQ_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_dropout_backward_dQ_kernel),
     4: triton.autotune(
         [
             attention_dropout_backward_dQ_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_dropout_backward_dQ_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_dropout_backward_dQ_kernel),
 }
 
@@ -752,13 +878,14 @@ attention_dropout_backward_dp_part_kernel_default = (
     attention_dropout_backward_dp_part_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_dropout_backward_dp_part_kernel_tuned = triton.autotune(
     [
         attention_dropout_backward_dp_part_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M"],
+    cache_results=True,
 )(attention_dropout_backward_dp_part_kernel)
 
 
@@ -816,6 +943,7 @@ def attention_dropout_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += h * stride_dV_h
 
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
     dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
     i_start = tl.maximum(0, j_first)  # no row begins earlier
@@ -844,9 +972,10 @@ def attention_dropout_backward_dK_dV_kernel(
             other=0.0
         )  # S14
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
-        S_2 = scale * S_sum_2  # S15
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S16
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S16
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S15, S16
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -854,7 +983,7 @@ def attention_dropout_backward_dK_dV_kernel(
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
-        dP_2 = tl.where(uniform >= p, dP_sum_2 / (1.0 - p), 0.0)  # S18
+        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
@@ -883,9 +1012,10 @@ def attention_dropout_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
         )  # S14
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
-        S_2 = scale * S_sum_2  # S15
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S16
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S16
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S15, S16
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
@@ -893,7 +1023,7 @@ def attention_dropout_backward_dK_dV_kernel(
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
-        dP_2 = tl.where(uniform >= p, dP_sum_2 / (1.0 - p), 0.0)  # S18
+        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
@@ -913,9 +1043,10 @@ def attention_dropout_backward_dK_dV_kernel(
             other=0.0
         )  # S14
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
-        S_2 = scale * S_sum_2  # S15
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S16
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S16
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S15, S16
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -923,7 +1054,7 @@ def attention_dropout_backward_dK_dV_kernel(
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
-        dP_2 = tl.where(uniform >= p, dP_sum_2 / (1.0 - p), 0.0)  # S18
+        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
@@ -964,27 +1095,51 @@ def attention_dropout_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, 
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_dropout_backward_dK_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    ) + num_stages * width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_backward_dK_dV_kernel_default = {
     2: attention_dropout_backward_dK_dV_kernel_config(64, 32, 8, 3),
     4: attention_dropout_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_dropout_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
             attention_dropout_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_dropout_backward_dK_dV_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_dropout_backward_dK_dV_kernel),
     4: triton.autotune(
         [
             attention_dropout_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_dropout_backward_dK_dV_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_dropout_backward_dK_dV_kernel),
 }
 
@@ -1063,13 +1218,14 @@ attention_dropout_backward_dscale_dp_kernel_default = (
     attention_dropout_backward_dscale_dp_kernel_config(512, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_dropout_backward_dscale_dp_kernel_tuned = triton.autotune(
     [
         attention_dropout_backward_dscale_dp_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
+    cache_results=True,
 )(attention_dropout_backward_dscale_dp_kernel)
 
 
@@ -1221,9 +1377,18 @@ def attention_dropout_forward(Q, K, V, scale, p, seed, *, tune=True):
     index = _index_type(Q, K, V, lse, O)
     width = Q.element_size()
 
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
     if _INTERPRETED or not tune:
         run = attention_dropout_kernel
-        blocks = attention_dropout_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_dropout_kernel_default[width],
+            attention_dropout_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_dropout_kernel_tuned[width]
         blocks = {}
@@ -1244,8 +1409,7 @@ def attention_dropout_forward(Q, K, V, scale, p, seed, *, tune=True):
                 H, M, N, seed,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O, lse
@@ -1356,9 +1520,18 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_dropout_backward_dQ_kernel
-        blocks = attention_dropout_backward_dQ_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_dropout_backward_dQ_kernel_default[width],
+            attention_dropout_backward_dQ_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_dropout_backward_dQ_kernel_tuned[width]
         blocks = {}
@@ -1382,8 +1555,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
                 H, M, N, seed,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
@@ -1409,9 +1581,18 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_dropout_backward_dK_dV_kernel
-        blocks = attention_dropout_backward_dK_dV_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_dropout_backward_dK_dV_kernel_default[width],
+            attention_dropout_backward_dK_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_dropout_backward_dK_dV_kernel_tuned[width]
         blocks = {}
@@ -1435,8 +1616,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
                 H, M, N, seed,
                 E=E, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
@@ -1459,7 +1639,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_forward_9bc2157c", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_forward_44c225cd", mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1479,7 +1659,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_backward_9bc2157c", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_backward_44c225cd", mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

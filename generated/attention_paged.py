@@ -93,6 +93,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_paged_kernel(
     Q_ptr, K_ptr, V_ptr, page_ptr, n_kv_ptr, O_ptr,
@@ -220,27 +256,45 @@ def attention_paged_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_paged_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_paged_kernel_default = {
     2: attention_paged_kernel_config(128, 64, 8, 3),
     4: attention_paged_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_paged_kernel_tuned = {
     2: triton.autotune(
         [
             attention_paged_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "E", "P", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_paged_kernel),
     4: triton.autotune(
         [
             attention_paged_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "E", "P", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_paged_kernel),
 }
 
@@ -385,9 +439,18 @@ def attention_paged(Q, K, V, page, n_kv, scale, *, out=None, tune=True, check=Fa
     index = _index_type(Q, K, V, page, n_kv, O)
     width = Q.element_size()
 
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
     if _INTERPRETED or not tune:
         run = attention_paged_kernel
-        blocks = attention_paged_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_paged_kernel_default[width],
+            attention_paged_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_paged_kernel_tuned[width]
         blocks = {}
@@ -409,8 +472,7 @@ def attention_paged(Q, K, V, page, n_kv, scale, *, out=None, tune=True, check=Fa
                 H, M,
                 E=E, P=P, D=D,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O

@@ -300,6 +300,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_paged_kernel(
     Q_ptr, K_ptr, V_ptr, page_ptr, n_kv_ptr, lse_ptr, O_ptr,
@@ -432,27 +468,45 @@ def attention_paged_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_paged_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_paged_kernel_default = {
     2: attention_paged_kernel_config(128, 64, 8, 3),
     4: attention_paged_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_paged_kernel_tuned = {
     2: triton.autotune(
         [
             attention_paged_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "E", "P", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_paged_kernel),
     4: triton.autotune(
         [
             attention_paged_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "E", "P", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_paged_kernel),
 }
 
@@ -528,13 +582,14 @@ attention_paged_backward_delta_kernel_default = attention_paged_backward_delta_k
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_paged_backward_delta_kernel_tuned = triton.autotune(
     [
         attention_paged_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
+    cache_results=True,
 )(attention_paged_backward_delta_kernel)
 
 
@@ -591,6 +646,7 @@ def attention_paged_backward_dQ_kernel(
         dQ_ptr += b * stride_dQ_b
         dQ_ptr += h * stride_dQ_h
 
+    S_scale = scale * 1.4426950408889634  # in units of log2(e)
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
     dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     n_kv_b = tl.load(n_kv_ptr + b * stride_n_kv_b)
@@ -620,8 +676,9 @@ def attention_paged_backward_dQ_kernel(
             other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        S = scale * S_sum  # S4
-        P_2 = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        P_2 = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
         V_jd = tl.load(
             V_ptr
             + page_j[:, None] * stride_V_0
@@ -650,8 +707,9 @@ def attention_paged_backward_dQ_kernel(
             other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        S = scale * S_sum  # S4
-        P_2 = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        P_2 = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
         V_jd = tl.load(
             V_ptr
             + page_j[:, None] * stride_V_0
@@ -687,27 +745,51 @@ def attention_paged_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_s
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_paged_backward_dQ_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
+    ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_paged_backward_dQ_kernel_default = {
     2: attention_paged_backward_dQ_kernel_config(64, 32, 8, 3),
     4: attention_paged_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_paged_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
             attention_paged_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "E", "P", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_paged_backward_dQ_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_paged_backward_dQ_kernel),
     4: triton.autotune(
         [
             attention_paged_backward_dQ_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["H", "M", "E", "P", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_paged_backward_dQ_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_paged_backward_dQ_kernel),
 }
 
@@ -927,25 +1009,30 @@ def attention_paged_backward_dK_dV_kernel_config(BLOCK_H, BLOCK_J, num_warps, nu
 
 # Used where nothing is timed, by the bytes of an element.
 attention_paged_backward_dK_dV_kernel_default = {
-    2: attention_paged_backward_dK_dV_kernel_config(16, 16, 4, 1),
-    4: attention_paged_backward_dK_dV_kernel_config(16, 16, 4, 1),
+    2: attention_paged_backward_dK_dV_kernel_config(16, 16, 8, 1),
+    4: attention_paged_backward_dK_dV_kernel_config(16, 16, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_paged_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
             attention_paged_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((16, 32), (16, 32), (4, 8), (1, 2))
+            for row in [
+                (16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1), (16, 16, 4, 2), (32, 32, 8, 1),
+                (32, 32, 8, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+            ]
         ],
         key=["B", "H", "M", "E", "P", "D"],
+        cache_results=True,
     )(attention_paged_backward_dK_dV_kernel),
     4: triton.autotune(
         [
             attention_paged_backward_dK_dV_kernel_config(*row)
-            for row in [(16, 16, 4, 1), (16, 16, 4, 2)]
+            for row in [(16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1), (16, 16, 4, 2)]
         ],
         key=["B", "H", "M", "E", "P", "D"],
+        cache_results=True,
     )(attention_paged_backward_dK_dV_kernel),
 }
 
@@ -1004,13 +1091,14 @@ attention_paged_backward_dscale_kernel_default = attention_paged_backward_dscale
     512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_paged_backward_dscale_kernel_tuned = triton.autotune(
     [
         attention_paged_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
+    cache_results=True,
 )(attention_paged_backward_dscale_kernel)
 
 
@@ -1165,9 +1253,18 @@ def attention_paged_forward(Q, K, V, page, n_kv, scale, *, tune=True, check=Fals
     index = _index_type(Q, K, V, page, n_kv, lse, O)
     width = Q.element_size()
 
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
     if _INTERPRETED or not tune:
         run = attention_paged_kernel
-        blocks = attention_paged_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_paged_kernel_default[width],
+            attention_paged_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_paged_kernel_tuned[width]
         blocks = {}
@@ -1190,8 +1287,7 @@ def attention_paged_forward(Q, K, V, page, n_kv, scale, *, tune=True, check=Fals
                 H, M,
                 E=E, P=P, D=D,
                 INDEX=index,
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O, lse
@@ -1305,9 +1401,18 @@ def attention_paged_backward(
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_paged_backward_dQ_kernel
-        blocks = attention_paged_backward_dQ_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_paged_backward_dQ_kernel_default[width],
+            attention_paged_backward_dQ_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
         run = attention_paged_backward_dQ_kernel_tuned[width]
         blocks = {}
@@ -1333,8 +1438,7 @@ def attention_paged_backward(
                 H, M,
                 E=E, P=P, D=D,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
-                BLOCK_D=max(16, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
@@ -1389,7 +1493,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_paged_forward_683ae416", mutates_args=())
+@torch.library.custom_op("looptrans::attention_paged_forward_f1cbc453", mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1409,7 +1513,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_paged_backward_683ae416", mutates_args=())
+@torch.library.custom_op("looptrans::attention_paged_backward_f1cbc453", mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

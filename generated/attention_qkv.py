@@ -79,6 +79,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_qkv_kernel(
     QKV_ptr, O_ptr,
@@ -88,7 +124,7 @@ def attention_qkv_kernel(
     N, H,
     E: tl.constexpr,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, LATE: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -121,6 +157,9 @@ def attention_qkv_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], QKV_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -130,26 +169,42 @@ def attention_qkv_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j_late[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j_late[:, None] >= 0) & e_in[None, :],
+                other=0.0
+            )  # S4
+            # S4: of the block before
+            O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
-        QKV_je_2 = tl.load(
-            QKV_ptr
-            + j[:, None] * stride_QKV_i
-            + tl.cast(2, INDEX) * stride_QKV_2
-            + e[None, :] * stride_QKV_e,
-            mask=e_in[None, :],
-            other=0.0
-        )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(QKV_ptr.dtype.element_ty),
-            QKV_je_2,
-            O * exp_m[:, None],
-            input_precision="ieee"
-        )  # S4
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(QKV_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=e_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+                QKV_je_2,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
         m = m_bhij  # S2
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -160,6 +215,17 @@ def attention_qkv_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j_late[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j_late[:, None] >= 0) & e_in[None, :],
+                other=0.0
+            )  # S4
+            # S4: of the block before
+            O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
         # outside: the least there is
         S_bhij = tl.where(
             (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
@@ -170,21 +236,36 @@ def attention_qkv_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(QKV_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j[:, None] < j_stop) & e_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+                QKV_je_2,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
         QKV_je_2 = tl.load(
             QKV_ptr
-            + j[:, None] * stride_QKV_i
+            + j_late[:, None] * stride_QKV_i
             + tl.cast(2, INDEX) * stride_QKV_2
             + e[None, :] * stride_QKV_e,
-            mask=(j[:, None] < j_stop) & e_in[None, :],
+            mask=(j_late[:, None] >= 0) & e_in[None, :],
             other=0.0
         )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(QKV_ptr.dtype.element_ty),
-            QKV_je_2,
-            O * exp_m[:, None],
-            input_precision="ieee"
-        )  # S4
-        m = m_bhij  # S2
+        O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")  # S4: of the block before
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(
         O_ptr + i[:, None] * stride_O_i + e[None, :] * stride_O_e,
@@ -193,32 +274,49 @@ def attention_qkv_kernel(
     )  # S3
 
 
-def attention_qkv_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_qkv_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_qkv_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * 2 * BLOCK_J * BLOCK_E
+    held = BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_J
+    return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_qkv_kernel_default = {
-    2: attention_qkv_kernel_config(128, 64, 8, 3),
-    4: attention_qkv_kernel_config(32, 32, 8, 1),
+    2: attention_qkv_kernel_config(128, 64, 0, 8, 3),
+    4: attention_qkv_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_qkv_kernel_tuned = {
     2: triton.autotune(
         [
             attention_qkv_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["N", "H", "E"],
+        prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_qkv_kernel),
     4: triton.autotune(
         [
             attention_qkv_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
         ],
         key=["N", "H", "E"],
+        prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_qkv_kernel),
 }
 
@@ -342,9 +440,16 @@ def attention_qkv(QKV, scale, *, out=None, tune=True):
     index = _index_type(QKV, O)
     width = QKV.element_size()
 
+    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
     if _INTERPRETED or not tune:
         run = attention_qkv_kernel
-        blocks = attention_qkv_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_qkv_kernel_default[width],
+            attention_qkv_kernel_footprint,
+            width,
+            lanes,
+            QKV.device.index
+        ).all_kwargs()
     else:
         run = attention_qkv_kernel_tuned[width]
         blocks = {}
@@ -362,7 +467,7 @@ def attention_qkv(QKV, scale, *, out=None, tune=True):
                 N, H,
                 E=E,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O

@@ -233,6 +233,42 @@ import triton
 import triton.language as tl
 
 
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
 @triton.jit
 def attention_qkv_kernel(
     QKV_ptr, lse_ptr, O_ptr,
@@ -243,7 +279,7 @@ def attention_qkv_kernel(
     N, H,
     E: tl.constexpr,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, LATE: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -278,6 +314,9 @@ def attention_qkv_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], QKV_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -287,26 +326,42 @@ def attention_qkv_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j_late[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j_late[:, None] >= 0) & e_in[None, :],
+                other=0.0
+            )  # S4
+            # S4: of the block before
+            O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
-        QKV_je_2 = tl.load(
-            QKV_ptr
-            + j[:, None] * stride_QKV_i
-            + tl.cast(2, INDEX) * stride_QKV_2
-            + e[None, :] * stride_QKV_e,
-            mask=e_in[None, :],
-            other=0.0
-        )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(QKV_ptr.dtype.element_ty),
-            QKV_je_2,
-            O * exp_m[:, None],
-            input_precision="ieee"
-        )  # S4
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(QKV_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=e_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+                QKV_je_2,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
         m = m_bhij  # S2
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -317,6 +372,17 @@ def attention_qkv_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j_late[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j_late[:, None] >= 0) & e_in[None, :],
+                other=0.0
+            )  # S4
+            # S4: of the block before
+            O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
         # outside: the least there is
         S_bhij = tl.where(
             (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
@@ -327,21 +393,36 @@ def attention_qkv_kernel(
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
         exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(QKV_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j[:, None] < j_stop) & e_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+                QKV_je_2,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
         QKV_je_2 = tl.load(
             QKV_ptr
-            + j[:, None] * stride_QKV_i
+            + j_late[:, None] * stride_QKV_i
             + tl.cast(2, INDEX) * stride_QKV_2
             + e[None, :] * stride_QKV_e,
-            mask=(j[:, None] < j_stop) & e_in[None, :],
+            mask=(j_late[:, None] >= 0) & e_in[None, :],
             other=0.0
         )  # S4
-        O = tl.dot(
-            exp_S_bhij.to(QKV_ptr.dtype.element_ty),
-            QKV_je_2,
-            O * exp_m[:, None],
-            input_precision="ieee"
-        )  # S4
-        m = m_bhij  # S2
+        O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")  # S4: of the block before
     m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < N)  # S5
@@ -352,32 +433,49 @@ def attention_qkv_kernel(
     )  # S3
 
 
-def attention_qkv_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_qkv_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_qkv_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * 2 * BLOCK_J * BLOCK_E
+    held = BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_J
+    return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_qkv_kernel_default = {
-    2: attention_qkv_kernel_config(128, 64, 8, 3),
-    4: attention_qkv_kernel_config(32, 32, 8, 1),
+    2: attention_qkv_kernel_config(128, 64, 0, 8, 3),
+    4: attention_qkv_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_qkv_kernel_tuned = {
     2: triton.autotune(
         [
             attention_qkv_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["N", "H", "E"],
+        prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 2)},
+        cache_results=True,
     )(attention_qkv_kernel),
     4: triton.autotune(
         [
             attention_qkv_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
         ],
         key=["N", "H", "E"],
+        prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 4)},
+        cache_results=True,
     )(attention_qkv_kernel),
 }
 
@@ -453,13 +551,14 @@ attention_qkv_backward_delta_kernel_default = attention_qkv_backward_delta_kerne
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_qkv_backward_delta_kernel_tuned = triton.autotune(
     [
         attention_qkv_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["N", "H", "E"],
+    cache_results=True,
 )(attention_qkv_backward_delta_kernel)
 
 
@@ -508,6 +607,7 @@ def attention_qkv_backward_dQKV_0_kernel(
         dQKV_ptr += b * stride_dQKV_b
         dQKV_ptr += h * stride_dQKV_h
 
+    S_scale = scale * 1.4426950408889634  # in units of log2(e)
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
     dQKV_0 = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_stop = i_last + 1  # no row goes further
@@ -533,8 +633,9 @@ def attention_qkv_backward_dQKV_0_kernel(
             other=0.0
         )  # S3
         S_sum = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee")  # S3
-        S = scale * S_sum  # S4
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
         QKV_je_2 = tl.load(
             QKV_ptr
             + j[:, None] * stride_QKV_i
@@ -559,8 +660,9 @@ def attention_qkv_backward_dQKV_0_kernel(
             other=0.0
         )  # S3
         S_sum = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee")  # S3
-        S = scale * S_sum  # S4
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
         QKV_je_2 = tl.load(
             QKV_ptr
             + j[:, None] * stride_QKV_i
@@ -598,27 +700,49 @@ def attention_qkv_backward_dQKV_0_kernel_config(BLOCK_I, BLOCK_J, num_warps, num
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_qkv_backward_dQKV_0_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * 2 * BLOCK_I * BLOCK_E + num_stages * width * 2 * BLOCK_J * BLOCK_E
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_qkv_backward_dQKV_0_kernel_default = {
     2: attention_qkv_backward_dQKV_0_kernel_config(64, 32, 8, 3),
     4: attention_qkv_backward_dQKV_0_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_qkv_backward_dQKV_0_kernel_tuned = {
     2: triton.autotune(
         [
             attention_qkv_backward_dQKV_0_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["N", "H", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_qkv_backward_dQKV_0_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_qkv_backward_dQKV_0_kernel),
     4: triton.autotune(
         [
             attention_qkv_backward_dQKV_0_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["N", "H", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_qkv_backward_dQKV_0_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_qkv_backward_dQKV_0_kernel),
 }
 
@@ -663,6 +787,7 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
     dQKV_ptr += b * stride_dQKV_b
     dQKV_ptr += h * stride_dQKV_h
 
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
     dQKV_2 = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     dQKV_1 = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     i_start = tl.maximum(0, j_first)  # no row begins earlier
@@ -694,9 +819,10 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
             other=0.0
         )  # S11
         S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
-        S_2 = scale * S_sum_2  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S13
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
         dO_ie = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
             mask=(i[:, None] < N) & e_in[None, :],
@@ -731,9 +857,10 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
             other=0.0
         )  # S11
         S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
-        S_2 = scale * S_sum_2  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
         dO_ie = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
             mask=e_in[None, :],
@@ -758,9 +885,10 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
             other=0.0
         )  # S11
         S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
-        S_2 = scale * S_sum_2  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S13
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
         dO_ie = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
             mask=(i[:, None] < N) & e_in[None, :],
@@ -806,27 +934,49 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(BLOCK_J, BLOCK_I, num_war
     return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
+def attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * 2 * BLOCK_J * BLOCK_E + num_stages * width * 2 * BLOCK_I * BLOCK_E
+    held = 2 * BLOCK_J * BLOCK_E + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
 # Used where nothing is timed, by the bytes of an element.
 attention_qkv_backward_dQKV_1_dQKV_2_kernel_default = {
     2: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(64, 32, 8, 3),
     4: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
 attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned = {
     2: triton.autotune(
         [
             attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (4, 8), (2, 3, 4))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["N", "H", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint, 2)
+        },
+        cache_results=True,
     )(attention_qkv_backward_dQKV_1_dQKV_2_kernel),
     4: triton.autotune(
         [
             attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
-            for row in itertools.product((32, 64, 128), (16, 32, 64), (4, 8), (1, 2, 3))
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
         ],
         key=["N", "H", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint, 4)
+        },
+        cache_results=True,
     )(attention_qkv_backward_dQKV_1_dQKV_2_kernel),
 }
 
@@ -885,13 +1035,14 @@ attention_qkv_backward_dscale_kernel_default = attention_qkv_backward_dscale_ker
     512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur.
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
 attention_qkv_backward_dscale_kernel_tuned = triton.autotune(
     [
         attention_qkv_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "N", "H"],
+    cache_results=True,
 )(attention_qkv_backward_dscale_kernel)
 
 
@@ -1025,9 +1176,16 @@ def attention_qkv_forward(QKV, scale, *, tune=True):
     index = _index_type(QKV, lse, O)
     width = QKV.element_size()
 
+    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
     if _INTERPRETED or not tune:
         run = attention_qkv_kernel
-        blocks = attention_qkv_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_qkv_kernel_default[width],
+            attention_qkv_kernel_footprint,
+            width,
+            lanes,
+            QKV.device.index
+        ).all_kwargs()
     else:
         run = attention_qkv_kernel_tuned[width]
         blocks = {}
@@ -1046,7 +1204,7 @@ def attention_qkv_forward(QKV, scale, *, tune=True):
                 N, H,
                 E=E,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
     return O, lse
@@ -1133,9 +1291,16 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
     if _INTERPRETED or not tune:
         run = attention_qkv_backward_dQKV_0_kernel
-        blocks = attention_qkv_backward_dQKV_0_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_qkv_backward_dQKV_0_kernel_default[width],
+            attention_qkv_backward_dQKV_0_kernel_footprint,
+            width,
+            lanes,
+            QKV.device.index
+        ).all_kwargs()
     else:
         run = attention_qkv_backward_dQKV_0_kernel_tuned[width]
         blocks = {}
@@ -1157,13 +1322,20 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
                 N, H,
                 E=E,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
     if _INTERPRETED or not tune:
         run = attention_qkv_backward_dQKV_1_dQKV_2_kernel
-        blocks = attention_qkv_backward_dQKV_1_dQKV_2_kernel_default[width].all_kwargs()
+        blocks = _fitted(
+            attention_qkv_backward_dQKV_1_dQKV_2_kernel_default[width],
+            attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint,
+            width,
+            lanes,
+            QKV.device.index
+        ).all_kwargs()
     else:
         run = attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned[width]
         blocks = {}
@@ -1184,7 +1356,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
                 N, H,
                 E=E,
                 INDEX=index,
-                BLOCK_E=max(16, triton.next_power_of_2(E)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
@@ -1206,7 +1378,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_qkv_forward_82353286", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_forward_1179c22d", mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1225,7 +1397,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_qkv_backward_82353286", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_backward_1179c22d", mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool
