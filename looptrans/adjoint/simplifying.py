@@ -33,7 +33,7 @@ from looptrans.adjoint.sums import (
 from looptrans.adjoint.weights import Prepared
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Int, Param
-from looptrans.ir.value import Binary, IndexValue, Read, Reduce, Value
+from looptrans.ir.value import Binary, IndexValue, Read, Reduce, Select, Value
 
 MOST_ROUNDS = 30
 
@@ -174,8 +174,11 @@ class Simplifier:
             )
             rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
             found: list[Term] = []
+            known = len(self.found)
             for part in inner:
                 found += self._recognized(times(rest, part), facts, of)
+            if isinstance(definition.value, Select) and len(self.found) == known:
+                continue  # a choice is opened for a sum that is stored, and for nothing less
             done = combined(found)
             fewer = all(len(t.generators) < len(term.generators) for t in done)
             less = len(done) < 2 and all(self._work(t) < self._work(term) for t in done)
@@ -196,7 +199,7 @@ class Simplifier:
 
     def _may_open(self, definition: Definition) -> bool:
         return definition.name in self.prepared.shared or (
-            definition.origin == "adjoint" and isinstance(definition.value, Binary)
+            definition.origin == "adjoint" and isinstance(definition.value, Binary | Select)
         )
 
     def by_rule(self, term: Term, of: str) -> Term | None:

@@ -38,12 +38,13 @@ from looptrans.frontend import parse
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
+    Relation,
     Some,
     conjunction,
     is_data_dependent,
     negation,
 )
-from looptrans.ir.index import Arith, Index, Var, variables
+from looptrans.ir.index import Arith, Index, Int, Var, variables
 from looptrans.ir.listing import condition_text, contract_text, index_text
 from looptrans.ir.program import Declaration, Program
 from looptrans.ir.rewrite import replaced
@@ -59,6 +60,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
+from looptrans.ir.walk import loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,17 @@ class Writer:
             ]
             value = value_of(inner)
             adds = bool(first) or number > 0
-            found.append(self._nest(target, gradient.indices, first, shared, value, adds))
+            given = _given(shared, gradient.indices)
+            found.append(
+                self._nest(
+                    moved(target, given),
+                    tuple(g for g in gradient.indices if g.variable not in given),
+                    tuple(replace(g, range=range_moved(g.range, given)) for g in first),
+                    tuple(condition_moved(c, given) for c in shared if not _says(c, given)),
+                    value_moved(value, given),
+                    adds or bool(given),
+                )
+            )
         return found
 
     def _nest(
@@ -244,7 +256,12 @@ class Writer:
             for g in generators:
                 used |= {*variables(g.range.start), *variables(g.range.stop)}
             inner = tuple(g for g in indices if g.variable not in used)
-        outer = tuple(g for g in indices if g not in inner)
+        outer = [g for g in indices if g not in inner]
+        if inner:
+            # In the order of the listing's own loops, so that nests that share work become one.
+            own = [loop.variable for loop in loops(self.program)]
+            if all(plain_name(g.variable) in own for g in outer):
+                outer.sort(key=lambda g: own.index(plain_name(g.variable)))
         update = Update(target, inner, body, adds)
         nest = Nest((*outer, *generators), tested, tuple(scalars.values()), (update,))
         return _without_quotients(nest)
@@ -313,6 +330,30 @@ class Writer:
         inner = ", ".join(index_text(extent) for extent in extents)
         shape = f"({inner})" if len(extents) > 1 else inner
         return f"{name} = zeros({shape}, dtype=float32)" if precise else f"{name} = zeros({shape})"
+
+
+def _given(conditions: tuple[Condition, ...], indices: tuple[Generator, ...]) -> dict[str, Index]:
+    """Return the indices that conditions give a number inside their range."""
+    ends = {g.variable: g.range.stop for g in indices}
+    found: dict[str, Index] = {}
+    for condition in conditions:
+        match condition:
+            case Relation("==", Int(number), Var(name)) | Relation("==", Var(name), Int(number)):
+                end = ends.get(name)
+                if isinstance(end, Int) and 0 <= number < end.value and name not in found:
+                    found[name] = Int(number)
+            case _:
+                pass
+    return found
+
+
+def _says(condition: Condition, given: dict[str, Index]) -> bool:
+    """Tell whether a condition says no more than what an index is."""
+    match condition:
+        case Relation("==", Var(name), value) | Relation("==", value, Var(name)):
+            return name in given and given[name] == value
+        case _:
+            return False
 
 
 _Read: TypeAlias = tuple[Access | None, tuple[Condition, ...]]
@@ -477,8 +518,7 @@ def _merged(nests: list[Nest]) -> list[Nest]:
             if joined is not None:
                 found[number] = joined
                 break
-            touched = _arrays_read(nest) | _arrays_written(nest)
-            if _arrays_written(found[number]) & touched:
+            if _in_order(found[number], nest):
                 found.append(nest)
                 break
         else:
@@ -489,7 +529,7 @@ def _merged(nests: list[Nest]) -> list[Nest]:
 def _joined(first: Nest, second: Nest) -> Nest | None:
     if len(first.loops) != len(second.loops):
         return None
-    if _arrays_written(first) & (_arrays_read(second) | _arrays_written(second)):
+    if _in_order(first, second):
         return None
     new: dict[str, Index] = {}
     for a, b in zip(first.loops, second.loops, strict=True):
@@ -506,7 +546,38 @@ def _joined(first: Nest, second: Nest) -> Nest | None:
     return replace(first, scalars=(*first.scalars, *more), updates=(*first.updates, *moved.updates))
 
 
+def _in_order(first: Nest, second: Nest) -> bool:
+    """Tell whether a nest has to come after another: it reads or sets what that one writes."""
+    both = _arrays_written(first) & _arrays_written(second)
+    mine = [u for u in first.updates if u.target.array in both]
+    its = [u for u in second.updates if u.target.array in both]
+    apart = all(
+        u.adds and v.adds and _are_apart(u.target, v.target)
+        for u in mine
+        for v in its
+        if u.target.array == v.target.array
+    )
+    return bool(_arrays_written(first) & _arrays_read(second)) or not apart
+
+
+def _are_apart(one: Access, other: Access) -> bool:
+    """Tell whether subscripts are different numbers somewhere."""
+    return any(
+        isinstance(a, Int) and isinstance(b, Int) and a != b
+        for a, b in zip(one.indices, other.indices, strict=True)
+    )
+
+
 def _same_shape(first: Nest, second: Nest) -> bool:
+    """Tell whether nests that share no values set alike, or add over the same loops."""
+    loops = {g.variable for g in first.loops}
+    summed = {
+        frozenset(loops - {n for index in u.target.indices for n in variables(index)})
+        for nest in (first, second)
+        for u in nest.updates
+    }
+    if len(summed) > 1:
+        return False
     return all(not u.adds for n in (first, second) for u in n.updates) or all(
         u.adds for n in (first, second) for u in n.updates
     )

@@ -36,6 +36,11 @@ class Atom:
     parts: tuple[Any, ...]
 
 
+def is_zero_or_one(atom: Atom) -> bool:
+    """Tell whether an atom is 1 where a condition holds and 0 elsewhere, or the opposite."""
+    return atom.kind == "select" and set(atom.parts[1:]) == {sympy.Integer(0), sympy.Integer(1)}
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """Something that is true or false of a case: `expr > 0`, `expr >= 0`, `expr == 0`, a name.

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import sympy
 
-from looptrans.algebra.atoms import Expr, Undefined
+from looptrans.algebra.atoms import Expr, Undefined, is_zero_or_one
 from looptrans.algebra.inputs import Input
 from looptrans.algebra.normal import Assumptions, Equality, equality
 from looptrans.algebra.order import inputs_of
@@ -64,7 +64,9 @@ def _change(recurrence: Recurrence, state: StateVariable) -> ChangeOfState | Non
     if not _divides(form, recurrence, terms) or not terms.is_zero(form - straight):
         return None
     updates = {other.name: other.update for other in recurrence.states}
-    for factor in _factors(slope, recurrence, state, terms):
+    for least in _factors(slope, recurrence, state, terms):
+        moved = terms.normal(multiply(value_of(rest, terms), put(least, updates)))
+        factor = multiply(least, *_same_divisors(state, recurrence, moved, terms))
         ahead = put(factor, updates)
         new_slope = terms.normal(divide(multiply(value_of(slope, terms), ahead), factor))
         new_rest = terms.normal(multiply(value_of(rest, terms), ahead))
@@ -110,6 +112,25 @@ def _divides(form: Expr, recurrence: Recurrence, terms: Terms) -> bool:
         if not exponential and terms.names_in(base) & states:
             return True
     return False
+
+
+def _same_divisors(
+    state: StateVariable, recurrence: Recurrence, rest: Expr, terms: Terms
+) -> list[Value]:
+    """Return what a choice between a term and 0 is divided by in all iterations: that can wait.
+
+    Where it is 0 nothing can have been chosen, and the state stays what it was, 0.
+    """
+    chosen = any(is_zero_or_one(terms.meaning[s]) for s in rest.free_symbols if s in terms.meaning)
+    if state.initial != ZERO or not chosen:
+        return []
+    same = {item.name for item in recurrence.parameters}
+    found = []
+    for base, times in sympy.factor_list(sympy.fraction(terms.reduced(rest))[1])[1]:
+        names = terms.names_in(base)
+        if names and names <= same:
+            found.append(power(value_of(base, terms), int(times)))
+    return found
 
 
 def _factors(

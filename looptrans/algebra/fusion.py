@@ -151,6 +151,9 @@ class _Work:
         stale = self._stale(iteration, later, definitions)
         if stale:
             return Fusion("unknown", reason=stale)
+        if later.condition is not None and self.recurrence.condition is None:
+            # What a condition leaves out adds nothing.
+            later = assembled(self.program, iteration, finals, known, guarded=False)
         if later.condition != self.recurrence.condition:
             return Fusion("unknown", reason="the loops run for different iterations")
         self.iterations.append(iteration)

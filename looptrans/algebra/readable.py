@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import sympy
 
-from looptrans.algebra.atoms import OO, Expr, Leaf, Undefined
+from looptrans.algebra.atoms import OO, Atom, Expr, Leaf, Undefined, is_zero_or_one
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import (
     INFINITY,
@@ -47,6 +47,7 @@ def factored(expr: Expr, terms: Terms) -> Value:
     above: list[Value] = []
     below: list[Value] = []
     exponent: Expr = sympy.Integer(0)
+    tested: list[Atom] = []
     sign = 1
     for side, part in zip((1, -1), sympy.fraction(sympy.factor(terms.reduced(expr))), strict=True):
         for factor in sympy.Mul.make_args(part):
@@ -58,6 +59,8 @@ def factored(expr: Expr, terms: Terms) -> Value:
             whole = times.is_Integer and times > 0
             if atom is not None and atom.kind == "exp":
                 exponent += side * times * atom.parts[0]
+            elif atom is not None and is_zero_or_one(atom) and side > 0:
+                tested.append(atom)
             elif whole:
                 written = power(_sum(base, sympy.Integer(1), terms), int(times))
                 (above if side > 0 else below).append(written)
@@ -69,7 +72,7 @@ def factored(expr: Expr, terms: Terms) -> Value:
     product = multiply(*above)
     if below:
         product = divide(product, multiply(*below))
-    return product if sign > 0 else negative(product)
+    return _where(product if sign > 0 else negative(product), tested, terms)
 
 
 def _exponential(exponent: Expr, terms: Terms) -> Value:
@@ -101,6 +104,7 @@ def _term(term: Expr, bottom: Expr, terms: Terms) -> tuple[int, Value]:
     above: list[Value] = []
     below: list[Value] = []
     exponent: list[Expr] = []
+    tested: list[Atom] = []
     amount = Fraction(abs(int(factor.p)), int(factor.q))
     if amount.numerator != 1:
         above.append(number(amount.numerator))
@@ -114,6 +118,9 @@ def _term(term: Expr, bottom: Expr, terms: Terms) -> tuple[int, Value]:
         if atom.kind == "exp":
             exponent.append(times * atom.parts[0])
             continue
+        if is_zero_or_one(atom) and times > 0:
+            tested.append(atom)
+            continue
         written = power(_atom(base, terms), abs(int(times)))
         (above if times > 0 else below).append(written)
     if exponent:
@@ -121,7 +128,16 @@ def _term(term: Expr, bottom: Expr, terms: Terms) -> tuple[int, Value]:
     size = multiply(*above) if above else ONE
     if below:
         size = divide(size, multiply(*below))
-    return (1 if factor > 0 else -1), size
+    return (1 if factor > 0 else -1), _where(size, tested, terms)
+
+
+def _where(value: Value, tested: list[Atom], terms: Terms) -> Value:
+    """Return a value times what is 1 where conditions hold and 0 elsewhere, as choices."""
+    for atom in reversed(tested):
+        key, chosen, _ = atom.parts
+        sides = (value, ZERO) if chosen == 1 else (ZERO, value)
+        value = Select(_condition(key, terms), *sides)
+    return value
 
 
 def _atom(symbol: Expr, terms: Terms) -> Value:

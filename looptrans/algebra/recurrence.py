@@ -193,6 +193,8 @@ def assembled(
     iteration: Iteration,
     finals: tuple[Access, ...] = (),
     definitions: tuple[tuple[Access, Value], ...] = (),
+    *,
+    guarded: bool = True,
 ) -> Recurrence:
     """Put together the recurrence of an iteration that was carried out.
 
@@ -201,11 +203,12 @@ def assembled(
         iteration: The iteration.
         finals: Cells that another loop has left values in; they are `y1`, `y2`, … in the updates.
         definitions: What other cells hold throughout the loop.
+        guarded: Whether a condition of all updates is taken off them, as that of the iteration.
 
     Raises:
         NoRecurrence: The loop carries nothing, or not from one iteration to the next.
     """
-    return _Assembly(program, iteration, finals, definitions).recurrence()
+    return _Assembly(program, iteration, finals, definitions, guarded).recurrence()
 
 
 def independent_parts(whole: Recurrence) -> tuple[Recurrence, ...]:
@@ -246,6 +249,7 @@ class _Assembly:
     iteration: Iteration
     finals: tuple[Access, ...] = ()
     definitions: tuple[tuple[Access, Value], ...] = ()
+    guarded: bool = True
 
     def recurrence(self) -> Recurrence:
         iteration = self.iteration
@@ -261,7 +265,9 @@ class _Assembly:
             frozenset(self._inner_variables()),
             self.finals,
         )
-        condition, updates = _common_guard(naming, [origin.name for origin in origins], updates)
+        condition: Condition | None = None
+        if self.guarded:
+            condition, updates = _common_guard(naming, [o.name for o in origins], updates)
         updates = naming.named(updates)
         states = []
         for number, (origin, update) in enumerate(zip(origins, updates, strict=True), 1):

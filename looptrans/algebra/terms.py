@@ -30,6 +30,7 @@ from looptrans.algebra.atoms import (
     Undefined,
     cancelled,
     expressions_in,
+    is_zero_or_one,
     key_text,
     leaves_of,
     number_of,
@@ -105,7 +106,7 @@ class Terms:
             self.suppose(kept)
             if sides[0] == sides[1]:
                 return sides[0]
-            return self.symbol(Atom("select", ((leaf, True), *sides)))
+            return self._choice((leaf, True), *sides)
         return form
 
     def suppose(self, case: Case) -> None:
@@ -125,16 +126,20 @@ class Terms:
         return found
 
     def _without_squares(self, expr: Expr) -> Expr:
-        """Replace the squares of roots by what the roots are of."""
+        """Replace the squares of roots by what the roots are of, and those of 1 or 0 by it."""
         squares = {}
         for symbol in expr.free_symbols:
             atom = self.meaning.get(symbol)
-            if atom is not None and atom.kind == "root":
+            if atom is not None and (atom.kind == "root" or is_zero_or_one(atom)):
                 for part in expr.atoms(sympy.Pow):
                     base, times = part.as_base_exp()
                     if base == symbol and times.is_Integer and abs(times) > 1:
                         whole, rest = divmod(int(times), 2)
-                        squares[part] = atom.parts[0] ** whole * symbol**rest
+                        squares[part] = (
+                            atom.parts[0] ** whole * symbol**rest
+                            if atom.kind == "root"
+                            else symbol ** sympy.sign(times)
+                        )
         return self.reduced(expr.xreplace(squares)) if squares else expr
 
     def symbol(self, atom: Atom) -> Expr:
@@ -154,7 +159,7 @@ class Terms:
             )
             if atom.kind == "log" and atom.parts[0].is_Integer and atom.parts[0] > 1:
                 positive = True
-            nonnegative = atom.kind == "root"
+            nonnegative = atom.kind == "root" or is_zero_or_one(atom)
         if positive:
             symbol = sympy.Symbol(name, positive=True)
         elif nonnegative:
@@ -419,7 +424,16 @@ class Terms:
                     return self._maximum([a, b])
                 if self.reduced(a - b + gap) == 0:
                     return -self._maximum([-a, -b])
-        return self.symbol(Atom("select", (self._key(condition), a, b)))
+        return self._choice(self._key(condition), a, b)
+
+    def _choice(self, key: tuple[Any, ...], a: Expr, b: Expr) -> Expr:
+        """Return a choice; one against 0 is a product with 1 or 0, which may cancel."""
+        one, zero = sympy.Integer(1), sympy.Integer(0)
+        if b == 0:
+            return self.symbol(Atom("select", (key, one, zero))) * a
+        if a == 0:
+            return self.symbol(Atom("select", (key, zero, one))) * b
+        return self.symbol(Atom("select", (key, a, b)))
 
     # What is true in the case at hand.
 

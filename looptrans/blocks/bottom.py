@@ -19,6 +19,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    value_children,
 )
 
 
@@ -54,8 +55,12 @@ def worked_out(value: Value, names: Mapping[str, float], least: Value | None = N
     if least is not None and value == least:
         return -math.inf
     match value:
-        case Select(Data(Compare(op, left, right)), chosen, otherwise):
+        case Select(Data(Compare(op, left, right)), chosen, otherwise) if _is_known(
+            left, names, least
+        ) and _is_known(right, names, least):
             return of(chosen) if COMPARE[op](of(left), of(right)) else of(otherwise)  # type: ignore[arg-type]
+        case Select(_, chosen, otherwise) if of(chosen) == of(otherwise):
+            return of(chosen)
         case Call("max" | "min" as function, arguments) if len(arguments) > 1:
             return (max if function == "max" else min)(of(argument) for argument in arguments)
         case Const(number):
@@ -82,3 +87,18 @@ def worked_out(value: Value, names: Mapping[str, float], least: Value | None = N
             return math.exp(min(of(operand), 700.0) * math.log(2.0))
         case _:
             raise Unsure
+
+
+def _is_known(value: Value, names: Mapping[str, float], least: Value | None) -> bool:
+    """Tell whether a value is made of names that are known."""
+    if least is not None and value == least:
+        return True
+    match value:
+        case Const():
+            return True
+        case Read(access):
+            return access.array in names
+        case Unary() | Binary() | Call():
+            return all(_is_known(part, names, least) for part in value_children(value))
+        case _:
+            return False

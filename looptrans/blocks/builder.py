@@ -322,16 +322,19 @@ class Builder:
             copy: The name and the label of a statement that does no more than this.
         """
         dims = union(*(dims_of(s) for s in subscripts))
-        guards = [g for g in self.guards if set(dims_of(g)) <= set(dims) and dims_of(g)]
-        guards += [g for g in self.guards if not dims_of(g)]
-        partial = [g for g in self.guards if not set(dims_of(g)) <= set(dims)]
+        # What is drawn keeps no subscript inside, and draws are dearer than loads.
+        sure = [g for guard in self.guards if (g := self._without_draws(guard)) is not None]
+        guards = [g for g in sure if set(dims_of(g)) <= set(dims) and dims_of(g)]
+        guards += [g for g in sure if not dims_of(g)]
+        partial = [g for g in sure if not set(dims_of(g)) <= set(dims)]
         limits = self._limits(array, subscripts) if partial else ()
         mask = both(self.inside(dims), *guards, *limits)
         load = Load(array, subscripts, mask, None if mask is None else 0, kind)  # type: ignore[arg-type]
         if kind == "float" and mask is not None:
             load = replace(load, other=0.0)
         frame = self._home(load)
-        if any(not any(isinstance(p, Position | Name) for p in walk(s)) for s in subscripts):
+        extents = self.program.array(array).shape
+        if not all(map(_surely_there, subscripts, extents)):
             # X[i, 0] need not be there where the loops around it have no iterations.
             frame = self.frames[-1]
         key = replace(load, other=None)
@@ -352,6 +355,23 @@ class Builder:
         elif self.read[frame.named[key].name].mask != mask:
             self.read[frame.named[key].name] = load
         return frame.named[key]
+
+    def _without_draws(self, guard: Expr) -> Expr | None:
+        if not self._is_drawn(guard):
+            return guard
+        return both(*(part for part in conjuncts(guard) if not self._is_drawn(part)))
+
+    def _is_drawn(self, condition: Expr) -> bool:
+        """Tell whether a condition hangs on random numbers."""
+        return any(
+            (isinstance(part, Call) and part.function == "uniform")
+            or (
+                isinstance(part, Name)
+                and part.name in self.defined
+                and self._is_drawn(self.defined[part.name])
+            )
+            for part in walk(condition)
+        )
 
     def _wider(self, load: Load) -> Name | None:
         """Return the name of the same elements, read wherever `load` reads them."""
@@ -421,6 +441,13 @@ class Builder:
 
 def _mentions(expr: Expr, name: str) -> bool:
     return any(isinstance(part, Name) and part.name == name for part in walk(expr))
+
+
+def _surely_there(subscript: Expr, extent: Index | None) -> bool:
+    """Tell whether a subscript is there as soon as what it is made of is known."""
+    if isinstance(subscript, Number) and isinstance(extent, Int):
+        return 0 <= subscript.value < extent.value
+    return any(isinstance(part, Position | Name) for part in walk(subscript))
 
 
 def _letters(subscripts: tuple[Expr, ...]) -> str:

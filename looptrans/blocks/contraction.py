@@ -73,7 +73,7 @@ def summed(b: Builder, value: Expr, over: Dim, mask: Expr | None, onto: Expr | N
 
 def _gathered(b: Builder, value: Expr, over: Dim) -> tuple[tuple[int, Expr], ...]:
     """Return the terms to be summed apart: those that are matrix products, and all the rest."""
-    found = terms(value)
+    found = tuple((sign, _taken_apart(b, term, over)) for sign, term in terms(value))
     if len(found) == 1:
         return found
     products = [pair for pair in found if _sides(b, _inner(pair[1], over), over) is not None]
@@ -88,6 +88,52 @@ def _gathered(b: Builder, value: Expr, over: Dim) -> tuple[tuple[int, Expr], ...
         assert joined is not None
         return (*products, (1, joined))
     return tuple(products)
+
+
+def _taken_apart(b: Builder, term: Expr, over: Dim) -> Expr:
+    """Return a term whose choice between a product and 0 is made in one operand of a product.
+
+    where(c[i, j], x[i, j] / s * y[j, d], 0)    ->    where(c[i, j], x[i, j], 0) * y[j, d] / s
+
+    What is left outside is finite, so that 0 times it is 0: where s is 0, nothing is chosen. It
+    stays inside where operands are rounded whatever their size.
+    """
+    above, below = factors(term)
+    parts = [_chosen_factors(b, part, over) for part in above]
+    if all(part is None for part in parts):
+        return term
+    apart: list[Expr] = []
+    for whole, found in zip(above, parts, strict=True):
+        apart += [whole] if found is None else found
+    joined = product(apart, below)
+    return term if _sides(b, _inner(joined, over), over) is None else joined
+
+
+def _chosen_factors(b: Builder, expr: Expr, over: Dim) -> list[Expr] | None:
+    """Return the factors of a choice between a product and 0, the choice made in the first."""
+    if isinstance(expr, Name) and expr.name in b.defined:
+        named = b.defined[expr.name]
+        # Where it is a number or 0, the number goes in front of the sum.
+        if not isinstance(named, Where) or dims_of(named.chosen):
+            return None
+        expr = named
+    if not isinstance(expr, Where) or expr.otherwise != Number(0.0):
+        return None
+    own = set(dims_of(expr.condition))
+    above, below = factors(expr.chosen)
+    inside = [part for part in above if dims_of(part) and set(dims_of(part)) <= own]
+    outside = [part for part in above if part not in inside]
+    numbers = [] if b.rounded else [part for part in below if not dims_of(part)]
+    divisors = [part for part in below if part not in numbers]
+    if over not in own or not all(set(dims_of(part)) <= own for part in divisors):
+        return None
+    if not all(is_finite(b, part, own) for part in outside):
+        return None
+    for part in numbers:
+        inverse = Binary("/", Number(1.0), part)
+        outside.append(Where(Binary("!=", part, Number(0.0)), inverse, Number(0.0)))
+    chosen = as_float(product(inside, divisors))
+    return [Where(expr.condition, chosen, Number(0.0)), *outside]
 
 
 def _inner(term: Expr, over: Dim) -> tuple[Expr, ...]:

@@ -47,6 +47,7 @@ from looptrans.blocks.scalar_form import scalar_form
 from looptrans.blocks.serial import RunSerially
 from looptrans.blocks.sharing import needed, shared
 from looptrans.blocks.sites import Path, sites
+from looptrans.blocks.slices import sliced, whole
 from looptrans.blocks.storage import Storage, stored
 from looptrans.blocks.unit_steps import unit_steps
 from looptrans.derivation.step import Derivation
@@ -81,10 +82,10 @@ class _Lowering:
         self.derivation = derivation
         self.rounded = rounded
         self.alone = alone
-        self.facts = {
-            _key(derivation.last, fact): fact for fact in appends(derivation.last, derivation.flow)
-        }
-        self.program = with_guards(unit_steps(scalar_form(derivation.last)), self._fact)
+        last, self.slices = sliced(derivation.last)
+        flow = None if self.slices else derivation.flow
+        self.facts = {_key(last, fact): fact for fact in appends(last, flow)}
+        self.program = with_guards(unit_steps(scalar_form(last)), self._fact)
         self.creations = {
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)
         }
@@ -120,7 +121,7 @@ class _Lowering:
                 name = self._name(group, {kernel.name for kernel in kernels})
             kernels.append(self._kernel(name, group, kept_after[number], frozenset(before)))
             before |= {s.array for _, n in group for s in sites((n,)) if s.is_write}
-        return BlockProgram(
+        found = BlockProgram(
             self.derivation.program,
             self.derivation.last,
             tuple(kernels),
@@ -131,6 +132,7 @@ class _Lowering:
             tuple(dict.fromkeys(self.notes)),
             reached(program),
         )
+        return whole(found, self.slices, self.derivation.last.outputs)
 
     def _name(self, group: list[tuple[int, Node]], taken: set[str]) -> str:
         """Return the name of one kernel of several: after the largest arrays that it writes."""
@@ -214,7 +216,9 @@ class _Lowering:
         arrays, scalars = self._arguments(ops, dims, storage)
         seen = _dims_in(ops) | set(dims)
         b.dims = [dim for dim in b.dims if dim in seen]
-        constants = _constants(b.dims)
+        fixed = {p.name for p in program.parameters if p.kind == "const"}
+        used = [scalar.name for scalar in scalars if scalar.name in fixed]
+        constants = tuple(dict.fromkeys((*_constants(b.dims), *used)))
         grouped = len(row_dims) == 2 and any(
             isinstance(part, Dot) for op in ops_in(ops) for e in exprs_of(op) for part in walk(e)
         )

@@ -240,7 +240,16 @@ class Values:
             return inner if kind_of(inner) == "int" else Cast(as_float(inner), whole)
         if function == "bool":
             return self.truth_of(arguments[0])
+        if function == "uniform":
+            return self._drawn(value)
         raise NotLowered(f"{function}(…) has no form in blocks yet")
+
+    def _drawn(self, value: source.Call) -> Expr:
+        """Return a random number: of a key and counters, so whatever the blocks are the same."""
+        places = [self.lower(argument) for argument in value.arguments]
+        if any(kind_of(place) != "int" for place in places):
+            raise NotLowered(f"{value_text(value)} counts with what is no integer")
+        return Call("uniform", tuple(places))
 
     # exp of a difference whose subtrahend is kept in units of log2(e)
 

@@ -5,6 +5,9 @@ for i: for j: l[i] = l[i] + …       join i, and then the passes
 
 for i: for j: dQ[i] = dQ[i] + …     one goes over i and gathers over j, the other the other
 for j: for i: dK[j] = dK[j] + …     way around: they have nothing to share
+
+for i: for d: delta[i] = …          one is free, the other gathers what all its iterations add:
+for i: for j: total = total + …     as one loop neither would be free
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Iterator
 
 from looptrans.algebra.cells import mentions
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Access
+from looptrans.ir.value import Access, Read, walk_value
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.substitute import rename_variable
 from looptrans.transforms.tree import statements_in
@@ -35,6 +38,8 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
         if any(isinstance(n, Loop) and n.variable == first.variable for n in nodes(second.body)):
             return False
         second = rename_variable(second, second.variable, first.variable)
+    if not _alike(first, second):
+        return False
     one, other = _inner(first), _inner(second)
     if len(first.body) == len(second.body) == len(one) == len(other) == 1:
         deeper = [bool(_inner(loop)) for loop in (one[0], other[0])]
@@ -42,23 +47,48 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
             return all(deeper) and worth_joining(program, one[0], other[0])
     elif not one or not other:
         return False
-    if any(_share(a, b) for a in one for b in other if a.range == b.range):
+    if any(_share(program, a, b) for a in one for b in other if a.range == b.range):
         return True
     return _hands_over(program, first, second)
+
+
+def _alike(first: Loop, second: Loop) -> bool:
+    """Tell whether both loops gather something, or neither."""
+    return bool(_gathered(first)) == bool(_gathered(second))
+
+
+def _gathered(loop: Loop) -> set[str]:
+    """Return what every iteration of a loop adds to, and none sets."""
+    added: set[str] = set()
+    others: set[str] = set()
+    for node in nodes(loop.body):
+        if isinstance(node, Assign):
+            for target, value in zip(node.targets, node.values, strict=False):
+                own = any(isinstance(p, Read) and p.access == target for p in walk_value(value))
+                same = not mentions(target, loop.variable)
+                (added if own and same else others).add(target.array)
+    return added - others
 
 
 def _inner(loop: Loop) -> list[Loop]:
     return [node for node in loop.body if isinstance(node, Loop)]
 
 
-def _share(first: Loop, second: Loop) -> bool:
-    """Tell whether iterations of one number touch a common cell."""
+def _share(program: Program, first: Loop, second: Loop) -> bool:
+    """Tell whether iterations of one number touch a common cell, to the good of one loop."""
     if second.variable != first.variable:
         if any(isinstance(n, Loop) and n.variable == first.variable for n in nodes(second.body)):
             return False
         second = rename_variable(second, second.variable, first.variable)
     here = {a for a in _touched((first,)) if mentions(a, first.variable)}
-    return any(a in here for a in _touched((second,)))
+    both = {a for a in _touched((second,)) if a in here}
+    set_here = set(_touched((first,), writes=True))
+    waits = both & {*set_here, *_touched((second,), writes=True)}
+    if _alike(first, second):
+        nested = bool(_inner(first)) and bool(_inner(second))
+        # What one sets waits in memory for the other unless they are made one.
+        return bool(both) and not (waits and nested and not worth_joining(program, first, second))
+    return bool(both) and not waits and bool(set_here & set(_touched((second,))))
 
 
 def _hands_over(program: Program, first: Loop, second: Loop) -> bool:

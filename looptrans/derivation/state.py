@@ -18,6 +18,7 @@ from looptrans.derivation.guards import (
     unguarded,
 )
 from looptrans.derivation.loop import loop_read, operator_for, with_step
+from looptrans.derivation.reading import over_listing
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import Writer
 from looptrans.ir.condition import Data
@@ -108,7 +109,7 @@ def _law(change: ChangeOfState) -> Law:
 
 
 def _over_cells(value: Value, step: Recurrence) -> Value:
-    return put(value, {state.name: Read(state.access) for state in step.states})
+    return over_listing(put(value, {s.name: Read(s.access) for s in step.states}), step)
 
 
 def _readouts(

@@ -15,7 +15,9 @@ from looptrans.executor.random_inputs import make_arrays
 from looptrans.executor.sizes import Extent, Sizes
 from looptrans.ir.evaluate import Evaluator
 from looptrans.ir.index import Index, Param
-from looptrans.ir.program import Array, Parameter, Program
+from looptrans.ir.program import Array, Assign, If, Parameter, Program
+from looptrans.ir.value import Call, Compare, Real, Value, data_of, walk_value
+from looptrans.ir.walk import nodes
 
 Values = np.ndarray[Any, Any]
 KINDS = {"float": "fiub", "int": "iufb", "bool": "bui"}
@@ -203,10 +205,31 @@ def _check_ranges(
 
 def _reals(program: Program, given: Mapping[str, float], seed: int) -> dict[str, float]:
     found: dict[str, float] = {}
+    chances = _chances(program)
     for number, parameter in enumerate(program.parameters):
         if parameter.is_integer:
             continue
         random = np.random.default_rng([seed, 1, number]).uniform(0.5, 1.5)
+        if parameter.name in chances:
+            # Sixteenths from 2 to 6, so that what is worked out of them is exact in 32 bits too.
+            random = np.round(4 * random) / 16
         default = parameter.default if parameter.default is not None else float(random)
         found[parameter.name] = given.get(parameter.name, default)
+    return found
+
+
+def _chances(program: Program) -> set[str]:
+    """Return the real parameters that random numbers are compared with."""
+    found: set[str] = set()
+    for node in nodes(program.body):
+        values: tuple[Value, ...] = ()
+        if isinstance(node, Assign):
+            values = node.values
+        elif isinstance(node, If):
+            values = data_of(node.condition)
+        for part in (p for value in values for p in walk_value(value)):
+            if isinstance(part, Compare):
+                sides = [*walk_value(part.left), *walk_value(part.right)]
+                if any(isinstance(side, Call) and side.function == "uniform" for side in sides):
+                    found |= {side.name for side in sides if isinstance(side, Real)}
     return found

@@ -1,0 +1,1768 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_dropout(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         scale: float,
+#         p: float,
+#         seed: int
+#     ):
+#         S = zeros((B, H, M, N))
+#         m = full((B, H, M), -inf)
+#         l = zeros((B, H, M))
+#         O = zeros((B, H, M, D))
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for j in range(0, min(N, i + 1)):
+#                         # S1: the scores of row i
+#                         S[b, h, i, j] = scale * sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         )
+#                         m[b, h, i] = max(m[b, h, i], S[b, h, i, j])  # S2: Aggregation over j
+#                     for j in range(0, min(N, i + 1)):
+#                         # S3: Aggregation over j
+#                         l[b, h, i] = l[b, h, i] + exp(S[b, h, i, j] - m[b, h, i])
+#                     for j in range(0, min(N, i + 1)):
+#                         for d in range(0, D):
+#                             # S4: what is kept of the weighted mean
+#                             O[b, h, i, d] = O[b, h, i, d] + (
+#                                 exp(
+#                                     S[b, h, i, j] - m[b, h, i]
+#                                 ) / l[b, h, i] / (1.0 - p) if uniform(seed, b * H + h, i, j)
+#                                 >= p else 0.0
+#                             ) * V[b, h, j, d]
+#         return O
+#
+# The steps from there to its backward pass, with what each leans on:
+#   1. define every array once (storage: every read gets the value that was written last above it)
+#   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
+#   3. reassociate a contraction (algebra: sum(P[b, h, i, j] * dP_sum[b, h, i, j] if uniform(seed, b
+#      * H + h, i, j) >= p else 0.0 for j in range(0, min(N, i + 1))) = (1.0 - p) * sum(dO[b, h, i,
+#      d] * O[b, h, i, d] for d in range(0, D)))
+#   4. do a sum term by term (algebra: -(sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, min(N,
+#      i + 1))) / l[b, h, i]) = -(sum(dO[b, h, i, d] * O[b, h, i, d] for d in range(0, D)) / l[b, h,
+#      i]))
+#   5. do a sum term by term (algebra: -sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, min(N,
+#      i + 1))) = -delta[b, h, i])
+#   6. dm vanishes (algebra: dm = 0)
+#   7. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
+#      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
+#   8. store little, work out the rest again (storage: a value worked out again is the value that
+#      was read before; rounding: sums are done in another order than reverse mode on the listing
+#      would do them)
+#
+# Its backward pass:
+#
+#     def attention_dropout_backward(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         scale: float,
+#         p: float,
+#         seed: int,
+#         lse: Float32[Array, "B H M"],
+#         O: Float[Array, "B H M D"],
+#         dO: Float[Array, "B H M D"]
+#     ):
+#         delta = zeros((B, H, M), dtype=float32)
+#         dscale_part = zeros((B, H, M), dtype=float32)
+#         dp_part = zeros((B, H), dtype=float32)
+#         dQ = zeros((B, H, M, E))
+#         dK = zeros((B, H, N, E))
+#         dV = zeros((B, H, N, D))
+#         dscale = 0.0
+#         dp = 0.0
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for d in range(0, D):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for j in range(0, min(N, i + 1)):
+#                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         S = scale * S_sum
+#                         P = exp(S - lse[b, h, i])
+#                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         dP = dP_sum / (1.0 - p) if uniform(seed, b * H + h, i, j) >= p else 0.0
+#                         dS = P * (dP - delta[b, h, i])
+#                         dS_sum = dS * scale
+#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
+#                         for e in range(0, E):
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     dp_part[b, h] = dp_part[b, h] + delta[b, h, i] / (1.0 - p)
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for j in range(0, N):
+#                     for i in range(0, M):
+#                         if j < i + 1:
+#                             S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             S_2 = scale * S_sum_2
+#                             P_2 = exp(S_2 - lse[b, h, i])
+#                             dP_sum_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                             dP_2 = dP_sum_2 / (1.0 - p) if uniform(
+#                                 seed, b * H + h, i, j
+#                             ) >= p else 0.0
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])
+#                             dS_sum_2 = dS_2 * scale
+#                             for e in range(0, E):
+#                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
+#                             for d in range(0, D):
+#                                 dV[b, h, j, d] = dV[b, h, j, d] + (
+#                                     dO[b, h, i, d] * P_2 / (1.0 - p) if uniform(
+#                                         seed, b * H + h, i, j
+#                                     )
+#                                     >= p else 0.0
+#                                 )
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     dscale = dscale + dscale_part[b, h, i]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 dp = dp + dp_part[b, h]
+#         return dQ, dK, dV, dscale, dp
+#
+# The steps from there to the forward kernels:
+#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, h, i, d] move together
+#   2. change of state: the loop keeps O[b, h, i, d] * l[b, h, i] * (1.0 - p), and one division
+#      stands behind it; nothing moves before m[b, h, i] does
+#   3. keep S in a scalar: nothing else reads it
+#   4. run b, h, i and d in parallel, S_bhij and m_bhij private to an iteration
+#
+# Where they end; the labels in the forward kernels are those of this nest:
+#
+#     def attention_dropout(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         scale: float,
+#         p: float,
+#         seed: int
+#     ):
+#         lse = zeros((B, H, M), dtype=float32)
+#         m = full((B, H, M), -inf)
+#         l = zeros((B, H, M))
+#         O = zeros((B, H, M, D))
+#         for b in parallel(0, B):
+#             private: (S_bhij, m_bhij)
+#             for h in parallel(0, H):
+#                 private: (S_bhij, m_bhij)
+#                 for i in parallel(0, M):
+#                     private: (S_bhij, m_bhij)
+#                     for j in range(0, min(N, i + 1)):
+#                         # S1: the scores of row i
+#                         S_bhij = scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         m_bhij = max(m[b, h, i], S_bhij)  # S6
+#                         # S7
+#                         l[b, h, i] = l[b, h, i] * exp(
+#                             m[b, h, i] - m_bhij
+#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         for d in parallel(0, D):
+#                             # S4
+#                             O[b, h, i, d] = O[b, h, i, d] * exp(m[b, h, i] - m_bhij) + (
+#                                 V[b, h, j, d] * exp(S_bhij - m_bhij) if uniform(
+#                                     seed, b * H + h, i, j
+#                                 )
+#                                 >= p else 0.0
+#                             ) if m_bhij > -inf else O[b, h, i, d]
+#                         m[b, h, i] = m_bhij  # S2
+#                     for d in parallel(0, D):
+#                         # S3
+#                         O[b, h, i, d] = O[b, h, i, d] / (
+#                             l[b, h, i] * (1.0 - p)
+#                         ) if l[b, h, i] * (1.0 - p) != 0.0 else 0.0
+#                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5
+#         return O, lse
+#
+# The steps from there to the backward kernels:
+#   1. run b, h, i, e, j and d in parallel, S_sum, S, P, dP_sum, dP, dS, dS_sum, S_sum_2, S_2, P_2,
+#      dP_sum_2, dP_2, dS_2 and dS_sum_2 private to an iteration
+#
+# Where they end; the labels in the backward kernels are those of this nest:
+#
+#     def attention_dropout_backward(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         scale: float,
+#         p: float,
+#         seed: int,
+#         lse: Float32[Array, "B H M"],
+#         O: Float[Array, "B H M D"],
+#         dO: Float[Array, "B H M D"]
+#     ):
+#         delta = zeros((B, H, M), dtype=float32)
+#         dscale_part = zeros((B, H, M), dtype=float32)
+#         dp_part = zeros((B, H), dtype=float32)
+#         dQ = zeros((B, H, M, E))
+#         dK = zeros((B, H, N, E))
+#         dV = zeros((B, H, N, D))
+#         dscale = 0.0  # S1
+#         dp = 0.0  # S2
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
+#                 for i in parallel(0, M):
+#                     for d in range(0, D):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S3
+#         for b in parallel(0, B):
+#             private: (S_sum, S, P, dP_sum, dP, dS, dS_sum)
+#             for h in parallel(0, H):
+#                 private: (S_sum, S, P, dP_sum, dP, dS, dS_sum)
+#                 for i in parallel(0, M):
+#                     private: (S_sum, S, P, dP_sum, dP, dS, dS_sum)
+#                     for j in range(0, min(N, i + 1)):
+#                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S4
+#                         S = scale * S_sum  # S5
+#                         P = exp(S - lse[b, h, i])  # S6
+#                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
+#                         # S8
+#                         dP = dP_sum / (1.0 - p) if uniform(seed, b * H + h, i, j) >= p else 0.0
+#                         dS = P * (dP - delta[b, h, i])  # S9
+#                         dS_sum = dS * scale  # S10
+#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S11
+#                         for e in parallel(0, E):
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S12
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
+#                 for i in range(0, M):
+#                     dp_part[b, h] = dp_part[b, h] + delta[b, h, i] / (1.0 - p)  # S13
+#         for b in parallel(0, B):
+#             private: (S_sum_2, S_2, P_2, dP_sum_2, dP_2, dS_2, dS_sum_2)
+#             for h in parallel(0, H):
+#                 private: (S_sum_2, S_2, P_2, dP_sum_2, dP_2, dS_2, dS_sum_2)
+#                 for j in parallel(0, N):
+#                     private: (S_sum_2, S_2, P_2, dP_sum_2, dP_2, dS_2, dS_sum_2)
+#                     for i in range(0, M):
+#                         if j < i + 1:
+#                             # S14
+#                             S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             S_2 = scale * S_sum_2  # S15
+#                             P_2 = exp(S_2 - lse[b, h, i])  # S16
+#                             # S17
+#                             dP_sum_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                             # S18
+#                             dP_2 = dP_sum_2 / (1.0 - p) if uniform(
+#                                 seed, b * H + h, i, j
+#                             ) >= p else 0.0
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S19
+#                             dS_sum_2 = dS_2 * scale  # S20
+#                             for e in parallel(0, E):
+#                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S21
+#                             for d in parallel(0, D):
+#                                 # S22
+#                                 dV[b, h, j, d] = dV[b, h, j, d] + (
+#                                     dO[b, h, i, d] * P_2 / (1.0 - p) if uniform(
+#                                         seed, b * H + h, i, j
+#                                     )
+#                                     >= p else 0.0
+#                                 )
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     dscale = dscale + dscale_part[b, h, i]  # S23
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 dp = dp + dp_part[b, h]  # S24
+#         return dQ, dK, dV, dscale, dp
+#
+# Notes:
+#   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
+#     the state
+#   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
+#     the state
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _uniform(key, first, second, third):
+    """A number in [0, 1): the first word of Philox4x32-10 at (first, second, third, 0)."""
+    first = tl.cast(first, tl.uint32)
+    second = tl.cast(second, tl.uint32)
+    third = tl.cast(third, tl.uint32)
+    word, _, _, _ = tl.philox(key, first, second, third, tl.cast(0, tl.uint32))
+    return tl.random.uint_to_uniform_float(word)
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_dropout_kernel(
+    Q_ptr, K_ptr, V_ptr, lse_ptr, O_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    scale, p,
+    H, M, N, seed,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D).
+    Writes lse (B, H, M), O (B, H, M, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i_first = (pid % blocks_i) * BLOCK_I
+    i_last = tl.minimum(i_first + BLOCK_I, M) - 1
+    i = i_first + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_I], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    j_stop = tl.minimum(N, i_last + 1)  # no row goes further
+    # blocks before this one are full
+    j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S1
+    S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        O_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            O_late = tl.where(
+                _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, exp_S_bhij, 0.0
+            ).to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                tl.where(
+                    _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, exp_S_bhij, 0.0
+                ).to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    # Some rows have ended.
+    for j_first in range(j_full, j_stop, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
+        # outside: the least there is
+        S_bhij = tl.where(
+            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
+        )
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            O_late = tl.where(
+                _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, exp_S_bhij, 0.0
+            ).to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < j_stop) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                tl.where(
+                    _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, exp_S_bhij, 0.0
+                ).to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
+        V_jd = tl.load(
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    O = tl.where((l * (1.0 - p))[:, None] != 0.0, O / (l * (1.0 - p))[:, None], 0.0)  # S3
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S3
+
+
+def attention_dropout_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_dropout_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_dropout_kernel_default = {
+    2: attention_dropout_kernel_config(128, 64, 0, 8, 3),
+    4: attention_dropout_kernel_config(32, 32, 0, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_dropout_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_dropout_kernel_config(*row)
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_dropout_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_dropout_kernel),
+    4: triton.autotune(
+        [
+            attention_dropout_kernel_config(*row)
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_dropout_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_dropout_kernel),
+}
+
+
+@triton.jit
+def attention_dropout_backward_delta_kernel(
+    O_ptr, dO_ptr, delta_ptr,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    H, M, D,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads O (B, H, M, D), dO (B, H, M, D).
+    Writes delta (B, H, M).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    # What is the same throughout the program goes into the pointers.
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+
+    delta = tl.zeros([BLOCK_I], tl.float32)
+    d_full = D // BLOCK_D * BLOCK_D  # blocks before this one are full
+    # Full blocks.
+    for d_first in range(0, d_full, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S3
+        O_id = tl.load(
+            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S3
+        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S3
+    # The last, partial block.
+    for d_first in range(d_full, D, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & (d[None, :] < D),
+            other=0.0
+        )  # S3
+        O_id = tl.load(
+            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+            mask=(i[:, None] < M) & (d[None, :] < D),
+            other=0.0
+        )  # S3
+        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S3
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S3
+
+
+def attention_dropout_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_dropout_backward_delta_kernel_default = attention_dropout_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_dropout_backward_delta_kernel_tuned = triton.autotune(
+    [
+        attention_dropout_backward_delta_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["H", "M", "D"],
+    cache_results=True,
+)(attention_dropout_backward_delta_kernel)
+
+
+@triton.jit
+def attention_dropout_backward_dQ_kernel(
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
+    stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
+    scale, p,
+    H, M, N, seed,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), delta
+    (B, H, M).
+    Writes dscale_part (B, H, M), dQ (B, H, M, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i_first = (pid % blocks_i) * BLOCK_I
+    i_last = tl.minimum(i_first + BLOCK_I, M) - 1
+    i = i_first + tl.arange(0, BLOCK_I)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+    if dscale_part_ptr is not None:
+        dscale_part_ptr += b * stride_dscale_part_b
+        dscale_part_ptr += h * stride_dscale_part_h
+    if dQ_ptr is not None:
+        dQ_ptr += b * stride_dQ_b
+        dQ_ptr += h * stride_dQ_h
+
+    S_scale = scale * 1.4426950408889634  # in units of log2(e)
+    dscale_part = tl.zeros([BLOCK_I], tl.float32)
+    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    j_stop = tl.minimum(N, i_last + 1)  # no row goes further
+    # blocks before this one are full
+    j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S4
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
+    dO_id = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+        mask=(i[:, None] < M) & d_in[None, :],
+        other=0.0
+    )  # S7
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S9
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S4
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S5, S6
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S7
+        dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dP = tl.where(
+            _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP_sum * (1.0 / (1.0 - p)), 0.0
+        )  # S8
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S9
+        dS_sum = dS * scale  # S10
+        dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S11
+        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S12
+    # Some rows have ended.
+    for j_first in range(j_full, j_stop, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S4
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S5, S6
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < j_stop) & d_in[None, :],
+            other=0.0
+        )  # S7
+        dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dP = tl.where(
+            _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP_sum * (1.0 / (1.0 - p)), 0.0
+        )  # S8
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S9
+        dS_sum = dS * scale  # S10
+        dscale_part = dscale_part + tl.sum(
+            tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
+        )  # S11
+        dQ = tl.dot(
+            tl.where(
+                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
+            ).to(K_ptr.dtype.element_ty),
+            K_je,
+            dQ,
+            input_precision="ieee"
+        )  # S12
+    if dscale_part_ptr is not None:
+        tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S11
+    if dQ_ptr is not None:
+        tl.store(
+            dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
+            dQ,
+            mask=(i[:, None] < M) & e_in[None, :]
+        )  # S12
+
+
+def attention_dropout_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_dropout_backward_dQ_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
+    ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_dropout_backward_dQ_kernel_default = {
+    2: attention_dropout_backward_dQ_kernel_config(64, 32, 8, 3),
+    4: attention_dropout_backward_dQ_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_dropout_backward_dQ_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_dropout_backward_dQ_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_dropout_backward_dQ_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_dropout_backward_dQ_kernel),
+    4: triton.autotune(
+        [
+            attention_dropout_backward_dQ_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_dropout_backward_dQ_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_dropout_backward_dQ_kernel),
+}
+
+
+@triton.jit
+def attention_dropout_backward_dp_part_kernel(
+    delta_ptr, dp_part_ptr,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    stride_dp_part_b, stride_dp_part_h,
+    p,
+    H, M,
+    INDEX: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_I: tl.constexpr,
+):
+    """A program does BLOCK_H iterations of h, for one b.
+
+    Reads delta (B, H, M).
+    Writes dp_part (B, H).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_h = tl.cdiv(H, BLOCK_H)
+    b = pid // blocks_h
+    h = (pid % blocks_h) * BLOCK_H + tl.arange(0, BLOCK_H)
+    # What is the same throughout the program goes into the pointers.
+    delta_ptr += b * stride_delta_b
+    dp_part_ptr += b * stride_dp_part_b
+
+    dp_part = tl.zeros([BLOCK_H], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        delta_hi = tl.load(
+            delta_ptr + h[:, None] * stride_delta_h + i[None, :] * stride_delta_i,
+            mask=h[:, None] < H,
+            other=0.0
+        )  # S13
+        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (1.0 / (1.0 - p))  # S13
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        delta_hi = tl.load(
+            delta_ptr + h[:, None] * stride_delta_h + i[None, :] * stride_delta_i,
+            mask=(h[:, None] < H) & (i[None, :] < M),
+            other=0.0
+        )  # S13
+        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (1.0 / (1.0 - p))  # S13
+    tl.store(dp_part_ptr + h * stride_dp_part_h, dp_part, mask=h < H)  # S13
+
+
+def attention_dropout_backward_dp_part_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_dropout_backward_dp_part_kernel_default = (
+    attention_dropout_backward_dp_part_kernel_config(4, 512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_dropout_backward_dp_part_kernel_tuned = triton.autotune(
+    [
+        attention_dropout_backward_dp_part_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["H", "M"],
+    cache_results=True,
+)(attention_dropout_backward_dp_part_kernel)
+
+
+@triton.jit
+def attention_dropout_backward_dK_dV_kernel(
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
+    stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
+    scale, p,
+    H, M, N, seed,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_J iterations of j, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), delta
+    (B, H, M).
+    Writes dK (B, H, N, E), dV (B, H, N, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_j = tl.cdiv(N, BLOCK_J)
+    b = pid // blocks_j // H
+    h = pid // blocks_j % H
+    j_first = (pid % blocks_j) * BLOCK_J
+    j_last = tl.minimum(j_first + BLOCK_J, N) - 1
+    j = j_first + tl.arange(0, BLOCK_J)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+    if dK_ptr is not None:
+        dK_ptr += b * stride_dK_b
+        dK_ptr += h * stride_dK_h
+    if dV_ptr is not None:
+        dV_ptr += b * stride_dV_b
+        dV_ptr += h * stride_dV_h
+
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
+    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    i_start = tl.maximum(0, j_first)  # no row begins earlier
+    # all rows have begun
+    i_begun = i_start + (
+        tl.maximum(tl.maximum(0, j_last) - i_start, 0) + BLOCK_I - 1
+    ) // BLOCK_I * BLOCK_I
+    # blocks before this one are full
+    i_full = i_begun + tl.maximum(M - i_begun, 0) // BLOCK_I * BLOCK_I
+    K_je = tl.load(
+        K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S14
+    V_jd = tl.load(
+        V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+        mask=(j[:, None] < N) & d_in[None, :],
+        other=0.0
+    )  # S17
+    # Some rows have not begun.
+    for i_first in range(i_start, tl.minimum(i_begun, M), BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            mask=(i[:, None] < M) & e_in[None, :],
+            other=0.0
+        )  # S14
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S16
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S15, S16
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & d_in[None, :],
+            other=0.0
+        )  # S17
+        dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
+        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
+        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
+        dS_sum_2 = dS_2 * scale  # S20
+        dK = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0
+            ).to(Q_ptr.dtype.element_ty),
+            Q_ie,
+            dK,
+            input_precision="ieee"
+        )  # S21
+        dV = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None],
+                tl.where(i[None, :] < M, tl.where(uniform >= p, P_2 * (1.0 / (1.0 - p)), 0.0), 0.0),
+                0.0
+            ).to(dO_ptr.dtype.element_ty),
+            dO_id,
+            dV,
+            input_precision="ieee"
+        )  # S22
+    # Full blocks.
+    for i_first in range(i_begun, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
+        )  # S14
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S16
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S15, S16
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=d_in[None, :],
+            other=0.0
+        )  # S17
+        dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
+        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
+        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
+        dS_sum_2 = dS_2 * scale  # S20
+        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
+        dV = tl.dot(
+            tl.where(uniform >= p, P_2 * (1.0 / (1.0 - p)), 0.0).to(dO_ptr.dtype.element_ty),
+            dO_id,
+            dV,
+            input_precision="ieee"
+        )  # S22
+    # Some rows have ended.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            mask=(i[:, None] < M) & e_in[None, :],
+            other=0.0
+        )  # S14
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S16
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S15, S16
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & d_in[None, :],
+            other=0.0
+        )  # S17
+        dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
+        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
+        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
+        dS_sum_2 = dS_2 * scale  # S20
+        dK = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0
+            ).to(Q_ptr.dtype.element_ty),
+            Q_ie,
+            dK,
+            input_precision="ieee"
+        )  # S21
+        dV = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None],
+                tl.where(i[None, :] < M, tl.where(uniform >= p, P_2 * (1.0 / (1.0 - p)), 0.0), 0.0),
+                0.0
+            ).to(dO_ptr.dtype.element_ty),
+            dO_id,
+            dV,
+            input_precision="ieee"
+        )  # S22
+    if dK_ptr is not None:
+        tl.store(
+            dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
+            dK,
+            mask=(j[:, None] < N) & e_in[None, :]
+        )  # S21
+    if dV_ptr is not None:
+        tl.store(
+            dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
+            dV,
+            mask=(j[:, None] < N) & d_in[None, :]
+        )  # S22
+
+
+def attention_dropout_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_dropout_backward_dK_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    ) + num_stages * width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_dropout_backward_dK_dV_kernel_default = {
+    2: attention_dropout_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    4: attention_dropout_backward_dK_dV_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_dropout_backward_dK_dV_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_dropout_backward_dK_dV_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_dropout_backward_dK_dV_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_dropout_backward_dK_dV_kernel),
+    4: triton.autotune(
+        [
+            attention_dropout_backward_dK_dV_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "seed", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_dropout_backward_dK_dV_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_dropout_backward_dK_dV_kernel),
+}
+
+
+@triton.jit
+def attention_dropout_backward_dscale_dp_kernel(
+    dscale_part_ptr, dp_part_ptr, dscale_ptr, dp_ptr,
+    stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
+    stride_dp_part_b, stride_dp_part_h,
+    B, H, M,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_H: tl.constexpr,
+):
+    """A program does everything.
+
+    Reads dscale_part (B, H, M), dp_part (B, H).
+    Writes dscale (a number), dp (a number).
+    """
+    dscale = tl.full([], 0.0, tl.float32)  # S1
+    dp = tl.full([], 0.0, tl.float32)  # S2
+    # The loop h inside carries values of the state.
+    for b in range(tl.cast(0, INDEX), B):
+        # The loop i inside carries values of the state.
+        for h in range(tl.cast(0, INDEX), H):
+            i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+            # Full blocks.
+            for i_first in range(0, i_full, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dscale_part_i = tl.load(
+                    dscale_part_ptr
+                    + b * stride_dscale_part_b
+                    + h * stride_dscale_part_h
+                    + i * stride_dscale_part_i
+                )  # S23
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S23
+            # The last, partial block.
+            for i_first in range(i_full, M, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dscale_part_i = tl.load(
+                    dscale_part_ptr
+                    + b * stride_dscale_part_b
+                    + h * stride_dscale_part_h
+                    + i * stride_dscale_part_i,
+                    mask=i < M,
+                    other=0.0
+                )  # S23
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S23
+    # The loop h inside carries values of the state.
+    for b in range(tl.cast(0, INDEX), B):
+        h_full = H // BLOCK_H * BLOCK_H  # blocks before this one are full
+        # Full blocks.
+        for h_first in range(0, h_full, BLOCK_H):
+            h = (h_first + tl.arange(0, BLOCK_H)).to(INDEX)
+            dp_part_h = tl.load(dp_part_ptr + b * stride_dp_part_b + h * stride_dp_part_h)  # S24
+            dp = dp + tl.sum(dp_part_h.to(tl.float32), axis=0)  # S24
+        # The last, partial block.
+        for h_first in range(h_full, H, BLOCK_H):
+            h = (h_first + tl.arange(0, BLOCK_H)).to(INDEX)
+            dp_part_h = tl.load(
+                dp_part_ptr + b * stride_dp_part_b + h * stride_dp_part_h, mask=h < H, other=0.0
+            )  # S24
+            dp = dp + tl.sum(dp_part_h.to(tl.float32), axis=0)  # S24
+    if dscale_ptr is not None:
+        tl.store(dscale_ptr, dscale)  # S23
+    if dp_ptr is not None:
+        tl.store(dp_ptr, dp)  # S24
+
+
+def attention_dropout_backward_dscale_dp_kernel_config(BLOCK_I, BLOCK_H, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_H": BLOCK_H}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_dropout_backward_dscale_dp_kernel_default = (
+    attention_dropout_backward_dscale_dp_kernel_config(512, 512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_dropout_backward_dscale_dp_kernel_tuned = triton.autotune(
+    [
+        attention_dropout_backward_dscale_dp_kernel_config(*row)
+        for row in itertools.product((128, 512, 1024), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["B", "H", "M"],
+    cache_results=True,
+)(attention_dropout_backward_dscale_dp_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_dropout_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _check_size(name, value, least):
+    """Raise a ValueError unless a value is an integer, and at least `least` unless that is None."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} should be an int, and is {value!r}")
+    if least is not None and value < least:
+        raise ValueError(f"{name} should be at least {least}, and is {value}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+
+
+def _given(*tensors):
+    """Return the tensors that are not None."""
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def _strides(tensor, *axes):
+    """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
+    return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _number(name, value):
+    """Return a number as a float, also where it is a tensor that asks for a gradient."""
+    return _real(name, value.detach() if isinstance(value, torch.Tensor) else value)
+
+
+def _handle(value):
+    """Return a number that may receive a gradient; None where it is no tensor."""
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_dropout_forward(Q, K, V, scale, p, seed, *, tune=True):
+    """Run attention_dropout, and return what its gradients need besides.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        p: A real number.
+        seed: An integer.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D), lse (B, H, M) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT))
+    _check_size("seed", seed, None)
+    scale = _real("scale", scale)
+    p = _real("p", p)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
+    index = _index_type(Q, K, V, lse, O)
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_dropout_kernel
+        blocks = _fitted(
+            attention_dropout_kernel_default[width],
+            attention_dropout_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_dropout_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, lse, O,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *lse.stride(),
+                *O.stride(),
+                scale, p,
+                H, M, N, seed,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse
+
+
+def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=None, tune=True):
+    """Return the gradients of attention_dropout.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        p: A real number.
+        seed: An integer.
+        lse: (B, H, M), float32, any strides.
+        O: (B, H, M, D), float16, bfloat16 or float32, any strides.
+        dO: (B, H, M, D), float16, bfloat16 or float32, any strides.
+        wanted: The names of the gradients that are asked for; all by default. The others are
+            None, and cost nothing.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        dQ (B, H, M, E), dK (B, H, N, E), dV (B, H, N, D), dscale (a number) in float32, dp (a
+        number) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT),
+        ("lse", lse, 3, (torch.float32,)), ("O", O, 4, _FLOAT), ("dO", dO, 4, _FLOAT)
+    )
+    _check_size("seed", seed, None)
+    scale = _real("scale", scale)
+    p = _real("p", p)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    _check_shape(
+        "lse", lse, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
+    )
+    _check_shape(
+        "O",
+        O,
+        (B, H, M, D),
+        "(B, H, M, D) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and D = V.shape[3]"
+    )
+    _check_shape(
+        "dO",
+        dO,
+        (B, H, M, D),
+        "(B, H, M, D) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and D = V.shape[3]"
+    )
+    wanted = _wanted(wanted, ("dQ", "dK", "dV", "dscale", "dp"))
+    delta = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    dscale_part = None
+    if wanted & {"dscale", "dp"}:
+        dscale_part = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    dp_part = None
+    if wanted & {"dscale", "dp"}:
+        dp_part = torch.empty((B, H), dtype=torch.float32, device=Q.device)
+    dQ = None
+    if "dQ" in wanted:
+        dQ = torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device)
+    dK = None
+    if "dK" in wanted:
+        dK = torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device)
+    dV = None
+    if "dV" in wanted:
+        dV = torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device)
+    dscale = None
+    if "dscale" in wanted:
+        dscale = torch.empty((), dtype=torch.float32, device=Q.device)
+    dp = None
+    if "dp" in wanted:
+        dp = torch.empty((), dtype=torch.float32, device=Q.device)
+    index = _index_type(
+        *_given(Q, K, V, lse, O, dO, delta, dscale_part, dp_part, dQ, dK, dV, dscale, dp)
+    )
+    width = Q.element_size()
+
+    if _INTERPRETED or not tune:
+        run = attention_dropout_backward_delta_kernel
+        blocks = attention_dropout_backward_delta_kernel_default.all_kwargs()
+    else:
+        run = attention_dropout_backward_delta_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                O, dO, delta,
+                *O.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                H, M, D,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_dropout_backward_dQ_kernel
+        blocks = _fitted(
+            attention_dropout_backward_dQ_kernel_default[width],
+            attention_dropout_backward_dQ_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_dropout_backward_dQ_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0 and wanted & {"dQ", "dscale", "dp"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, lse, dO, delta, dscale_part, dQ,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                *_strides(dscale_part, 0, 1, 2),
+                *_strides(dQ, 0, 1, 2, 3),
+                scale, p,
+                H, M, N, seed,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_dropout_backward_dp_part_kernel
+        blocks = attention_dropout_backward_dp_part_kernel_default.all_kwargs()
+    else:
+        run = attention_dropout_backward_dp_part_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * triton.cdiv(H, meta["BLOCK_H"]),)
+
+    if min(B, H) > 0 and wanted & {"dscale", "dp"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                delta, dp_part,
+                *delta.stride(),
+                *dp_part.stride(),
+                p,
+                H, M,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_dropout_backward_dK_dV_kernel
+        blocks = _fitted(
+            attention_dropout_backward_dK_dV_kernel_default[width],
+            attention_dropout_backward_dK_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_dropout_backward_dK_dV_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_J"]),)
+
+    if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, lse, dO, delta, dK, dV,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                *_strides(dK, 0, 1, 2, 3),
+                *_strides(dV, 0, 1, 2, 3),
+                scale, p,
+                H, M, N, seed,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_dropout_backward_dscale_dp_kernel
+        blocks = attention_dropout_backward_dscale_dp_kernel_default.all_kwargs()
+    else:
+        run = attention_dropout_backward_dscale_dp_kernel_tuned
+        blocks = {}
+    if wanted & {"dscale", "dp"}:
+        with torch.cuda.device_of(Q):
+            run[(1,)](
+                dscale_part, dp_part, dscale, dp,
+                *dscale_part.stride(),
+                *dp_part.stride(),
+                B, H, M,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return dQ, dK, dV, dscale, dp
+
+
+@torch.library.custom_op("looptrans::attention_dropout_forward_44c225cd", mutates_args=())
+def _attention_dropout_forward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
+    scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return attention_dropout_forward(Q, K, V, scale, p, seed, tune=tune)
+
+
+@_attention_dropout_forward_operator.register_fake
+def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
+    B = Q.shape[0]
+    H = Q.shape[1]
+    M = Q.shape[2]
+    D = V.shape[3]
+    return (
+        torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
+    )
+
+
+@torch.library.custom_op("looptrans::attention_dropout_backward_44c225cd", mutates_args=())
+def _attention_dropout_backward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
+    lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool
+) -> list[torch.Tensor]:
+    found = attention_dropout_backward(
+        Q,
+        K,
+        V,
+        scale,
+        p,
+        seed,
+        lse,
+        O,
+        dO,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV", "dscale", "dp"), wanted) if each],
+        tune=tune
+    )
+    return [gradient for gradient in found if gradient is not None]
+
+
+@_attention_dropout_backward_operator.register_fake
+def _(Q, K, V, scale, p, seed, lse, O, dO, wanted, tune):
+    B = Q.shape[0]
+    H = Q.shape[1]
+    M = Q.shape[2]
+    E = Q.shape[3]
+    N = K.shape[2]
+    D = V.shape[3]
+    found = (
+        torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device),
+        torch.empty((), dtype=torch.float32, device=Q.device),
+        torch.empty((), dtype=torch.float32, device=Q.device),
+    )
+    return [gradient for gradient, each in zip(found, wanted) if each]
+
+
+def _attention_dropout_keep(ctx, inputs, output):
+    """Save what the gradients are worked out from."""
+    Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune = inputs
+    O, lse = output
+    ctx.save_for_backward(Q, K, V, lse, O, scale_tensor, p_tensor)
+    ctx.numbers = scale, p, seed, tune
+    ctx.like = (_like(O),)
+    ctx.mark_non_differentiable(lse)
+    ctx.set_materialize_grads(False)
+
+
+def _attention_dropout_gradients(ctx, *found):
+    """Return a gradient for each argument, None where none is asked for."""
+    dO, _ = found
+    Q, K, V, lse, O, scale_tensor, p_tensor = ctx.saved_tensors
+    scale, p, seed, tune = ctx.numbers
+    (O_like,) = ctx.like
+    if dO is None:
+        dO = _zeros(*O_like)
+    needed = ctx.needs_input_grad
+    wanted = [needed[0], needed[1], needed[2], needed[6], needed[7]]
+    found = iter(
+        _attention_dropout_backward_operator(Q, K, V, scale, p, seed, lse, O, dO, wanted, tune)
+    )
+    dQ, dK, dV, dscale, dp = (next(found) if each else None for each in wanted)
+    if dscale is not None:
+        dscale = dscale.to(scale_tensor).reshape(scale_tensor.shape)
+    if dp is not None:
+        dp = dp.to(p_tensor).reshape(p_tensor.shape)
+    return dQ, dK, dV, None, None, None, dscale, dp, None
+
+
+def _attention_dropout_second(ctx, *found):
+    raise RuntimeError(
+        "attention_dropout has no second derivative: its backward pass is derived once. Call "
+        "backward without create_graph=True"
+    )
+
+
+_attention_dropout_forward_operator.register_autograd(
+    _attention_dropout_gradients, setup_context=_attention_dropout_keep
+)
+_attention_dropout_backward_operator.register_autograd(_attention_dropout_second)
+
+
+def attention_dropout(Q, K, V, scale, p, seed, *, tune=True):
+    """Causal attention in which each weight is dropped with probability p, and the others make up
+    for it. Differentiable: gradients come from attention_dropout_backward.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        p: A real number.
+        seed: An integer.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    O, _ = _attention_dropout_forward_operator(
+        Q, K, V, _number("scale", scale), _number("p", p), seed, _handle(scale), _handle(p), tune
+    )
+    return O

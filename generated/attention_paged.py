@@ -1,0 +1,478 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_paged(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "C P H E"],
+#         V: Float[Array, "C P H D"],
+#         page: Int[Array, "B T", "0:C"],
+#         n_kv: Int[Array, "B", "0:T*P+1"],
+#         P: Const,
+#         scale: float
+#     ):
+#         S = zeros((B, H, M, T * P))
+#         m = full((B, H, M), -inf)
+#         l = zeros((B, H, M))
+#         O = zeros((B, H, M, D))
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for j in range(0, n_kv[b]):
+#                         # S1: the scores of row i
+#                         S[b, h, i, j] = scale * sum(
+#                             Q[b, h, i, e] * K[page[b, j // P], j % P, h, e] for e in range(0, E)
+#                         )
+#                         m[b, h, i] = max(m[b, h, i], S[b, h, i, j])  # S2: Aggregation over j
+#                     for j in range(0, n_kv[b]):
+#                         # S3: Aggregation over j
+#                         l[b, h, i] = l[b, h, i] + exp(S[b, h, i, j] - m[b, h, i])
+#                     for j in range(0, n_kv[b]):
+#                         for d in range(0, D):
+#                             # S4: the weighted mean of the rows of V
+#                             O[b, h, i, d] = O[b, h, i, d] + exp(
+#                                 S[b, h, i, j] - m[b, h, i]
+#                             ) / l[b, h, i] * V[page[b, j // P], j % P, h, d]
+#         return O
+#
+# The steps from there to these kernels:
+#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, h, i, d] move together
+#   2. change of state: the loop keeps O[b, h, i, d] * l[b, h, i], and one division stands behind
+#      it; nothing moves before m[b, h, i] does
+#   3. keep S in a scalar: nothing else reads it
+#   4. run b, h, i and d in parallel, S_bhij and m_bhij private to an iteration
+#
+# Where they end; the labels in the code are those of this nest:
+#
+#     def attention_paged(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "C P H E"],
+#         V: Float[Array, "C P H D"],
+#         page: Int[Array, "B T", "0:C"],
+#         n_kv: Int[Array, "B", "0:T*P+1"],
+#         P: Const,
+#         scale: float
+#     ):
+#         m = full((B, H, M), -inf)
+#         l = zeros((B, H, M))
+#         O = zeros((B, H, M, D))
+#         for b in parallel(0, B):
+#             private: (S_bhij, m_bhij)
+#             for h in parallel(0, H):
+#                 private: (S_bhij, m_bhij)
+#                 for i in parallel(0, M):
+#                     private: (S_bhij, m_bhij)
+#                     for j in range(0, n_kv[b]):
+#                         # S1: the scores of row i
+#                         S_bhij = scale * sum(
+#                             Q[b, h, i, e] * K[page[b, j // P], j % P, h, e] for e in range(0, E)
+#                         )
+#                         m_bhij = max(m[b, h, i], S_bhij)  # S5
+#                         # S6
+#                         l[b, h, i] = l[b, h, i] * exp(
+#                             m[b, h, i] - m_bhij
+#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         for d in parallel(0, D):
+#                             # S4
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij) + V[page[b, j // P], j % P, h, d] * exp(S_bhij - m_bhij) if m_bhij
+#                                 > -inf else O[b, h, i, d]
+#                             )
+#                         m[b, h, i] = m_bhij  # S2
+#                     for d in parallel(0, D):
+#                         # S3
+#                         O[b, h, i, d] = O[b, h, i, d] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
+#         return O
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_paged_kernel(
+    Q_ptr, K_ptr, V_ptr, page_ptr, n_kv_ptr, O_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_0, stride_K_1, stride_K_h, stride_K_e,
+    stride_V_0, stride_V_1, stride_V_h, stride_V_d,
+    stride_page_b, stride_page_1,
+    stride_n_kv_b,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    scale,
+    H, M,
+    E: tl.constexpr, P: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (C, P, H, E), V (C, P, H, D), page (B, T), n_kv (B,).
+    Writes O (B, H, M, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += h * stride_K_h
+    V_ptr += h * stride_V_h
+    page_ptr += b * stride_page_b
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_I], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    n_kv_b = tl.load(n_kv_ptr + b * stride_n_kv_b)
+    j_full = tl.maximum(n_kv_b, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S1
+    S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        page_j = tl.cast(tl.load(page_ptr + j // P * stride_page_1), INDEX)  # S1
+        K_je = tl.load(
+            K_ptr
+            + page_j[:, None] * stride_K_0
+            + j[:, None] % P * stride_K_1
+            + e[None, :] * stride_K_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S6
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
+        V_jd = tl.load(
+            V_ptr
+            + page_j[:, None] * stride_V_0
+            + j[:, None] % P * stride_V_1
+            + d[None, :] * stride_V_d,
+            mask=d_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S4
+        m = m_bhij  # S2
+    # The last, partial block.
+    for j_first in range(j_full, n_kv_b, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        page_j = tl.cast(
+            tl.load(page_ptr + j // P * stride_page_1, mask=j < n_kv_b, other=0), INDEX
+        )  # S1
+        K_je = tl.load(
+            K_ptr
+            + page_j[:, None] * stride_K_0
+            + j[:, None] % P * stride_K_1
+            + e[None, :] * stride_K_e,
+            mask=(j[:, None] < n_kv_b) & e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.where(j[None, :] < n_kv_b, S_bhij, float("-inf"))  # outside: the least there is
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S6
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
+        V_jd = tl.load(
+            V_ptr
+            + page_j[:, None] * stride_V_0
+            + j[:, None] % P * stride_V_1
+            + d[None, :] * stride_V_d,
+            mask=(j[:, None] < n_kv_b) & d_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S4
+        m = m_bhij  # S2
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S3
+
+
+def attention_paged_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_paged_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_paged_kernel_default = {
+    2: attention_paged_kernel_config(128, 64, 8, 3),
+    4: attention_paged_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_paged_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_paged_kernel_config(*row)
+            for row in itertools.product((128, 64), (64, 32, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "E", "P", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_paged_kernel),
+    4: triton.autotune(
+        [
+            attention_paged_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "E", "P", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_paged_kernel),
+}
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_paged_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+_INT = (torch.int32, torch.int64)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _check_written(name, tensor):
+    """Raise a ValueError where elements of a tensor that is written share their memory."""
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
+
+
+def _output(name, given, shape, dtype, device):
+    """Return the tensor given for an output, or a new one where it is None.
+
+    Raises:
+        ValueError: The shape, dtype or device is not that of the output, or elements share memory.
+    """
+    if given is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if not isinstance(given, torch.Tensor):
+        kind = type(given).__name__
+        raise ValueError(f"out for {name} should be a torch.Tensor, and is a {kind}")
+    found = (tuple(given.shape), given.dtype, given.device)
+    if found != (shape, dtype, device):
+        raise ValueError(
+            f"out for {name} should be {shape}, {dtype}, on {device}; it is {found[0]}, {found[1]},"
+            f" on {found[2]}"
+        )
+    _check_written(f"out for {name}", given)
+    return given
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_paged(Q, K, V, page, n_kv, scale, *, out=None, tune=True, check=False):
+    """Run the listing attention_paged on torch tensors.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (C, P, H, E), float16, bfloat16 or float32, any strides.
+        V: (C, P, H, D), float16, bfloat16 or float32, any strides.
+        page: (B, T), int32 or int64, any strides; values from 0 up to, not including, C.
+        n_kv: (B,), int32 or int64, any strides; values from 0 up to, not including, T * P + 1.
+        scale: A real number.
+        out: What O is written to; a new tensor by default. It shares no memory with an
+            argument.
+        tune: Whether a GPU tries several block sizes; else the default.
+        check: Whether to check what is assumed of contents: the declared range of page; the
+            declared range of n_kv. It waits for the GPU; without it, they are trusted.
+
+    Returns:
+        O (B, H, M, D).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("page", page, 2, _INT),
+        ("n_kv", n_kv, 1, _INT)
+    )
+    scale = _real("scale", scale)
+    B, H, M, E = Q.shape
+    C = K.shape[0]
+    P = K.shape[1]
+    D = V.shape[3]
+    T = page.shape[1]
+    _check_shape("K", K, (C, P, H, E), "(C, P, H, E) with H = Q.shape[1] and E = Q.shape[3]")
+    _check_shape(
+        "V", V, (C, P, H, D), "(C, P, H, D) with C = K.shape[0], P = K.shape[1] and H = Q.shape[1]"
+    )
+    _check_shape("page", page, (B, T), "(B, T) with B = Q.shape[0]")
+    _check_shape("n_kv", n_kv, (B,), "(B,) with B = Q.shape[0]")
+    if check:
+        if ((page < 0) | (page >= C)).any():
+            raise ValueError(f"page should hold integers from 0 up to, not including, {C}")
+        if ((n_kv < 0) | (n_kv >= T * P + 1)).any():
+            raise ValueError(f"n_kv should hold integers from 0 up to, not including, {T * P + 1}")
+    O = _output("O", out, (B, H, M, D), Q.dtype, Q.device)
+    index = _index_type(Q, K, V, page, n_kv, O)
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_paged_kernel
+        blocks = _fitted(
+            attention_paged_kernel_default[width],
+            attention_paged_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_paged_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, page, n_kv, O,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *page.stride(),
+                *n_kv.stride(),
+                *O.stride(),
+                scale,
+                H, M,
+                E=E, P=P, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O

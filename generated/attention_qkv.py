@@ -1,0 +1,473 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_qkv(QKV: Float[Array, "B N 3 H E"], scale: float):
+#         S = zeros((B, H, N, N))
+#         m = full((B, H, N), -inf)
+#         l = zeros((B, H, N))
+#         O = zeros((B, N, H, E))
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     for j in range(0, i + 1):
+#                         # S1: the scores of row i
+#                         S[b, h, i, j] = scale * sum(
+#                             QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                         )
+#                         m[b, h, i] = max(m[b, h, i], S[b, h, i, j])  # S2: Aggregation over j
+#                     for j in range(0, i + 1):
+#                         # S3: Aggregation over j
+#                         l[b, h, i] = l[b, h, i] + exp(S[b, h, i, j] - m[b, h, i])
+#                     for j in range(0, i + 1):
+#                         for e in range(0, E):
+#                             # S4: the weighted mean of the values
+#                             O[b, i, h, e] = O[b, i, h, e] + exp(
+#                                 S[b, h, i, j] - m[b, h, i]
+#                             ) / l[b, h, i] * QKV[b, j, 2, h, e]
+#         return O
+#
+# The steps from there to these kernels:
+#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, i, h, e] move together
+#   2. change of state: the loop keeps O[b, i, h, e] * l[b, h, i], and one division stands behind
+#      it; nothing moves before m[b, h, i] does
+#   3. keep S in a scalar: nothing else reads it
+#   4. run b, h, i and e in parallel, S_bhij and m_bhij private to an iteration
+#
+# Where they end; the labels in the code are those of this nest:
+#
+#     def attention_qkv(QKV: Float[Array, "B N 3 H E"], scale: float):
+#         m = full((B, H, N), -inf)
+#         l = zeros((B, H, N))
+#         O = zeros((B, N, H, E))
+#         for b in parallel(0, B):
+#             private: (S_bhij, m_bhij)
+#             for h in parallel(0, H):
+#                 private: (S_bhij, m_bhij)
+#                 for i in parallel(0, N):
+#                     private: (S_bhij, m_bhij)
+#                     for j in range(0, i + 1):
+#                         # S1: the scores of row i
+#                         S_bhij = scale * sum(
+#                             QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                         )
+#                         m_bhij = max(m[b, h, i], S_bhij)  # S5
+#                         # S6
+#                         l[b, h, i] = l[b, h, i] * exp(
+#                             m[b, h, i] - m_bhij
+#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         for e in parallel(0, E):
+#                             # S4
+#                             O[b, i, h, e] = (
+#                                 O[b, i, h, e] * exp(
+#                                     m[b, h, i] - m_bhij
+#                                 ) + QKV[b, j, 2, h, e] * exp(S_bhij - m_bhij) if m_bhij
+#                                 > -inf else O[b, i, h, e]
+#                             )
+#                         m[b, h, i] = m_bhij  # S2
+#                     for e in parallel(0, E):
+#                         # S3
+#                         O[b, i, h, e] = O[b, i, h, e] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
+#         return O
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_qkv_kernel(
+    QKV_ptr, O_ptr,
+    stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
+    stride_O_b, stride_O_i, stride_O_h, stride_O_e,
+    scale,
+    N, H,
+    E: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, LATE: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads QKV (B, N, 3, H, E).
+    Writes O (B, N, H, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(N, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i_first = (pid % blocks_i) * BLOCK_I
+    i_last = tl.minimum(i_first + BLOCK_I, N) - 1
+    i = i_first + tl.arange(0, BLOCK_I)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    QKV_ptr += b * stride_QKV_b
+    QKV_ptr += h * stride_QKV_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_I], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    j_stop = i_last + 1  # no row goes further
+    j_full = tl.maximum(i_first + 1, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    QKV_ie = tl.load(
+        QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+        mask=(i[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S1
+    S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], QKV_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j_late[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j_late[:, None] >= 0) & e_in[None, :],
+                other=0.0
+            )  # S4
+            # S4: of the block before
+            O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S6
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(QKV_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=e_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+                QKV_je_2,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    # Some rows have ended.
+    for j_first in range(j_full, j_stop, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j_late[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j_late[:, None] >= 0) & e_in[None, :],
+                other=0.0
+            )  # S4
+            # S4: of the block before
+            O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
+        # outside: the least there is
+        S_bhij = tl.where(
+            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
+        )
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S6
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(QKV_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j[:, None] < j_stop) & e_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+                QKV_je_2,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
+        QKV_je_2 = tl.load(
+            QKV_ptr
+            + j_late[:, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + e[None, :] * stride_QKV_e,
+            mask=(j_late[:, None] >= 0) & e_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")  # S4: of the block before
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + e[None, :] * stride_O_e,
+        O,
+        mask=(i[:, None] < N) & e_in[None, :]
+    )  # S3
+
+
+def attention_qkv_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_qkv_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * 2 * BLOCK_J * BLOCK_E
+    held = BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_qkv_kernel_default = {
+    2: attention_qkv_kernel_config(128, 64, 0, 8, 3),
+    4: attention_qkv_kernel_config(32, 32, 0, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_qkv_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_qkv_kernel_config(*row)
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+        ],
+        key=["N", "H", "E"],
+        prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_qkv_kernel),
+    4: triton.autotune(
+        [
+            attention_qkv_kernel_config(*row)
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
+        ],
+        key=["N", "H", "E"],
+        prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_qkv_kernel),
+}
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_qkv_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _check_written(name, tensor):
+    """Raise a ValueError where elements of a tensor that is written share their memory."""
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
+
+
+def _output(name, given, shape, dtype, device):
+    """Return the tensor given for an output, or a new one where it is None.
+
+    Raises:
+        ValueError: The shape, dtype or device is not that of the output, or elements share memory.
+    """
+    if given is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if not isinstance(given, torch.Tensor):
+        kind = type(given).__name__
+        raise ValueError(f"out for {name} should be a torch.Tensor, and is a {kind}")
+    found = (tuple(given.shape), given.dtype, given.device)
+    if found != (shape, dtype, device):
+        raise ValueError(
+            f"out for {name} should be {shape}, {dtype}, on {device}; it is {found[0]}, {found[1]},"
+            f" on {found[2]}"
+        )
+    _check_written(f"out for {name}", given)
+    return given
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_qkv(QKV, scale, *, out=None, tune=True):
+    """Run the listing attention_qkv on torch tensors.
+
+    Args:
+        QKV: (B, N, 3, H, E), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        out: What O is written to; a new tensor by default. It shares no memory with an
+            argument.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, N, H, E).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("QKV", QKV, 5, _FLOAT))
+    scale = _real("scale", scale)
+    B = QKV.shape[0]
+    N = QKV.shape[1]
+    H = QKV.shape[3]
+    E = QKV.shape[4]
+    _check_shape("QKV", QKV, (B, N, 3, H, E), "(B, N, 3, H, E)")
+    O = _output("O", out, (B, N, H, E), QKV.dtype, QKV.device)
+    index = _index_type(QKV, O)
+    width = QKV.element_size()
+
+    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
+    if _INTERPRETED or not tune:
+        run = attention_qkv_kernel
+        blocks = _fitted(
+            attention_qkv_kernel_default[width],
+            attention_qkv_kernel_footprint,
+            width,
+            lanes,
+            QKV.device.index
+        ).all_kwargs()
+    else:
+        run = attention_qkv_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_I"]),)
+
+    if min(B, H, N) > 0:
+        with torch.cuda.device_of(QKV):
+            run[grid](
+                QKV, O,
+                *QKV.stride(),
+                *O.stride(),
+                scale,
+                N, H,
+                E=E,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O

@@ -1,0 +1,1487 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_qkv(QKV: Float[Array, "B N 3 H E"], scale: float):
+#         S = zeros((B, H, N, N))
+#         m = full((B, H, N), -inf)
+#         l = zeros((B, H, N))
+#         O = zeros((B, N, H, E))
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     for j in range(0, i + 1):
+#                         # S1: the scores of row i
+#                         S[b, h, i, j] = scale * sum(
+#                             QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                         )
+#                         m[b, h, i] = max(m[b, h, i], S[b, h, i, j])  # S2: Aggregation over j
+#                     for j in range(0, i + 1):
+#                         # S3: Aggregation over j
+#                         l[b, h, i] = l[b, h, i] + exp(S[b, h, i, j] - m[b, h, i])
+#                     for j in range(0, i + 1):
+#                         for e in range(0, E):
+#                             # S4: the weighted mean of the values
+#                             O[b, i, h, e] = O[b, i, h, e] + exp(
+#                                 S[b, h, i, j] - m[b, h, i]
+#                             ) / l[b, h, i] * QKV[b, j, 2, h, e]
+#         return O
+#
+# The steps from there to its backward pass, with what each leans on:
+#   1. define every array once (storage: every read gets the value that was written last above it)
+#   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
+#   3. reassociate a contraction (algebra: sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, i +
+#      1)) = sum(dO[b, i, h, e] * O[b, i, h, e] for e in range(0, E)))
+#   4. dm vanishes (algebra: dm = 0)
+#   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
+#      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
+#   6. store little, work out the rest again (storage: a value worked out again is the value that
+#      was read before; rounding: sums are done in another order than reverse mode on the listing
+#      would do them)
+#
+# Its backward pass:
+#
+#     def attention_qkv_backward(
+#         QKV: Float[Array, "B N 3 H E"],
+#         scale: float,
+#         lse: Float32[Array, "B H N"],
+#         O: Float[Array, "B N H E"],
+#         dO: Float[Array, "B N H E"]
+#     ):
+#         delta = zeros((B, H, N), dtype=float32)
+#         dscale_part = zeros((B, H, N), dtype=float32)
+#         dQKV = zeros((B, N, 3, H, E))
+#         dscale = 0.0
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     for e in range(0, E):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, i, h, e] * O[b, i, h, e]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     for j in range(0, i + 1):
+#                         S_sum = sum(QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E))
+#                         S = scale * S_sum
+#                         P = exp(S - lse[b, h, i])
+#                         dP = sum(dO[b, i, h, e] * QKV[b, j, 2, h, e] for e in range(0, E))
+#                         dS = P * (dP - delta[b, h, i])
+#                         dS_sum = dS * scale
+#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
+#                         for e in range(0, E):
+#                             dQKV[b, i, 0, h, e] = (
+#                                 dQKV[b, i, 0, h, e] + dS_sum * QKV[b, j, 1, h, e]
+#                             )
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for j in range(0, N):
+#                     for i in range(0, N):
+#                         if j < i + 1:
+#                             S_sum_2 = sum(
+#                                 QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                             )
+#                             S_2 = scale * S_sum_2
+#                             P_2 = exp(S_2 - lse[b, h, i])
+#                             dP_2 = sum(dO[b, i, h, e] * QKV[b, j, 2, h, e] for e in range(0, E))
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])
+#                             dS_sum_2 = dS_2 * scale
+#                             for e in range(0, E):
+#                                 dQKV[b, j, 2, h, e] = dQKV[b, j, 2, h, e] + dO[b, i, h, e] * P_2
+#                             for e in range(0, E):
+#                                 dQKV[b, j, 1, h, e] = (
+#                                     dQKV[b, j, 1, h, e] + dS_sum_2 * QKV[b, i, 0, h, e]
+#                                 )
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     dscale = dscale + dscale_part[b, h, i]
+#         return dQKV, dscale
+#
+# The steps from there to the forward kernels:
+#   1. one pass instead of 3: m[b, h, i], l[b, h, i] and O[b, i, h, e] move together
+#   2. change of state: the loop keeps O[b, i, h, e] * l[b, h, i], and one division stands behind
+#      it; nothing moves before m[b, h, i] does
+#   3. keep S in a scalar: nothing else reads it
+#   4. run b, h, i and e in parallel, S_bhij and m_bhij private to an iteration
+#
+# Where they end; the labels in the forward kernels are those of this nest:
+#
+#     def attention_qkv(QKV: Float[Array, "B N 3 H E"], scale: float):
+#         lse = zeros((B, H, N), dtype=float32)
+#         m = full((B, H, N), -inf)
+#         l = zeros((B, H, N))
+#         O = zeros((B, N, H, E))
+#         for b in parallel(0, B):
+#             private: (S_bhij, m_bhij)
+#             for h in parallel(0, H):
+#                 private: (S_bhij, m_bhij)
+#                 for i in parallel(0, N):
+#                     private: (S_bhij, m_bhij)
+#                     for j in range(0, i + 1):
+#                         # S1: the scores of row i
+#                         S_bhij = scale * sum(
+#                             QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                         )
+#                         m_bhij = max(m[b, h, i], S_bhij)  # S6
+#                         # S7
+#                         l[b, h, i] = l[b, h, i] * exp(
+#                             m[b, h, i] - m_bhij
+#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         for e in parallel(0, E):
+#                             # S4
+#                             O[b, i, h, e] = (
+#                                 O[b, i, h, e] * exp(
+#                                     m[b, h, i] - m_bhij
+#                                 ) + QKV[b, j, 2, h, e] * exp(S_bhij - m_bhij) if m_bhij
+#                                 > -inf else O[b, i, h, e]
+#                             )
+#                         m[b, h, i] = m_bhij  # S2
+#                     for e in parallel(0, E):
+#                         # S3
+#                         O[b, i, h, e] = O[b, i, h, e] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
+#                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5
+#         return O, lse
+#
+# The steps from there to the backward kernels:
+#   1. run b, h, i, e and j in parallel, S_sum, S, P, dP, dS, dS_sum, S_sum_2, S_2, P_2, dP_2, dS_2
+#      and dS_sum_2 private to an iteration
+#
+# Where they end; the labels in the backward kernels are those of this nest:
+#
+#     def attention_qkv_backward(
+#         QKV: Float[Array, "B N 3 H E"],
+#         scale: float,
+#         lse: Float32[Array, "B H N"],
+#         O: Float[Array, "B N H E"],
+#         dO: Float[Array, "B N H E"]
+#     ):
+#         delta = zeros((B, H, N), dtype=float32)
+#         dscale_part = zeros((B, H, N), dtype=float32)
+#         dQKV = zeros((B, N, 3, H, E))
+#         dscale = 0.0  # S1
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
+#                 for i in parallel(0, N):
+#                     for e in range(0, E):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, i, h, e] * O[b, i, h, e]  # S2
+#         for b in parallel(0, B):
+#             private: (S_sum, S, P, dP, dS, dS_sum)
+#             for h in parallel(0, H):
+#                 private: (S_sum, S, P, dP, dS, dS_sum)
+#                 for i in parallel(0, N):
+#                     private: (S_sum, S, P, dP, dS, dS_sum)
+#                     for j in range(0, i + 1):
+#                         # S3
+#                         S_sum = sum(
+#                             QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                         )
+#                         S = scale * S_sum  # S4
+#                         P = exp(S - lse[b, h, i])  # S5
+#                         dP = sum(dO[b, i, h, e] * QKV[b, j, 2, h, e] for e in range(0, E))  # S6
+#                         dS = P * (dP - delta[b, h, i])  # S7
+#                         dS_sum = dS * scale  # S8
+#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S9
+#                         for e in parallel(0, E):
+#                             # S10
+#                             dQKV[b, i, 0, h, e] = (
+#                                 dQKV[b, i, 0, h, e] + dS_sum * QKV[b, j, 1, h, e]
+#                             )
+#         for b in parallel(0, B):
+#             private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
+#             for h in parallel(0, H):
+#                 private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
+#                 for j in parallel(0, N):
+#                     private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
+#                     for i in range(0, N):
+#                         if j < i + 1:
+#                             # S11
+#                             S_sum_2 = sum(
+#                                 QKV[b, i, 0, h, e] * QKV[b, j, 1, h, e] for e in range(0, E)
+#                             )
+#                             S_2 = scale * S_sum_2  # S12
+#                             P_2 = exp(S_2 - lse[b, h, i])  # S13
+#                             # S14
+#                             dP_2 = sum(dO[b, i, h, e] * QKV[b, j, 2, h, e] for e in range(0, E))
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S15
+#                             dS_sum_2 = dS_2 * scale  # S16
+#                             for e in parallel(0, E):
+#                                 # S17
+#                                 dQKV[b, j, 2, h, e] = dQKV[b, j, 2, h, e] + dO[b, i, h, e] * P_2
+#                             for e in parallel(0, E):
+#                                 # S18
+#                                 dQKV[b, j, 1, h, e] = (
+#                                     dQKV[b, j, 1, h, e] + dS_sum_2 * QKV[b, i, 0, h, e]
+#                                 )
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, N):
+#                     dscale = dscale + dscale_part[b, h, i]  # S19
+#         return dQKV, dscale
+#
+# Notes:
+#   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
+#     the state
+#   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
+#     the state
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_qkv_kernel(
+    QKV_ptr, lse_ptr, O_ptr,
+    stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_O_b, stride_O_i, stride_O_h, stride_O_e,
+    scale,
+    N, H,
+    E: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, LATE: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads QKV (B, N, 3, H, E).
+    Writes lse (B, H, N), O (B, N, H, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(N, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i_first = (pid % blocks_i) * BLOCK_I
+    i_last = tl.minimum(i_first + BLOCK_I, N) - 1
+    i = i_first + tl.arange(0, BLOCK_I)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    QKV_ptr += b * stride_QKV_b
+    QKV_ptr += h * stride_QKV_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_I], tl.float32)
+    O = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    j_stop = i_last + 1  # no row goes further
+    j_full = tl.maximum(i_first + 1, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    QKV_ie = tl.load(
+        QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+        mask=(i[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S1
+    S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], QKV_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j_late[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j_late[:, None] >= 0) & e_in[None, :],
+                other=0.0
+            )  # S4
+            # S4: of the block before
+            O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(QKV_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=e_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+                QKV_je_2,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    # Some rows have ended.
+    for j_first in range(j_full, j_stop, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        if LATE:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j_late[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j_late[:, None] >= 0) & e_in[None, :],
+                other=0.0
+            )  # S4
+            # S4: of the block before
+            O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
+        # outside: the least there is
+        S_bhij = tl.where(
+            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
+        )
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        if LATE:
+            O = O * exp_m[:, None]  # S4
+            exp_S_bhij_late = exp_S_bhij.to(QKV_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            QKV_je_2 = tl.load(
+                QKV_ptr
+                + j[:, None] * stride_QKV_i
+                + tl.cast(2, INDEX) * stride_QKV_2
+                + e[None, :] * stride_QKV_e,
+                mask=(j[:, None] < j_stop) & e_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(
+                exp_S_bhij.to(QKV_ptr.dtype.element_ty),
+                QKV_je_2,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S4
+        m = m_bhij  # S2
+    if LATE:
+        QKV_je_2 = tl.load(
+            QKV_ptr
+            + j_late[:, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + e[None, :] * stride_QKV_e,
+            mask=(j_late[:, None] >= 0) & e_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")  # S4: of the block before
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < N)  # S5
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + e[None, :] * stride_O_e,
+        O,
+        mask=(i[:, None] < N) & e_in[None, :]
+    )  # S3
+
+
+def attention_qkv_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_qkv_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * 2 * BLOCK_J * BLOCK_E
+    held = BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_qkv_kernel_default = {
+    2: attention_qkv_kernel_config(128, 64, 0, 8, 3),
+    4: attention_qkv_kernel_config(32, 32, 0, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_qkv_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_qkv_kernel_config(*row)
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+        ],
+        key=["N", "H", "E"],
+        prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_qkv_kernel),
+    4: triton.autotune(
+        [
+            attention_qkv_kernel_config(*row)
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
+        ],
+        key=["N", "H", "E"],
+        prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_qkv_kernel),
+}
+
+
+@triton.jit
+def attention_qkv_backward_delta_kernel(
+    O_ptr, dO_ptr, delta_ptr,
+    stride_O_b, stride_O_i, stride_O_h, stride_O_e,
+    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_e,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    N, H, E,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads O (B, N, H, E), dO (B, N, H, E).
+    Writes delta (B, H, N).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(N, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    # What is the same throughout the program goes into the pointers.
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+
+    delta = tl.zeros([BLOCK_I], tl.float32)
+    e_full = E // BLOCK_E * BLOCK_E  # blocks before this one are full
+    # Full blocks.
+    for e_first in range(0, e_full, BLOCK_E):
+        e = (e_first + tl.arange(0, BLOCK_E)).to(INDEX)
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+            mask=i[:, None] < N,
+            other=0.0
+        )  # S2
+        O_ie = tl.load(
+            O_ptr + i[:, None] * stride_O_i + e[None, :] * stride_O_e,
+            mask=i[:, None] < N,
+            other=0.0
+        )  # S2
+        delta = delta + tl.sum(dO_ie.to(tl.float32) * O_ie.to(tl.float32), axis=1)  # S2
+    # The last, partial block.
+    for e_first in range(e_full, E, BLOCK_E):
+        e = (e_first + tl.arange(0, BLOCK_E)).to(INDEX)
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+            mask=(i[:, None] < N) & (e[None, :] < E),
+            other=0.0
+        )  # S2
+        O_ie = tl.load(
+            O_ptr + i[:, None] * stride_O_i + e[None, :] * stride_O_e,
+            mask=(i[:, None] < N) & (e[None, :] < E),
+            other=0.0
+        )  # S2
+        delta = delta + tl.sum(dO_ie.to(tl.float32) * O_ie.to(tl.float32), axis=1)  # S2
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < N)  # S2
+
+
+def attention_qkv_backward_delta_kernel_config(BLOCK_I, BLOCK_E, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_E": BLOCK_E}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_qkv_backward_delta_kernel_default = attention_qkv_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_qkv_backward_delta_kernel_tuned = triton.autotune(
+    [
+        attention_qkv_backward_delta_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["N", "H", "E"],
+    cache_results=True,
+)(attention_qkv_backward_delta_kernel)
+
+
+@triton.jit
+def attention_qkv_backward_dQKV_0_kernel(
+    QKV_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQKV_ptr,
+    stride_QKV_b, stride_QKV_i, stride_QKV_2, stride_QKV_h, stride_QKV_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_e,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
+    stride_dQKV_b, stride_dQKV_i, stride_dQKV_h, stride_dQKV_e,
+    scale,
+    N, H,
+    E: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads QKV (B, N, 3, H, E), lse (B, H, N), dO (B, N, H, E), delta (B, H, N).
+    Writes dscale_part (B, H, N), dQKV (B, N, 3, H, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(N, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i_first = (pid % blocks_i) * BLOCK_I
+    i_last = tl.minimum(i_first + BLOCK_I, N) - 1
+    i = i_first + tl.arange(0, BLOCK_I)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    QKV_ptr += b * stride_QKV_b
+    QKV_ptr += h * stride_QKV_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+    if dscale_part_ptr is not None:
+        dscale_part_ptr += b * stride_dscale_part_b
+        dscale_part_ptr += h * stride_dscale_part_h
+    if dQKV_ptr is not None:
+        dQKV_ptr += b * stride_dQKV_b
+        dQKV_ptr += h * stride_dQKV_h
+
+    S_scale = scale * 1.4426950408889634  # in units of log2(e)
+    dscale_part = tl.zeros([BLOCK_I], tl.float32)
+    dQKV_0 = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    j_stop = i_last + 1  # no row goes further
+    j_full = tl.maximum(i_first + 1, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
+    QKV_ie = tl.load(
+        QKV_ptr + i[:, None] * stride_QKV_i + e[None, :] * stride_QKV_e,
+        mask=(i[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S3
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S5
+    dO_ie = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+        mask=(i[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S6
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S7
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S3
+        S_sum = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee")  # S3
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
+        QKV_je_2 = tl.load(
+            QKV_ptr
+            + j[:, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S6
+        dP = tl.dot(dO_ie, tl.trans(QKV_je_2), input_precision="ieee")  # S6
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
+        dS_sum = dS * scale  # S8
+        dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
+        dQKV_0 = tl.dot(
+            dS_sum.to(QKV_ptr.dtype.element_ty), QKV_je, dQKV_0, input_precision="ieee"
+        )  # S10
+    # Some rows have ended.
+    for j_first in range(j_full, j_stop, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        QKV_je = tl.load(
+            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S3
+        S_sum = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee")  # S3
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
+        QKV_je_2 = tl.load(
+            QKV_ptr
+            + j[:, None] * stride_QKV_i
+            + tl.cast(2, INDEX) * stride_QKV_2
+            + e[None, :] * stride_QKV_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S6
+        dP = tl.dot(dO_ie, tl.trans(QKV_je_2), input_precision="ieee")  # S6
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
+        dS_sum = dS * scale  # S8
+        dscale_part = dscale_part + tl.sum(
+            tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
+        )  # S9
+        dQKV_0 = tl.dot(
+            tl.where(
+                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
+            ).to(QKV_ptr.dtype.element_ty),
+            QKV_je,
+            dQKV_0,
+            input_precision="ieee"
+        )  # S10
+    if dscale_part_ptr is not None:
+        tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < N)  # S9
+    if dQKV_ptr is not None:
+        tl.store(
+            dQKV_ptr + i[:, None] * stride_dQKV_i + e[None, :] * stride_dQKV_e,
+            dQKV_0,
+            mask=(i[:, None] < N) & e_in[None, :]
+        )  # S10
+
+
+def attention_qkv_backward_dQKV_0_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_qkv_backward_dQKV_0_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * 2 * BLOCK_I * BLOCK_E + num_stages * width * 2 * BLOCK_J * BLOCK_E
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_qkv_backward_dQKV_0_kernel_default = {
+    2: attention_qkv_backward_dQKV_0_kernel_config(64, 32, 8, 3),
+    4: attention_qkv_backward_dQKV_0_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_qkv_backward_dQKV_0_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_qkv_backward_dQKV_0_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["N", "H", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_qkv_backward_dQKV_0_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_qkv_backward_dQKV_0_kernel),
+    4: triton.autotune(
+        [
+            attention_qkv_backward_dQKV_0_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["N", "H", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_qkv_backward_dQKV_0_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_qkv_backward_dQKV_0_kernel),
+}
+
+
+@triton.jit
+def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
+    QKV_ptr, lse_ptr, dO_ptr, delta_ptr, dQKV_ptr,
+    stride_QKV_b, stride_QKV_j, stride_QKV_2, stride_QKV_h, stride_QKV_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_dO_b, stride_dO_i, stride_dO_h, stride_dO_e,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    stride_dQKV_b, stride_dQKV_j, stride_dQKV_2, stride_dQKV_h, stride_dQKV_e,
+    scale,
+    N, H,
+    E: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_J iterations of j, for one b and one h.
+
+    Reads QKV (B, N, 3, H, E), lse (B, H, N), dO (B, N, H, E), delta (B, H, N).
+    Writes dQKV (B, N, 3, H, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_j = tl.cdiv(N, BLOCK_J)
+    b = pid // blocks_j // H
+    h = pid // blocks_j % H
+    j_first = (pid % blocks_j) * BLOCK_J
+    j_last = tl.minimum(j_first + BLOCK_J, N) - 1
+    j = j_first + tl.arange(0, BLOCK_J)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    QKV_ptr += b * stride_QKV_b
+    QKV_ptr += h * stride_QKV_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+    dQKV_ptr += b * stride_dQKV_b
+    dQKV_ptr += h * stride_dQKV_h
+
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
+    dQKV_2 = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    dQKV_1 = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    i_start = tl.maximum(0, j_first)  # no row begins earlier
+    # all rows have begun
+    i_begun = i_start + (
+        tl.maximum(tl.maximum(0, j_last) - i_start, 0) + BLOCK_I - 1
+    ) // BLOCK_I * BLOCK_I
+    # blocks before this one are full
+    i_full = i_begun + tl.maximum(N - i_begun, 0) // BLOCK_I * BLOCK_I
+    QKV_je = tl.load(
+        QKV_ptr + j[:, None] * stride_QKV_j + stride_QKV_2 + e[None, :] * stride_QKV_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S11
+    QKV_je_2 = tl.load(
+        QKV_ptr
+        + j[:, None] * stride_QKV_j
+        + tl.cast(2, INDEX) * stride_QKV_2
+        + e[None, :] * stride_QKV_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S14
+    # Some rows have not begun.
+    for i_first in range(i_start, tl.minimum(i_begun, N), BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e,
+            mask=(i[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S11
+        S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+            mask=(i[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S14
+        dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S15
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
+        dS_sum_2 = dS_2 * scale  # S16
+        dQKV_2 = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, P_2, 0.0), 0.0
+            ).to(dO_ptr.dtype.element_ty),
+            dO_ie,
+            dQKV_2,
+            input_precision="ieee"
+        )  # S17
+        dQKV_1 = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_sum_2, 0.0), 0.0
+            ).to(QKV_ptr.dtype.element_ty),
+            QKV_ie,
+            dQKV_1,
+            input_precision="ieee"
+        )  # S18
+    # Full blocks.
+    for i_first in range(i_begun, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S11
+        S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S14
+        dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
+        dS_sum_2 = dS_2 * scale  # S16
+        dQKV_2 = tl.dot(
+            P_2.to(dO_ptr.dtype.element_ty), dO_ie, dQKV_2, input_precision="ieee"
+        )  # S17
+        dQKV_1 = tl.dot(
+            dS_sum_2.to(QKV_ptr.dtype.element_ty), QKV_ie, dQKV_1, input_precision="ieee"
+        )  # S18
+    # Some rows have ended.
+    for i_first in range(i_full, N, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        QKV_ie = tl.load(
+            QKV_ptr + i[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e,
+            mask=(i[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S11
+        S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S13
+        P_2 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S12, S13
+        dO_ie = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
+            mask=(i[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S14
+        dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S15
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
+        dS_sum_2 = dS_2 * scale  # S16
+        dQKV_2 = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, P_2, 0.0), 0.0
+            ).to(dO_ptr.dtype.element_ty),
+            dO_ie,
+            dQKV_2,
+            input_precision="ieee"
+        )  # S17
+        dQKV_1 = tl.dot(
+            tl.where(
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_sum_2, 0.0), 0.0
+            ).to(QKV_ptr.dtype.element_ty),
+            QKV_ie,
+            dQKV_1,
+            input_precision="ieee"
+        )  # S18
+    tl.store(
+        dQKV_ptr
+        + j[:, None] * stride_dQKV_j
+        + tl.cast(2, INDEX) * stride_dQKV_2
+        + e[None, :] * stride_dQKV_e,
+        dQKV_2,
+        mask=(j[:, None] < N) & e_in[None, :]
+    )  # S17
+    tl.store(
+        dQKV_ptr + j[:, None] * stride_dQKV_j + stride_dQKV_2 + e[None, :] * stride_dQKV_e,
+        dQKV_1,
+        mask=(j[:, None] < N) & e_in[None, :]
+    )  # S18
+
+
+def attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * 2 * BLOCK_J * BLOCK_E + num_stages * width * 2 * BLOCK_I * BLOCK_E
+    held = 2 * BLOCK_J * BLOCK_E + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_qkv_backward_dQKV_1_dQKV_2_kernel_default = {
+    2: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(64, 32, 8, 3),
+    4: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["N", "H", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_qkv_backward_dQKV_1_dQKV_2_kernel),
+    4: triton.autotune(
+        [
+            attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["N", "H", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_qkv_backward_dQKV_1_dQKV_2_kernel),
+}
+
+
+@triton.jit
+def attention_qkv_backward_dscale_kernel(
+    dscale_part_ptr, dscale_ptr,
+    stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
+    B, N, H,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr,
+):
+    """A program does everything.
+
+    Reads dscale_part (B, H, N).
+    Writes dscale (a number).
+    """
+    dscale = tl.full([], 0.0, tl.float32)  # S1
+    # The loop h inside carries values of the state.
+    for b in range(tl.cast(0, INDEX), B):
+        # The loop i inside carries values of the state.
+        for h in range(tl.cast(0, INDEX), H):
+            i_full = N // BLOCK_I * BLOCK_I  # blocks before this one are full
+            # Full blocks.
+            for i_first in range(0, i_full, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dscale_part_i = tl.load(
+                    dscale_part_ptr
+                    + b * stride_dscale_part_b
+                    + h * stride_dscale_part_h
+                    + i * stride_dscale_part_i
+                )  # S19
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
+            # The last, partial block.
+            for i_first in range(i_full, N, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dscale_part_i = tl.load(
+                    dscale_part_ptr
+                    + b * stride_dscale_part_b
+                    + h * stride_dscale_part_h
+                    + i * stride_dscale_part_i,
+                    mask=i < N,
+                    other=0.0
+                )  # S19
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
+    tl.store(dscale_ptr, dscale)  # S19
+
+
+def attention_qkv_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_qkv_backward_dscale_kernel_default = attention_qkv_backward_dscale_kernel_config(
+    512, 4, 2
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_qkv_backward_dscale_kernel_tuned = triton.autotune(
+    [
+        attention_qkv_backward_dscale_kernel_config(*row)
+        for row in itertools.product((128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["B", "N", "H"],
+    cache_results=True,
+)(attention_qkv_backward_dscale_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_qkv_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+
+
+def _given(*tensors):
+    """Return the tensors that are not None."""
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def _strides(tensor, *axes):
+    """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
+    return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _number(name, value):
+    """Return a number as a float, also where it is a tensor that asks for a gradient."""
+    return _real(name, value.detach() if isinstance(value, torch.Tensor) else value)
+
+
+def _handle(value):
+    """Return a number that may receive a gradient; None where it is no tensor."""
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_qkv_forward(QKV, scale, *, tune=True):
+    """Run attention_qkv, and return what its gradients need besides.
+
+    Args:
+        QKV: (B, N, 3, H, E), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, N, H, E), lse (B, H, N) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("QKV", QKV, 5, _FLOAT))
+    scale = _real("scale", scale)
+    B = QKV.shape[0]
+    N = QKV.shape[1]
+    H = QKV.shape[3]
+    E = QKV.shape[4]
+    _check_shape("QKV", QKV, (B, N, 3, H, E), "(B, N, 3, H, E)")
+    lse = torch.empty((B, H, N), dtype=torch.float32, device=QKV.device)
+    O = torch.empty((B, N, H, E), dtype=QKV.dtype, device=QKV.device)
+    index = _index_type(QKV, lse, O)
+    width = QKV.element_size()
+
+    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
+    if _INTERPRETED or not tune:
+        run = attention_qkv_kernel
+        blocks = _fitted(
+            attention_qkv_kernel_default[width],
+            attention_qkv_kernel_footprint,
+            width,
+            lanes,
+            QKV.device.index
+        ).all_kwargs()
+    else:
+        run = attention_qkv_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_I"]),)
+
+    if min(B, H, N) > 0:
+        with torch.cuda.device_of(QKV):
+            run[grid](
+                QKV, lse, O,
+                *QKV.stride(),
+                *lse.stride(),
+                *O.stride(),
+                scale,
+                N, H,
+                E=E,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse
+
+
+def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
+    """Return the gradients of attention_qkv.
+
+    Args:
+        QKV: (B, N, 3, H, E), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        lse: (B, H, N), float32, any strides.
+        O: (B, N, H, E), float16, bfloat16 or float32, any strides.
+        dO: (B, N, H, E), float16, bfloat16 or float32, any strides.
+        wanted: The names of the gradients that are asked for; all by default. The others are
+            None, and cost nothing.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        dQKV (B, N, 3, H, E), dscale (a number) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("QKV", QKV, 5, _FLOAT), ("lse", lse, 3, (torch.float32,)), ("O", O, 4, _FLOAT),
+        ("dO", dO, 4, _FLOAT)
+    )
+    scale = _real("scale", scale)
+    B = QKV.shape[0]
+    N = QKV.shape[1]
+    H = QKV.shape[3]
+    E = QKV.shape[4]
+    _check_shape("QKV", QKV, (B, N, 3, H, E), "(B, N, 3, H, E)")
+    _check_shape(
+        "lse",
+        lse,
+        (B, H, N),
+        "(B, H, N) with B = QKV.shape[0], H = QKV.shape[3] and N = QKV.shape[1]"
+    )
+    _check_shape(
+        "O", O, (B, N, H, E),
+        "(B, N, H, E) with B = QKV.shape[0], N = QKV.shape[1], H = QKV.shape[3] and E = "
+        "QKV.shape[4]"
+    )
+    _check_shape(
+        "dO", dO, (B, N, H, E),
+        "(B, N, H, E) with B = QKV.shape[0], N = QKV.shape[1], H = QKV.shape[3] and E = "
+        "QKV.shape[4]"
+    )
+    wanted = _wanted(wanted, ("dQKV", "dscale"))
+    delta = torch.empty((B, H, N), dtype=torch.float32, device=QKV.device)
+    dscale_part = None
+    if "dscale" in wanted:
+        dscale_part = torch.empty((B, H, N), dtype=torch.float32, device=QKV.device)
+    dQKV = None
+    if "dQKV" in wanted:
+        dQKV = torch.empty((B, N, 3, H, E), dtype=QKV.dtype, device=QKV.device)
+    dscale = None
+    if "dscale" in wanted:
+        dscale = torch.empty((), dtype=torch.float32, device=QKV.device)
+    index = _index_type(*_given(QKV, lse, O, dO, delta, dscale_part, dQKV, dscale))
+    width = QKV.element_size()
+
+    if _INTERPRETED or not tune:
+        run = attention_qkv_backward_delta_kernel
+        blocks = attention_qkv_backward_delta_kernel_default.all_kwargs()
+    else:
+        run = attention_qkv_backward_delta_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_I"]),)
+
+    if min(B, H, N) > 0:
+        with torch.cuda.device_of(QKV):
+            run[grid](
+                O, dO, delta,
+                *O.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                N, H, E,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
+    if _INTERPRETED or not tune:
+        run = attention_qkv_backward_dQKV_0_kernel
+        blocks = _fitted(
+            attention_qkv_backward_dQKV_0_kernel_default[width],
+            attention_qkv_backward_dQKV_0_kernel_footprint,
+            width,
+            lanes,
+            QKV.device.index
+        ).all_kwargs()
+    else:
+        run = attention_qkv_backward_dQKV_0_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_I"]),)
+
+    if min(B, H, N) > 0:
+        with torch.cuda.device_of(QKV):
+            run[grid](
+                QKV, lse, dO, delta, dscale_part, dQKV,
+                *QKV.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                *_strides(dscale_part, 0, 1, 2),
+                *_strides(dQKV, 0, 1, 3, 4),
+                scale,
+                N, H,
+                E=E,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
+    if _INTERPRETED or not tune:
+        run = attention_qkv_backward_dQKV_1_dQKV_2_kernel
+        blocks = _fitted(
+            attention_qkv_backward_dQKV_1_dQKV_2_kernel_default[width],
+            attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint,
+            width,
+            lanes,
+            QKV.device.index
+        ).all_kwargs()
+    else:
+        run = attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_J"]),)
+
+    if min(B, H, N) > 0 and "dQKV" in wanted:
+        with torch.cuda.device_of(QKV):
+            run[grid](
+                QKV, lse, dO, delta, dQKV,
+                *QKV.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                *dQKV.stride(),
+                scale,
+                N, H,
+                E=E,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_qkv_backward_dscale_kernel
+        blocks = attention_qkv_backward_dscale_kernel_default.all_kwargs()
+    else:
+        run = attention_qkv_backward_dscale_kernel_tuned
+        blocks = {}
+    if "dscale" in wanted:
+        with torch.cuda.device_of(QKV):
+            run[(1,)](
+                dscale_part, dscale,
+                *dscale_part.stride(),
+                B, N, H,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return dQKV, dscale
+
+
+@torch.library.custom_op("looptrans::attention_qkv_forward_1179c22d", mutates_args=())
+def _attention_qkv_forward_operator(
+    QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return attention_qkv_forward(QKV, scale, tune=tune)
+
+
+@_attention_qkv_forward_operator.register_fake
+def _(QKV, scale, scale_tensor, tune):
+    B = QKV.shape[0]
+    N = QKV.shape[1]
+    H = QKV.shape[3]
+    E = QKV.shape[4]
+    return (
+        torch.empty((B, N, H, E), dtype=QKV.dtype, device=QKV.device),
+        torch.empty((B, H, N), dtype=torch.float32, device=QKV.device),
+    )
+
+
+@torch.library.custom_op("looptrans::attention_qkv_backward_1179c22d", mutates_args=())
+def _attention_qkv_backward_operator(
+    QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
+    wanted: list[bool], tune: bool
+) -> list[torch.Tensor]:
+    found = attention_qkv_backward(
+        QKV,
+        scale,
+        lse,
+        O,
+        dO,
+        wanted=[name for name, each in zip(("dQKV", "dscale"), wanted) if each],
+        tune=tune
+    )
+    return [gradient for gradient in found if gradient is not None]
+
+
+@_attention_qkv_backward_operator.register_fake
+def _(QKV, scale, lse, O, dO, wanted, tune):
+    B = QKV.shape[0]
+    N = QKV.shape[1]
+    H = QKV.shape[3]
+    E = QKV.shape[4]
+    found = (
+        torch.empty((B, N, 3, H, E), dtype=QKV.dtype, device=QKV.device),
+        torch.empty((), dtype=torch.float32, device=QKV.device),
+    )
+    return [gradient for gradient, each in zip(found, wanted) if each]
+
+
+def _attention_qkv_keep(ctx, inputs, output):
+    """Save what the gradients are worked out from."""
+    QKV, scale, scale_tensor, tune = inputs
+    O, lse = output
+    ctx.save_for_backward(QKV, lse, O, scale_tensor)
+    ctx.numbers = scale, tune
+    ctx.like = (_like(O),)
+    ctx.mark_non_differentiable(lse)
+    ctx.set_materialize_grads(False)
+
+
+def _attention_qkv_gradients(ctx, *found):
+    """Return a gradient for each argument, None where none is asked for."""
+    dO, _ = found
+    QKV, lse, O, scale_tensor = ctx.saved_tensors
+    scale, tune = ctx.numbers
+    (O_like,) = ctx.like
+    if dO is None:
+        dO = _zeros(*O_like)
+    needed = ctx.needs_input_grad
+    wanted = [needed[0], needed[2]]
+    found = iter(_attention_qkv_backward_operator(QKV, scale, lse, O, dO, wanted, tune))
+    dQKV, dscale = (next(found) if each else None for each in wanted)
+    if dscale is not None:
+        dscale = dscale.to(scale_tensor).reshape(scale_tensor.shape)
+    return dQKV, None, dscale, None
+
+
+def _attention_qkv_second(ctx, *found):
+    raise RuntimeError(
+        "attention_qkv has no second derivative: its backward pass is derived once. Call "
+        "backward without create_graph=True"
+    )
+
+
+_attention_qkv_forward_operator.register_autograd(
+    _attention_qkv_gradients, setup_context=_attention_qkv_keep
+)
+_attention_qkv_backward_operator.register_autograd(_attention_qkv_second)
+
+
+def attention_qkv(QKV, scale, *, tune=True):
+    """Causal self-attention on queries, keys and values in one array, as one projection gives them.
+    Differentiable: gradients come from attention_qkv_backward.
+
+    Args:
+        QKV: (B, N, 3, H, E), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, N, H, E).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    O, _ = _attention_qkv_forward_operator(QKV, _number("scale", scale), _handle(scale), tune)
+    return O
