@@ -38,9 +38,9 @@ from looptrans.blocks.program import (
     Name,
     Number,
     Op,
-    RowBlock,
     Option,
     Position,
+    RowBlock,
     TileLoop,
     Where,
     dims_of,
@@ -120,7 +120,9 @@ def _late(ops: tuple[Op, ...], taken: set[str]) -> tuple[Op, ...]:
         if _is_apart(ops, first.let.name, with_it):
             return _rotated(ops, dict(zip(map(id, loops), found, strict=True)), first, taken)
     return tuple(
-        replace(op, body=_late(op.body, taken)) if isinstance(op, ElementLoop | Branch | RowBlock) else op
+        replace(op, body=_late(op.body, taken))
+        if isinstance(op, ElementLoop | Branch | RowBlock)
+        else op
         for op in ops
     )
 
