@@ -92,8 +92,8 @@ def backward(
     """
     view = unpacked(program)
     if view is not None:
-        found = _packed(backward(view.program, of, wrt), view)
-        return replace(found, program=annotated(found.program)) if annotate else found
+        back = _packed(backward(view.program, of, wrt), view)
+        return replace(back, program=annotated(back.program)) if annotate else back
     named = {o.name: o.gradient for o in outputs(program)}
     notes: list[str] = []
     if of is None:

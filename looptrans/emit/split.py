@@ -26,7 +26,6 @@ from looptrans.derivation.derive import InTwoNests, derive_two_nests
 from looptrans.derivation.step import NotDone
 from looptrans.emit.checks import Checks
 from looptrans.emit.facts import Facts
-from looptrans.emit.grid import extent
 from looptrans.emit.header import split_header
 from looptrans.emit.identifiers import Scope, identifier
 from looptrans.emit.launcher import Launcher, Option, title_of
@@ -231,7 +230,7 @@ class SplitLauncher(Launcher):
         for dim in self.kernel.grid:
             if dim == self.in_parts.part:
                 continue
-            size = index_python(extent(dim), self.facts.names)
+            size = index_python(dim.extent, self.facts.names)
             if dim.role == "rows":
                 block = self.kernel.narrow.default.blocks[dim.block or ""]
                 counts.append(f"triton.cdiv({size}, {block})")
