@@ -14,8 +14,8 @@ from looptrans.variants import GIVEN, Conflict, Options
 from looptrans.variants.conflicts import require_legal
 
 VALUES: dict[str, tuple[Any, ...]] = {
-    "batch": (True, False),
-    "heads": ("equal", "none", "grouped", "shared"),
+    "batch": (False, True),
+    "heads": ("none", "equal", "grouped", "shared"),
     "layout": ("bhsd", "bshd", "qkv"),
     "weights": ("softmax", "sigmoid", "retention"),
     "differential": (False, True),
@@ -37,12 +37,15 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "dropout": (None,),
     "lse": (False, True),
 }
-"""The values of each option that are tried, the default first."""
+"""The values of each option that are tried, the plainest first."""
 
 TRIES = 400
 POOL = 4000
-PLAIN = 0.7
-"""How often an option has its default."""
+PLAIN = 0.8
+"""How often an option has its plainest value."""
+
+MOST = 4
+"""How many options at most have another one: many at once take long, and say little of pairs."""
 
 Pair: TypeAlias = tuple[str, Any, str, Any]
 
@@ -58,7 +61,7 @@ def combination(values: dict[str, Any]) -> Options | None:
 
 
 def pairs_of(options: Options) -> frozenset[Pair]:
-    """Return the pairs of values that are not both defaults."""
+    """Return the pairs of values that are not both the plainest."""
     values = {field.name: getattr(options, field.name) for field in fields(options)}
     return frozenset(
         (a, values[a], b, values[b])
@@ -76,7 +79,9 @@ def covering(seed: int = 0) -> tuple[list[Options], set[Pair]]:
             name: each[0] if chance.random() < PLAIN else chance.choice(each)
             for name, each in VALUES.items()
         }
-        return combination(values | fixed)
+        values |= fixed
+        others = sum(values[name] != each[0] for name, each in VALUES.items())
+        return combination(values) if others <= MOST else None
 
     pool = {found for _ in range(POOL) if (found := drawn({})) is not None}
     wanted = set[Pair]().union(*(pairs_of(each) for each in pool))

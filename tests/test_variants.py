@@ -1,0 +1,139 @@
+"""Listings composed from options: what they say, which are refused, and that they are right.
+
+Every pair of option values that can be had together occurs in one of the combinations of
+`tests.pairwise`; emitted kernels of both passes are compared with the listing's own execution.
+LOOPTRANS_TEST_ALL=1 takes all of them, the others take those that are quick.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+
+from looptrans.emit.backward import emitted_with_backward  # noqa: E402
+from looptrans.frontend import parse  # noqa: E402
+from looptrans.ir.source import Source  # noqa: E402
+from looptrans.runtime import verify_backward as verifying  # noqa: E402
+from looptrans.runtime.device import prepare_device  # noqa: E402
+from looptrans.runtime.verify_backward import gradient_launcher, verify_gradients  # noqa: E402
+from looptrans.runtime.verify_sizes import SizeSet  # noqa: E402
+from looptrans.variants import GIVEN, Conflict, Options, compose  # noqa: E402
+from tests.pairwise import VALUES, covering, pairs_of  # noqa: E402
+
+ALL = "LOOPTRANS_TEST_ALL" in os.environ
+SPECS = Path(__file__).parent.parent / "specs"
+SIZES = {"B": 2, "H": 2, "G": 1, "R": 2, "M": 5, "N": 7, "E": 3, "D": 2}
+COMBINATIONS, PAIRS = covering()
+
+# The listings of specs/ that are what the composer writes.
+COMPOSED = {
+    "attention_window": Options(window_left=GIVEN, window_right=GIVEN, lse=True),
+    "attention_window_left": Options(causal=True, window_left=GIVEN, lse=True),
+    "attention_prefix": Options(causal=True, prefix=True, lse=True),
+    "attention_alibi": Options(causal=True, alibi="H", lse=True),
+    "attention_relative": Options(relative=True, lse=True),
+    "attention_softcap": Options(softcap=GIVEN, lse=True),
+    "attention_sinks": Options(causal=True, window_left=GIVEN, sinks=True, lse=True),
+    "attention_mqa": Options(heads="shared", lse=True),
+    "attention_retention": Options(weights="retention", causal=True),
+    "attention_sigmoid": Options(weights="sigmoid", bias="H"),
+    "attention_differential": Options(differential=True),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_listing_of_specs_is_what_is_composed(name: str) -> None:
+    assert (SPECS / f"{name}.py").read_text("utf-8") == compose(COMPOSED[name], name).text
+
+
+def test_every_combination_is_a_listing() -> None:
+    for options in COMBINATIONS:
+        made = compose(options)
+        program = parse(Source("composed.py", made.text))
+        named = {a.name for a in program.arrays if a.role == "input"} | {
+            p.name for p in program.parameters
+        }
+        assert set(made.arguments) <= named
+        assert program.outputs == made.outputs
+
+
+def test_every_pair_that_can_be_had_occurs() -> None:
+    seen = set().union(*(pairs_of(options) for options in COMBINATIONS))
+    assert seen == PAIRS
+    possible = sum(len(VALUES[a]) * len(VALUES[b]) - 1 for a, b in combinations(VALUES, 2))
+    assert len(PAIRS) > 0.85 * possible
+    assert len(COMBINATIONS) >= 40
+
+
+CONFLICTS = [
+    (dict(causal=True, window_right=3), ("causal", "window_right")),
+    (dict(window_right=0), ("window_right",)),
+    (dict(window_left=-1), ("window_left",)),
+    (dict(sinks=True, weights="sigmoid"), ("sinks", "weights")),
+    (dict(lse=True, weights="retention", causal=True), ("lse", "weights")),
+    (dict(weights="retention"), ("weights", "causal")),
+    (dict(differential=True, lse=True), ("lse", "differential")),
+    (dict(alibi="H", heads="none"), ("alibi", "heads")),
+    (dict(bias="BMN", batch=False), ("bias", "batch")),
+    (dict(bias="NM"), ("bias",)),
+    (dict(kv_lengths=True, batch=False), ("kv_lengths", "batch")),
+    (dict(heads="grouped", layout="qkv"), ("heads", "layout")),
+    (dict(alignment="bottom_right"), ("alignment",)),
+    (dict(prefix=True), ("prefix", "causal")),
+    (dict(layout="packed", mask="MN"), ("mask", "layout")),
+    (dict(softcap=0.0), ("softcap",)),
+    (dict(heads="two"), ("heads",)),
+]
+
+
+@pytest.mark.parametrize(("values", "names"), CONFLICTS)
+def test_options_that_do_not_go_together(values: dict[str, object], names: tuple[str, ...]) -> None:
+    with pytest.raises(Conflict) as caught:
+        compose(Options(**values))  # type: ignore[arg-type]  # wrong ones too
+    assert caught.value.options == names
+    assert all(name in str(caught.value) for name in names)
+    assert caught.value.reason
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path_factory.getbasetemp() / "kernels"
+    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(folder))
+
+
+def shown(options: Options) -> str:
+    default = Options()
+    names = [name for name in VALUES if getattr(options, name) != getattr(default, name)]
+    return "-".join(f"{name}={getattr(options, name)}" for name in names)
+
+
+CHOSEN = COMBINATIONS if ALL else COMBINATIONS[:42]
+
+
+@pytest.mark.parametrize("options", CHOSEN, ids=shown)
+def test_both_passes_of_a_combination(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = parse(Source("composed.py", compose(options).text))
+    made = emitted_with_backward(program)
+    if not ALL:
+        monkeypatch.setattr(verifying, "KINDS", ("normal",))
+    sizes = {p.name: SIZES.get(p.name, 3) for p in program.parameters if p.is_integer}
+    sets = [SizeSet("given", sizes)]
+    report = verify_gradients(
+        gradient_launcher(made), sets, ("float32",), prepare_device("cpu"), seed=0
+    )
+    gradients = {error.name for run in report.runs for error in run.outputs}
+    floats = {a.name for a in program.arrays if a.role == "input" and a.element == "float"}
+    assert {f"d{name}" for name in floats} <= gradients
+    assert report.passed, report
