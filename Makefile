@@ -5,7 +5,7 @@ READY := .venv/.ready
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11 python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo test check generated verify-all bench fuzz clean
+.PHONY: help .venv demo test check generated verify-all spills bench fuzz clean
 
 help:
 	@echo 'make demo        what looptrans does, shown on the listings in specs/'
@@ -13,6 +13,7 @@ help:
 	@echo 'make check       lint, format, types, layers'
 	@echo 'make generated   write the kernels of specs/ into generated/'
 	@echo 'make verify-all  every listing with every shape, head size and type, in the interpreter'
+	@echo 'make spills      every kernel compiled for a GPU that is not there: none may spill'
 	@echo 'make bench       on a GPU: attention beside what else there is, both passes'
 	@echo 'make fuzz        random nests against the trace oracle, for as long as you like'
 	@echo 'make clean       remove .venv, caches and build products'
@@ -96,6 +97,9 @@ generated: $(READY)
 
 verify-all: $(READY)
 	@$(BIN)/python -m tests.verify_all
+
+spills: $(READY)
+	@$(BIN)/python -m benchmarks.spills
 
 # Writes benchmarks/results/GPU.json and GPU.svg; without a GPU it says so and writes nothing.
 BENCHED := attention attention_causal attention_window_left attention_bias attention_softcap \

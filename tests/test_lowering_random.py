@@ -70,7 +70,7 @@ def assert_follows(
     device = prepare_device("cpu")
     report = verification.verify_launcher(
         reference_of(program),
-        verification._launcher(made),
+        verification.launcher_of(made.text, made.launcher, made.blocks),
         sets,
         (dtype,),
         device,

@@ -76,23 +76,23 @@ def test_every_pair_that_can_be_had_occurs() -> None:
 
 
 CONFLICTS = [
-    (dict(causal=True, window_right=3), ("causal", "window_right")),
-    (dict(window_right=0), ("window_right",)),
-    (dict(window_left=-1), ("window_left",)),
-    (dict(sinks=True, weights="sigmoid"), ("sinks", "weights")),
-    (dict(lse=True, weights="retention", causal=True), ("lse", "weights")),
-    (dict(weights="retention"), ("weights", "causal")),
-    (dict(differential=True, lse=True), ("lse", "differential")),
-    (dict(alibi="H", heads="none"), ("alibi", "heads")),
-    (dict(bias="BMN", batch=False), ("bias", "batch")),
-    (dict(bias="NM"), ("bias",)),
-    (dict(kv_lengths=True, batch=False), ("kv_lengths", "batch")),
-    (dict(heads="grouped", layout="qkv"), ("heads", "layout")),
-    (dict(alignment="bottom_right"), ("alignment",)),
-    (dict(prefix=True), ("prefix", "causal")),
-    (dict(layout="packed", mask="MN"), ("mask", "layout")),
-    (dict(softcap=0.0), ("softcap",)),
-    (dict(heads="two"), ("heads",)),
+    ({"causal": True, "window_right": 3}, ("causal", "window_right")),
+    ({"window_right": 0}, ("window_right",)),
+    ({"window_left": -1}, ("window_left",)),
+    ({"sinks": True, "weights": "sigmoid"}, ("sinks", "weights")),
+    ({"lse": True, "weights": "retention", "causal": True}, ("lse", "weights")),
+    ({"weights": "retention"}, ("weights", "causal")),
+    ({"differential": True, "lse": True}, ("lse", "differential")),
+    ({"alibi": "H", "heads": "none"}, ("alibi", "heads")),
+    ({"bias": "BMN", "batch": False}, ("bias", "batch")),
+    ({"bias": "NM"}, ("bias",)),
+    ({"kv_lengths": True, "batch": False}, ("kv_lengths", "batch")),
+    ({"heads": "grouped", "layout": "qkv"}, ("heads", "layout")),
+    ({"alignment": "bottom_right"}, ("alignment",)),
+    ({"prefix": True}, ("prefix", "causal")),
+    ({"layout": "packed", "mask": "MN"}, ("mask", "layout")),
+    ({"softcap": 0.0}, ("softcap",)),
+    ({"heads": "two"}, ("heads",)),
 ]
 
 
@@ -121,9 +121,7 @@ CHOSEN = COMBINATIONS if ALL else COMBINATIONS[:42]
 
 
 @pytest.mark.parametrize("options", CHOSEN, ids=shown)
-def test_both_passes_of_a_combination(
-    options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_passes_of_a_combination(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     program = parse(Source("composed.py", compose(options).text))
     made = emitted_with_backward(program)
     if not ALL:

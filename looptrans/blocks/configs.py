@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from looptrans.blocks.footprint import Footprints, fitted, footprints_of
+from looptrans.blocks.footprint import Footprints, fitted, footprints_of, held
 from looptrans.blocks.program import (
     Choice,
     Config,
@@ -25,6 +25,9 @@ from looptrans.blocks.program import (
 # GPUs, and for larger heads, a launch makes of them what fits.
 _LANES = 128
 _SHARED = 227 * 1024
+# How many numbers of blocks a thread holds in a default configuration: where it is close to what it
+# may hold, whether sm_90 spills depends on trifles.
+_ROOMY = 112
 
 
 def choices(
@@ -144,12 +147,16 @@ def _of_rows(
     """
     names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
     own = {d.block or "" for d in rows}
-    high, low = (128, 64) if few else (64, 32)
+    sizes = ((128, 64, 8), (128, 32, 8), (64, 32, 4)) if few else ()
 
     def config(row: int, tile: int, warps: int, stages: int) -> Config:
         return Config({n: row if n in own else tile for n in names}, warps, stages)
 
-    narrow = fitted(needed, config(high, low, 8, 3), _lanes(needed), 2, _SHARED)
+    starts = [
+        config(row, tile, warps, 3) for row, tile, warps in (*sizes, (64, 32, 8), (32, 32, 8))
+    ]
+    roomy = (each for each in starts if held(needed, each, _lanes(needed)) <= _ROOMY)
+    narrow = fitted(needed, next(roomy, starts[-1]), _lanes(needed), 2, _SHARED)
     wide = config(32, 32, 8, 1)
     high_and_warps = ((64, 4), (64, 8), (128, 8), (128, 4))
     return (

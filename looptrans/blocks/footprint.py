@@ -7,7 +7,9 @@ before anything is compiled. Of an innermost loop with products
     registers   accumulators + other products + blocks that meet them element by element
 
 On sm_90 the first is what the compiler asks for, but for vectors and what reductions exchange; of
-the second a thread has 255, and other values need the rest.
+the second a thread has 255, and other values need the rest. A block that is looked up, at a place
+of its own for each element, brings the places with it; so do conditions on two dimensions and what
+is worked out of the places of both.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from math import prod
 from typing import TypeAlias
 
 from looptrans.blocks.program import (
+    Binary,
     Branch,
     Cast,
     Config,
@@ -31,8 +34,10 @@ from looptrans.blocks.program import (
     Op,
     RowBlock,
     TileLoop,
+    children,
     dims_of,
     exprs_of,
+    kind_of,
     walk,
 )
 
@@ -127,15 +132,15 @@ def footprints_of(body: tuple[Op, ...], exact: frozenset[str]) -> Footprints:
     return tuple(dict.fromkeys(found))
 
 
-def fits(
+def lacking(
     footprints: Footprints,
     config: Config,
     lanes: Mapping[str, int],
     width: int,
     room: int,
     threads: int = 32,
-) -> bool:
-    """Tell whether a program has room for its blocks.
+) -> str:
+    """Say what a program has no room for; nothing where it has room for all its blocks.
 
     Args:
         footprints: What its loops need.
@@ -147,8 +152,33 @@ def fits(
     """
     sizes = {**lanes, **config.blocks}
     shared = max((each.shared(sizes, config.stages, width) for each in footprints), default=0)
-    held = max((each.numbers(sizes) for each in footprints), default=0)
-    return shared <= room - SPARE and held <= MOST_HELD * threads * config.warps
+    each_holds = held(footprints, config, lanes, threads)
+    if shared > room - SPARE:
+        return f"its blocks fill {shared} bytes of shared memory, and there are {room - SPARE}"
+    if each_holds > MOST_HELD:
+        return f"a thread holds {each_holds:g} numbers of blocks, more than {MOST_HELD}"
+    return ""
+
+
+def held(
+    footprints: Footprints, config: Config, lanes: Mapping[str, int], threads: int = 32
+) -> float:
+    """Return how many numbers of blocks a thread holds; the arguments are those of `lacking`."""
+    sizes = {**lanes, **config.blocks}
+    most = max((each.numbers(sizes) for each in footprints), default=0)
+    return most / (threads * config.warps)
+
+
+def fits(
+    footprints: Footprints,
+    config: Config,
+    lanes: Mapping[str, int],
+    width: int,
+    room: int,
+    threads: int = 32,
+) -> bool:
+    """Tell whether a program has room for its blocks; the arguments are those of `lacking`."""
+    return not lacking(footprints, config, lanes, width, room, threads)
 
 
 def fitted(
@@ -161,7 +191,7 @@ def fitted(
 ) -> Config:
     """Return a configuration with fewer stages, then smaller blocks, until it fits.
 
-    The arguments are those of `fits`. Where not even the least blocks fit, those are returned.
+    The arguments are those of `lacking`. Where not even the least blocks fit, those are returned.
     """
     while not fits(footprints, config, lanes, width, room, threads):
         name = max(config.blocks, key=lambda each: config.blocks[each], default="")
@@ -224,10 +254,43 @@ def _footprint(ops: tuple[Op, ...], before: tuple[Op, ...], exact: frozenset[str
     resident += [Piece(_sizes(side), 4) for side in dict.fromkeys(sides) if _is_widened(side)]
     staged = [_piece(load, exact) for _, load in loads]
     beside = [_sizes(load) for name, load in loads if name not in names and load not in operands]
-    held = [_sizes(op.value) for op in carried]
-    held += [_sizes(product) for product in products if product not in sums]
-    held += [sizes for sizes in beside if len(sizes) > 1]
-    return Footprint(_blocks(resident), _blocks(staged), tuple(held))
+    numbers = [_sizes(op.value) for op in carried]
+    numbers += [_sizes(product) for product in products if product not in sums]
+    numbers += [sizes for sizes in beside if len(sizes) > 1]
+    numbers += _places(ops)
+    return Footprint(_blocks(resident), _blocks(staged), tuple(numbers))
+
+
+def _places(ops: tuple[Op, ...]) -> list[Sizes]:
+    """Return the blocks of integers and conditions that stand beside those of numbers."""
+    compared: dict[Expr, None] = {}
+    found: list[Sizes] = []
+    worked: dict[Expr, None] = {}
+
+    def look(expr: Expr) -> None:
+        if isinstance(expr, Load):
+            for subscript in expr.subscripts:
+                # An address has twice the bits of a number.
+                found.extend([_sizes(subscript)] * 2 * (len(dims_of(subscript)) > 1))
+            return
+        if isinstance(expr, Binary) and len(dims_of(expr)) > 1:
+            if expr.op in _COMPARED and kind_of(expr.left) == "int":
+                compared[expr] = None
+                return
+            if kind_of(expr) == "int":
+                worked[expr] = None
+                return
+        for child in children(expr):
+            look(child)
+
+    for op in ops:
+        for expr in exprs_of(op):
+            look(expr)
+    # The first condition costs little: it is gone before the next product.
+    return [*found, *map(_sizes, worked), *map(_sizes, list(compared)[1:])]
+
+
+_COMPARED = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def _blocks(pieces: Iterable[Piece]) -> tuple[Piece, ...]:

@@ -26,7 +26,10 @@ loop the exponentials and divisions of one time around, in instructions of a war
 speaks against running it: spills, more shared memory than there is, a wait after each matrix
 instruction.
 
-The configuration is the one that is used where nothing is timed; --config changes it. Arrays are
+The configuration is the one that is used where nothing is timed, made to fit the GPU; --config
+changes it. --configs compiles those that are timed on a GPU, in a table: what the loop with most
+matrix instructions does (beside: exponentials while one runs), and what is left out unseen since
+it has no room for its blocks, by the estimate a launch makes too. Arrays are
 contiguous and aligned, sizes that a kernel must know are 64 and then 128, others multiples of 16,
 unless --sizes says otherwise. --pass backward compiles the kernels of the gradients, as they are
 where all gradients are asked for; --pass both those of the forward pass before them. --split
@@ -39,6 +42,7 @@ looptrans inspect specs/matmul.py --target cuda:80 --target hip:gfx942 --dtype f
 looptrans inspect specs/softmax.py --format json
 looptrans inspect specs/attention_naive.py --pass backward
 looptrans inspect specs/attention.py --split
+looptrans inspect specs/attention_naive.py --sizes D=128,E=128 --configs
 """
 
 
@@ -86,6 +90,11 @@ def add_inspect(verbs: Verbs) -> None:
         metavar="BLOCK_I=128,num_warps=8",
         help="sizes of blocks, num_warps and num_stages in place of the default ones",
     )
+    parser.add_argument(
+        "--configs",
+        action="store_true",
+        help="compile all configurations that are timed on a GPU, not the default ones",
+    )
     add_format(parser, "text", "json")
 
 
@@ -96,7 +105,7 @@ def inspect(arguments: argparse.Namespace) -> int:
     from looptrans.emit.refusal import Refused
     from looptrans.emit.split import emitted_split
     from looptrans.frontend import load
-    from looptrans.reports.inspect import inspection_json, inspection_text
+    from looptrans.reports.inspect import configurations_text, inspection_json, inspection_text
     from looptrans.reports.style import Style
     from looptrans.runtime.inspect import (
         ToolsMissing,
@@ -114,6 +123,9 @@ def inspect(arguments: argparse.Namespace) -> int:
         if not isinstance(value, int) or not 0 < value < 2**31:
             print(f"error: {name}={value} is no integer above 0", file=sys.stderr)
             return 2
+    if arguments.configs and arguments.config:
+        print("error: --configs compiles all there are: leave out --config", file=sys.stderr)
+        return 2
     try:
         program = load(arguments.file)
         if arguments.split:
@@ -129,6 +141,7 @@ def inspect(arguments: argparse.Namespace) -> int:
             arguments.dtype,
             dict(arguments.sizes),
             dict(arguments.config),
+            every=arguments.configs,
         )
     except Refused as refusal:
         print(refusal, file=sys.stderr)
@@ -143,7 +156,8 @@ def inspect(arguments: argparse.Namespace) -> int:
         print(inspection_json(found), end="")
     else:
         style = Style(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-        print(inspection_text(found, style), end="")
+        shown = configurations_text if arguments.configs else inspection_text
+        print(shown(found, style), end="")
     if not found.refused:
         return 0
     return 3 if all(refusal.missing for refusal in found.refused) else 1

@@ -440,8 +440,8 @@ class _Writer:
                 if array.access in accesses
             ]
             if arrays:
-                text = heading(f"{verb} {', '.join(arrays)}.", 1)
-                lines += [line.replace("# ", "", 1) for line in text]
+                said = heading(f"{verb} {', '.join(arrays)}.", 1)
+                lines += [line.replace("# ", "", 1) for line in said]
         return [*lines, f'{INDENT}"""']
 
     def arguments(self) -> tuple[Argument, ...]:

@@ -10,7 +10,7 @@ from looptrans.reports.words import counted
 from looptrans.runtime.inspect_job import Measurement, Refusal
 
 if TYPE_CHECKING:
-    from looptrans.runtime.inspect import Inspected, Inspection
+    from looptrans.runtime.inspect import Inspected, Inspection, LeftOut
     from looptrans.runtime.inspect_code import Work
 
 UNKNOWN = "unknown"
@@ -31,13 +31,64 @@ def inspection_text(inspection: Inspection, style: Style = PLAIN) -> str:
     return block(lines)
 
 
+def configurations_text(inspection: Inspection, style: Style = PLAIN) -> str:
+    """Return what all configurations compile to as a table for each kernel, GPU and sizes."""
+    lines: list[str] = []
+    every: tuple[Inspected | LeftOut, ...] = (*inspection.kernels, *inspection.left_out)
+    places = dict.fromkeys(map(_place, every))
+    for kernel, target, sizes in places:
+        shown = " ".join(f"{name}={number}" for name, number in sizes)
+        head = " ".join(filter(None, (f"{printable(kernel)} on {target}", shown)))
+        lines += ["", style.paint("bold", head)]
+        found = [each for each in inspection.kernels if _place(each) == (kernel, target, sizes)]
+        rows = [[*_configuration(found[0]), *_MEASURED], *map(_row, found)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row, each in zip(rows, (None, *found), strict=True):
+            cells = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            bad = each is not None and (each.gates or isinstance(each.result, Refusal))
+            lines.append(style.paint("bad", f"! {cells}") if bad else f"  {cells}")
+        for each in found:
+            if isinstance(each.result, Refusal):
+                numbers = " ".join(map(str, _configuration(each).values()))
+                lines += paragraph(f"{numbers}: {each.result.reason}", "  not compiled: ", "    ")
+        for left in inspection.left_out:
+            if _place(left) == (kernel, target, sizes):
+                numbers = " ".join(map(str, _configuration(left).values()))
+                lines += paragraph(f"{numbers}: {left.reason}", "  left out: ", "    ")
+    return block(lines[1:])
+
+
+_MEASURED = ("registers", "spills", "shared", "matrix", "waits", "exp2", "beside", "occupancy")
+
+
+def _place(each: Inspected | LeftOut) -> tuple[str, str, tuple[tuple[str, int], ...]]:
+    return each.kernel, each.device.target, tuple(each.sizes.items())
+
+
+def _row(each: Inspected) -> list[str]:
+    """Return one configuration as cells; what a loop does is that of the loop with most of it."""
+    config = [str(value) for value in _configuration(each).values()]
+    measured = each.result
+    if isinstance(measured, Refusal):
+        return [*config, *["-"] * len(_MEASURED)]
+    loops = measured.code.loops if measured.code is not None else ()
+    work = max(loops, key=lambda loop: (sum(loop.matrix.values()), loop.exp2), default=None)
+    counts = ["-"] * 4
+    if work is not None:
+        matrix = sum(work.matrix.values())
+        counts = [str(n) for n in (matrix, work.waits, work.exp2, work.exp2_in_flight)]
+    programs = "-" if each.occupancy is None else str(each.occupancy.programs)
+    facts = [_known(measured.registers), _known(measured.spills), str(measured.shared)]
+    return [*config, *facts, *counts, programs]
+
+
 def _setting(each: Inspected) -> str:
     """Return the sizes and the configuration: `D=64 E=64 BLOCK_I=128 num_warps=4 …`."""
     numbers = {**each.sizes, **_configuration(each)}
     return " ".join(f"{name}={number}" for name, number in numbers.items())
 
 
-def _configuration(each: Inspected) -> dict[str, int]:
+def _configuration(each: Inspected | LeftOut) -> dict[str, int]:
     config = each.config
     return {**config.blocks, "num_warps": config.warps, "num_stages": config.stages}
 
@@ -97,13 +148,24 @@ def inspection_json(inspection: Inspection) -> str:
     `occupancy` (programs of one SM or CU) are null where they are not known: a kernel that was not
     compiled says why in `refused`, a missing tool is named in `missing`.
     """
-    document = {
+    document: dict[str, Any] = {
         "schema": "looptrans.inspect/1",
         "program": inspection.program,
         "pass": inspection.direction,
         "dtype": inspection.dtype,
         "kernels": [_kernel(each) for each in inspection.kernels],
     }
+    if inspection.left_out:
+        document["left_out"] = [
+            {
+                "name": each.kernel,
+                "target": each.device.target,
+                "sizes": dict(each.sizes),
+                "config": _configuration(each),
+                "reason": each.reason,
+            }
+            for each in inspection.left_out
+        ]
     return json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n"
 
 

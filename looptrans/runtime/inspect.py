@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from looptrans.blocks.program import Config, Kernel
 from looptrans.emit import names, signature
-from looptrans.runtime.inspect_arguments import configured, job, known_sizes, made_to_fit
+from looptrans.runtime.inspect_arguments import configured, job, known_sizes, made_to_fit, tried
 from looptrans.runtime.inspect_device import DEVICES, Device, Occupancy, occupancy
 from looptrans.runtime.inspect_job import Job, Measurement, Refusal, Result
 from looptrans.runtime.inspect_process import compiled
@@ -48,6 +48,25 @@ class Inspected:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A configuration that is not timed on a GPU, for one choice of sizes.
+
+    Attributes:
+        kernel: The name of the kernel.
+        device: The GPU.
+        sizes: The sizes, as in `Inspected`.
+        config: The configuration.
+        reason: Why, a sentence without a full stop.
+    """
+
+    kernel: str
+    device: Device
+    sizes: Mapping[str, int]
+    config: Config
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Inspection:
     """The kernels of a listing, compiled.
 
@@ -56,12 +75,14 @@ class Inspection:
         dtype: The element type of its arrays.
         kernels: The kernels, each for every choice of sizes and every GPU, in this order.
         direction: `forward`, `backward` or `both`.
+        left_out: The configurations that are not even compiled, where all were asked for.
     """
 
     program: str
     dtype: str
     kernels: tuple[Inspected, ...]
     direction: str = "forward"
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def refused(self) -> tuple[Refusal, ...]:
@@ -123,6 +144,8 @@ def inspect(
     dtype: str,
     sizes: Mapping[str, int],
     overrides: Mapping[str, int],
+    *,
+    every: bool = False,
 ) -> Inspection:
     """Compile every kernel of a listing for every GPU.
 
@@ -133,6 +156,7 @@ def inspect(
         sizes: Values of sizes. Those that a kernel must know when it is compiled are taken to be 64
             and then 128 where they are not given.
         overrides: What to change in the configurations that are used where nothing is timed.
+        every: Whether to compile all that is timed on a GPU instead.
 
     Raises:
         ToolsMissing: Torch or triton is not installed.
@@ -147,6 +171,7 @@ def inspect(
             )
     module = emitted if isinstance(emitted, Module) else forward_module(emitted)
     asked: list[tuple[Job, Mapping[str, int], Config]] = []
+    left_out: list[LeftOut] = []
     kernels = module.kernels
     configs = configured(kernels, dtype, overrides)
     choices = known_sizes(kernels, sizes)
@@ -155,9 +180,17 @@ def inspect(
         for chosen in several:
             for target in targets:
                 device = DEVICES[target]
+                offered = tried(kernel, device, dtype, chosen) if every else ()
                 config = first if overrides else made_to_fit(kernel, first, device, dtype, chosen)
-                found = job(kernel, name, arguments, device, dtype, chosen, config)
-                asked.append((found, chosen, config))
+                kept = [each for each, reason in offered if not reason] or [config]
+                for each in kept:
+                    found = job(kernel, name, arguments, device, dtype, chosen, each)
+                    asked.append((found, chosen, each))
+                left_out += [
+                    LeftOut(name, device, chosen, each, reason)
+                    for each, reason in offered
+                    if reason
+                ]
     results = compiled(module.text, module.name, [found for found, _, _ in asked])
     return Inspection(
         module.program,
@@ -167,6 +200,7 @@ def inspect(
             for (found, chosen, config), result in zip(asked, results, strict=True)
         ),
         module.direction,
+        tuple(left_out),
     )
 
 

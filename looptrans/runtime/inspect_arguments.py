@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.footprint import fitted, footprints
+from looptrans.blocks.footprint import fitted, footprints, lacking
 from looptrans.blocks.program import ArrayArgument, Config, Kernel
 from looptrans.emit import signature
 from looptrans.emit.arguments import (
@@ -91,14 +91,37 @@ def made_to_fit(
         dtype: The element type of the arrays.
         sizes: The sizes that are known, all of `kernel.constants` among them.
     """
-    width = 4 if dtype == "float32" else 2
-    lanes = {
+    room, threads = device.shared_limit, device.threads
+    lanes = _lanes(kernel, sizes)
+    return fitted(footprints(kernel), config, lanes, _width(dtype), room, threads)
+
+
+def tried(
+    kernel: Kernel, device: Device, dtype: str, sizes: Mapping[str, int]
+) -> tuple[tuple[Config, str], ...]:
+    """Return what is timed on a GPU, each with why it is left out there, nothing if it is not.
+
+    The arguments are those of `made_to_fit`.
+    """
+    choice = kernel.wide if dtype == "float32" else kernel.narrow
+    room, threads = device.shared_limit, device.threads
+    needed, lanes = footprints(kernel), _lanes(kernel, sizes)
+    return tuple(
+        (config, lacking(needed, config, lanes, _width(dtype), room, threads))
+        for config in choice.tuned
+    )
+
+
+def _width(dtype: str) -> int:
+    return 4 if dtype == "float32" else 2
+
+
+def _lanes(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, int]:
+    return {
         argument.block: argument.value(Evaluator(sizes).index(argument.extent, {}))
         for argument in signature(kernel)
         if isinstance(argument, LaneCount)
     }
-    found = footprints(kernel)
-    return fitted(found, config, lanes, width, device.shared_limit, device.threads)
 
 
 def known_sizes(

@@ -1,0 +1,308 @@
+"""Configurations: what fits a GPU, at the launch too; the late form of a product; kept timings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from looptrans.blocks.footprint import LEAST, MOST_HELD, SPARE, fits, fitted, footprints
+from looptrans.blocks.late import LATE, late_body
+from looptrans.blocks.program import BlockProgram, Branch, Config, Kernel, ops_in
+from looptrans.emit.backward import emitted_with_backward
+from looptrans.emit.listing import emitted, lowered
+from looptrans.runtime.device import prepare_device
+from looptrans.runtime.inspect import inspect
+from looptrans.runtime.inspect_device import DEVICES
+from looptrans.runtime.inspect_job import Measurement
+from looptrans.runtime.load import load_module
+from tests.analysis import program, spec
+
+prepare_device()
+
+# Two rounds of a polynomial in place of a softmax: no name, and no function, of attention.
+POWERS = """
+def f(a: Float[Array, "M E"], b: Float[Array, "N E"], c: Float[Array, "N D"]{more}):
+    r = zeros((M, D))
+    for i in range(M):
+        for j in range({last}):
+            s = sum(a[i, e] * b[j, e] for e in range(E))
+            for d in range(D):
+                r[i, d] = r[i, d] + {weight} * c[{row}, d]{after}
+    return r
+"""
+
+
+def powers(**parts: str) -> str:
+    usual = {"more": "", "last": "N", "weight": "s * s", "row": "j", "after": ""}
+    return POWERS.format(**{**usual, **parts})
+
+
+def blocks_of(text: str) -> BlockProgram:
+    return lowered(program(text))
+
+
+def module_of(text: str, name: str, folder: Path) -> ModuleType:
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    return load_module(name, text, path)
+
+
+# What a program needs
+
+
+def test_what_attention_needs() -> None:
+    (kernel,) = lowered(spec("attention_bias")).kernels
+    (needed,) = footprints(kernel)
+    sizes = {"BLOCK_I": 128, "BLOCK_J": 64, "BLOCK_E": 128, "BLOCK_D": 128}
+    queries, bias, keys = 128 * 128, 128 * 64, 64 * 128
+    assert needed.shared(sizes, 3, 2) == 2 * (queries + 3 * (keys + bias + keys))
+    # The sum of values, the scores, and the bias that is added to them.
+    assert needed.numbers(sizes) == queries + keys + bias
+
+
+def test_a_narrow_operand_that_is_widened_has_a_copy() -> None:
+    # exp(s) is not known to be at most 1, so that it stays in float32, and c with it.
+    (kernel,) = blocks_of(powers(weight="exp(s)")).kernels
+    (needed,) = footprints(kernel)
+    assert [piece.bytes for piece in needed.resident] == [None, 4]
+    text = emitted(program(powers(weight="exp(s)"))).text
+    assert '"ieee" if c_ptr.dtype.element_ty == tl.float32 else None' in text
+
+
+def test_the_estimate_is_what_the_compiler_asks_for() -> None:
+    made = emitted(spec("attention"))
+    (each,) = inspect(made, ["cuda:90"], "bfloat16", {"E": 64, "D": 64}, {}).kernels
+    assert isinstance(each.result, Measurement)
+    (needed,) = footprints(made.blocks.kernels[0])
+    sizes = {**each.config.blocks, "BLOCK_E": 64, "BLOCK_D": 64}
+    estimate = needed.shared(sizes, each.config.stages, 2)
+    assert each.result.shared <= estimate + SPARE
+    assert estimate <= 1.2 * each.result.shared
+
+
+# At the launch
+
+
+def gpu(shared: int, threads: int = 32) -> Any:
+    """Return what Triton's driver says of a GPU."""
+    return SimpleNamespace(
+        utils=SimpleNamespace(get_device_properties=lambda _: {"max_shared_mem": shared}),
+        get_current_target=lambda: SimpleNamespace(warp_size=threads),
+    )
+
+
+@pytest.fixture(name="module", scope="module")
+def _module(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    made = emitted_with_backward(spec("attention_causal"))
+    return module_of(made.text, "configured", tmp_path_factory.mktemp("configured"))
+
+
+@pytest.fixture(name="kernels", scope="module")
+def _kernels() -> Mapping[str, Kernel]:
+    made = emitted_with_backward(spec("attention_causal"))
+    names = (*made.forward_kernels, *made.backward_kernels)
+    return dict(zip(names, (*made.forward.kernels, *made.backward.kernels), strict=True))
+
+
+GPUS = {name: (d.shared_limit, d.threads) for name, d in DEVICES.items()} | {
+    "a laptop": (99 * 1024, 32)
+}
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_launcher_finds_what_fits(
+    name: str, module: ModuleType, kernels: Mapping[str, Kernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, threads = GPUS[name]
+    driver = SimpleNamespace(active=gpu(shared, threads))
+    runtime = SimpleNamespace(driver=driver)
+    fake = SimpleNamespace(runtime=runtime, Config=module.triton.Config)
+    monkeypatch.setattr(module, "triton", fake)
+    monkeypatch.setattr(module, "_INTERPRETED", False)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    counts = []
+    for called, kernel in kernels.items():
+        needed = footprints(kernel)
+        if not needed:
+            assert not hasattr(module, f"{called}_footprint")
+            continue
+        tells = getattr(module, f"{called}_footprint")
+        prune = module._fitting(tells, 2)
+        for head in (16, 64, 128, 256, 512):
+            lanes = {"BLOCK_E": head, "BLOCK_D": head}
+            start = getattr(module, f"{called}_default")[2]
+            found = module._fitted(start, tells, 2, lanes, 0)
+            default = kernel.narrow.default
+            expected = fitted(needed, default, lanes, 2, shared, threads)
+            own = Config(found.kwargs, found.num_warps, found.num_stages)
+            assert own == expected
+            least = all(size <= LEAST for n, size in own.blocks.items() if n != LATE)
+            assert fits(needed, own, lanes, 2, shared, threads) or least
+            if (name, head) in (("cuda:90", 64), ("cuda:90", 128)):
+                assert own == default
+            # A size of the listing may be called what the functions call their own arguments.
+            tuned = getattr(module, f"{called}_tuned")[2]
+            more = {**lanes, "E": head, "configs": 1, "arguments": 2, "width": 3}
+            left = prune(tuned.configs, {}, **more)
+            kept = [c for c in kernel.narrow.tuned if fits(needed, c, lanes, 2, shared, threads)]
+            found_left = [Config(c.kwargs, c.num_warps, c.num_stages) for c in left]
+            assert sorted(map(str, found_left)) == sorted(map(str, kept or [own]))
+            counts.append(len(left))
+    assert min(counts) >= 1
+    assert max(counts) <= 48
+
+
+def test_the_numbers_in_the_text_are_those_of_the_estimate(module: ModuleType) -> None:
+    source = Path(str(module.__file__)).read_text()
+    assert f'["max_shared_mem"] - {SPARE}' in source
+    assert f"most = {MOST_HELD} * " in source
+
+
+# The late form
+
+
+def late_ops(text: str) -> tuple[BlockProgram, list[Branch]]:
+    found = blocks_of(text)
+    (kernel,) = found.kernels
+    body = late_body(kernel)
+    return found, [op for op in ops_in(body or ()) if isinstance(op, Branch)]
+
+
+def test_a_product_of_a_product_can_be_late() -> None:
+    blocks, branches = late_ops(powers())
+    (kernel,) = blocks.kernels
+    # Before the loops, twice in the full and in the boundary one, behind them.
+    assert [len(each.body) for each in branches] == [2, 2, 2, 2, 2, 2]
+    assert [len(each.otherwise) for each in branches] == [0, 0, 2, 0, 2, 0]
+    assert kernel.narrow.default.blocks[LATE] == 0
+    assert {config.blocks[LATE] for config in kernel.narrow.tuned} == {0, 1}
+    assert {config.blocks[LATE] for config in kernel.wide.tuned} == {0}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("there is no other product", {"weight": "(a[i, 0] + b[j, 0])"}),
+        ("the row is looked up", {"more": ', g: Int[Array, "N", "0:N"]', "row": "g[j]"}),
+    ],
+)
+def test_what_is_not_late(name: str, parts: dict[str, str]) -> None:
+    _, branches = late_ops(powers(**parts))
+    assert not branches, name
+
+
+@pytest.mark.parametrize(
+    ("last", "columns"), [("N", 53), ("min(N, i + 1)", 53), ("N", 0), ("min(N, i + 1)", 20)]
+)
+def test_the_late_form_gives_the_same_bits(last: str, columns: int, tmp_path: Path) -> None:
+    sizes = {"M": 37, "N": columns, "E": 16, "D": 24}
+    module = module_of(emitted(program(powers(last=last))).text, f"late_{tmp_path.name}", tmp_path)
+    torch.manual_seed(0)
+    shapes = (("M", "E"), ("N", "E"), ("N", "D"))
+    for dtype in (torch.float32, torch.float16):
+        arguments = [
+            torch.randn([sizes[n] for n in shape]).mul_(0.25).to(dtype) for shape in shapes
+        ]
+        config = module.f_kernel_default[arguments[0].element_size()]
+        config.kwargs.update({"BLOCK_I": 16, "BLOCK_J": 16})
+        plain = module.f(*arguments)
+        config.kwargs[LATE] = 1
+        assert torch.equal(module.f(*arguments), plain)
+        assert plain.isfinite().all()
+    a, b, c = (each.double() for each in arguments)
+    seen = torch.ones(37, columns, dtype=torch.bool)
+    scores = torch.where(seen if last == "N" else seen.tril(), (a @ b.T) ** 2, 0.0)
+    assert torch.allclose(plain.double(), scores @ c, rtol=1e-2, atol=1e-2)
+
+
+def test_rows_that_are_not_read_do_not_reach_the_late_product(tmp_path: Path) -> None:
+    # What lies behind the last row of c is nan: it is masked, not multiplied with 0.
+    module = module_of(emitted(program(powers())).text, "beyond", tmp_path)
+    module.f_kernel_default[4].kwargs[LATE] = 1
+    a, b = torch.ones(4, 16), torch.ones(5, 16)
+    c = torch.cat([torch.ones(5, 16), torch.full((80, 16), torch.nan)])[:5]
+    assert torch.equal(module.f(a, b, c), torch.full((4, 16), 5.0 * 16 * 16))
+
+
+def test_exponentials_run_beside_the_late_product() -> None:
+    sizes = {"E": 128, "D": 128}
+    found = inspect(emitted(spec("attention")), ["cuda:90"], "bfloat16", sizes, {LATE: 1})
+    (each,) = found.kernels
+    assert isinstance(each.result, Measurement)
+    assert each.result.code is not None
+    assert each.result.spills == 0
+    full = each.result.code.loops[0]
+    assert full.exp2_in_flight > full.exp2 // 2
+    assert not full.serialized
+
+
+# What was timed is kept
+
+TIMED = """
+import sys
+import torch
+import triton
+
+sys.path.insert(0, {folder!r})
+
+
+class Driver:
+    def get_current_target(self):
+        return triton.backends.compiler.GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    class utils:
+        get_device_properties = staticmethod(lambda _: {{"max_shared_mem": 232448}})
+
+
+triton.runtime.driver.set_active(Driver())
+torch.cuda.current_device = lambda: 0
+import kept
+
+tuned = kept.attention_kernel_tuned[2]
+times = iter(range(100, 0, -1))
+asked = []
+
+
+def bench(call, quantiles):
+    asked.append(call)
+    return [float(next(times))] * 3
+
+
+tuned._do_bench = bench
+launched = []
+tuned.fn.run = lambda *a, **k: launched.append((k["BLOCK_I"], k["BLOCK_J"], k["num_warps"]))
+sizes = dict(H=2, M=64, N=int(sys.argv[1]), E=64, D=64, BLOCK_E=64, BLOCK_D=64)
+tuned.run(grid=(1,), warmup=False, **sizes)
+print(len(asked), *launched[-1])
+"""
+
+
+def test_timings_survive_the_process(tmp_path: Path) -> None:
+    (tmp_path / "kept.py").write_text(emitted(spec("attention")).text)
+
+    def run(columns: int) -> list[int]:
+        environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
+        done = subprocess.run(
+            [sys.executable, "-c", TIMED.format(folder=str(tmp_path)), str(columns)],
+            env={**environment, "TRITON_CACHE_DIR": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return [int(word) for word in done.stdout.split()]
+
+    timed, *chosen = run(64)
+    assert timed > 1
+    assert run(64) == [0, *chosen]
