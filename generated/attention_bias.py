@@ -301,7 +301,7 @@ def attention_bias_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOC
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_kernel_default = {
-    2: attention_bias_kernel_config(128, 64, 0, 8, 3),
+    2: attention_bias_kernel_config(128, 32, 0, 8, 3),
     4: attention_bias_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -310,7 +310,7 @@ attention_bias_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bias_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_bias_kernel_footprint, 2)},

@@ -474,7 +474,7 @@ def attention_bias_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOC
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_kernel_default = {
-    2: attention_bias_kernel_config(128, 64, 0, 8, 3),
+    2: attention_bias_kernel_config(128, 32, 0, 8, 3),
     4: attention_bias_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -483,7 +483,7 @@ attention_bias_kernel_tuned = {
     2: triton.autotune(
         [
             attention_bias_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_bias_kernel_footprint, 2)},
@@ -1624,7 +1624,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bias_forward_c0e8869e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_forward_6e3ea07e", mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1644,7 +1644,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bias_backward_c0e8869e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_backward_6e3ea07e", mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

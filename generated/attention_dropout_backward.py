@@ -90,7 +90,10 @@
 #                         P = exp(S - lse[b, h, i])
 #                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dP = dP_sum / (1.0 - p) if uniform(seed, b * H + h, i, j) >= p else 0.0
-#                         dS = P * (dP - delta[b, h, i])
+#                         dS = P * (
+#                             (dP if uniform(seed, b * H + h, i, j) >= p else 0.0)
+#                             - delta[b, h, i]
+#                         )
 #                         dS_sum = dS * scale
 #                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
 #                         for e in range(0, E):
@@ -111,7 +114,10 @@
 #                             dP_2 = dP_sum_2 / (1.0 - p) if uniform(
 #                                 seed, b * H + h, i, j
 #                             ) >= p else 0.0
-#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])
+#                             dS_2 = P_2 * (
+#                                 (dP_2 if uniform(seed, b * H + h, i, j) >= p else 0.0)
+#                                 - delta[b, h, i]
+#                             )
 #                             dS_sum_2 = dS_2 * scale
 #                             for e in range(0, E):
 #                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
@@ -226,7 +232,11 @@
 #                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
 #                         # S8
 #                         dP = dP_sum / (1.0 - p) if uniform(seed, b * H + h, i, j) >= p else 0.0
-#                         dS = P * (dP - delta[b, h, i])  # S9
+#                         # S9
+#                         dS = P * (
+#                             (dP if uniform(seed, b * H + h, i, j) >= p else 0.0)
+#                             - delta[b, h, i]
+#                         )
 #                         dS_sum = dS * scale  # S10
 #                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S11
 #                         for e in parallel(0, E):
@@ -253,7 +263,11 @@
 #                             dP_2 = dP_sum_2 / (1.0 - p) if uniform(
 #                                 seed, b * H + h, i, j
 #                             ) >= p else 0.0
-#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S19
+#                             # S19
+#                             dS_2 = P_2 * (
+#                                 (dP_2 if uniform(seed, b * H + h, i, j) >= p else 0.0)
+#                                 - delta[b, h, i]
+#                             )
 #                             dS_sum_2 = dS_2 * scale  # S20
 #                             for e in parallel(0, E):
 #                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S21
@@ -717,10 +731,9 @@ def attention_dropout_backward_dQ_kernel(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
-        dP = tl.where(
-            _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP_sum * (1.0 / (1.0 - p)), 0.0
-        )  # S8
-        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S9
+        uniform = _uniform(seed, b * H + h, i[:, None], j[None, :])  # S8
+        dP = tl.where(uniform >= p, dP_sum * (1.0 / (1.0 - p)), 0.0)  # S8
+        dS = P * (tl.where(uniform >= p, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S11
         dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S12
@@ -742,10 +755,9 @@ def attention_dropout_backward_dQ_kernel(
             other=0.0
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
-        dP = tl.where(
-            _uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP_sum * (1.0 / (1.0 - p)), 0.0
-        )  # S8
-        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S9
+        uniform = _uniform(seed, b * H + h, i[:, None], j[None, :])  # S8
+        dP = tl.where(uniform >= p, dP_sum * (1.0 / (1.0 - p)), 0.0)  # S8
+        dS = P * (tl.where(uniform >= p, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(
             tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
@@ -985,7 +997,7 @@ def attention_dropout_backward_dK_dV_kernel(
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
         dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
+        dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(
             tl.where(
@@ -1025,7 +1037,7 @@ def attention_dropout_backward_dK_dV_kernel(
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
         dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
+        dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
         dV = tl.dot(
@@ -1056,7 +1068,7 @@ def attention_dropout_backward_dK_dV_kernel(
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
         dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
+        dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(
             tl.where(
@@ -1639,7 +1651,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_forward_44c225cd", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_forward_d253bfb9", mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1659,7 +1671,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_backward_44c225cd", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_backward_d253bfb9", mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -303,7 +303,7 @@ def attention_dropout_mask_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_mask_kernel_default = {
-    2: attention_dropout_mask_kernel_config(128, 64, 0, 8, 3),
+    2: attention_dropout_mask_kernel_config(128, 32, 0, 8, 3),
     4: attention_dropout_mask_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -312,7 +312,7 @@ attention_dropout_mask_kernel_tuned = {
     2: triton.autotune(
         [
             attention_dropout_mask_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_dropout_mask_kernel_footprint, 2)},

@@ -88,7 +88,7 @@
 #                         P = exp(S - lse[b, h, i])
 #                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dP = dP_sum / (1.0 - p) if keep[b, h, i, j] else 0.0
-#                         dS = P * (dP - delta[b, h, i])
+#                         dS = P * ((dP if keep[b, h, i, j] else 0.0) - delta[b, h, i])
 #                         dS_sum = dS * scale
 #                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
 #                         for e in range(0, E):
@@ -106,7 +106,7 @@
 #                         P_2 = exp(S_2 - lse[b, h, i])
 #                         dP_sum_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dP_2 = dP_sum_2 / (1.0 - p) if keep[b, h, i, j] else 0.0
-#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])
+#                         dS_2 = P_2 * ((dP_2 if keep[b, h, i, j] else 0.0) - delta[b, h, i])
 #                         dS_sum_2 = dS_2 * scale
 #                         for e in range(0, E):
 #                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
@@ -215,7 +215,7 @@
 #                         P = exp(S - lse[b, h, i])  # S6
 #                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
 #                         dP = dP_sum / (1.0 - p) if keep[b, h, i, j] else 0.0  # S8
-#                         dS = P * (dP - delta[b, h, i])  # S9
+#                         dS = P * ((dP if keep[b, h, i, j] else 0.0) - delta[b, h, i])  # S9
 #                         dS_sum = dS * scale  # S10
 #                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S11
 #                         for e in parallel(0, E):
@@ -236,7 +236,7 @@
 #                         P_2 = exp(S_2 - lse[b, h, i])  # S16
 #                         dP_sum_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S17
 #                         dP_2 = dP_sum_2 / (1.0 - p) if keep[b, h, i, j] else 0.0  # S18
-#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S19
+#                         dS_2 = P_2 * ((dP_2 if keep[b, h, i, j] else 0.0) - delta[b, h, i])  # S19
 #                         dS_sum_2 = dS_2 * scale  # S20
 #                         for e in parallel(0, E):
 #                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S21
@@ -484,7 +484,7 @@ def attention_dropout_mask_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_mask_kernel_default = {
-    2: attention_dropout_mask_kernel_config(128, 64, 0, 8, 3),
+    2: attention_dropout_mask_kernel_config(128, 32, 0, 8, 3),
     4: attention_dropout_mask_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -493,7 +493,7 @@ attention_dropout_mask_kernel_tuned = {
     2: triton.autotune(
         [
             attention_dropout_mask_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_dropout_mask_kernel_footprint, 2)},
@@ -690,7 +690,7 @@ def attention_dropout_mask_backward_dQ_kernel(
             other=0
         )  # S8
         dP = tl.where(keep_ij, dP_sum * (1.0 / (1.0 - p)), 0.0)  # S8
-        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S9
+        dS = P * (tl.where(keep_ij, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S11
         dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S12
@@ -718,7 +718,7 @@ def attention_dropout_mask_backward_dQ_kernel(
             other=0
         )  # S8
         dP = tl.where(keep_ij, dP_sum * (1.0 / (1.0 - p)), 0.0)  # S8
-        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S9
+        dS = P * (tl.where(keep_ij, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(tl.where(j[None, :] < N, dS * S_sum, 0.0), axis=1)  # S11
         dQ = tl.dot(
@@ -951,7 +951,7 @@ def attention_dropout_mask_backward_dK_dV_kernel(
         )  # S18
         dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
+        dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
         dV = tl.dot(
@@ -986,7 +986,7 @@ def attention_dropout_mask_backward_dK_dV_kernel(
         )  # S18
         dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S19
+        dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
@@ -1575,7 +1575,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_forward_b8fd55cc", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_forward_7a75e23a", mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1595,7 +1595,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_backward_b8fd55cc", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_backward_7a75e23a", mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -1,0 +1,555 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_differential(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         Q2: Float[Array, "B H M E"],
+#         K2: Float[Array, "B H N E"],
+#         lam: float
+#     ):
+#         S = zeros((B, H, M, N))
+#         S2 = zeros((B, H, M, N))
+#         O = zeros((B, H, M, D))
+#         O2 = zeros((B, H, M, D))
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     m = -inf  # S1: the maximum of nothing
+#                     m2 = -inf  # S2: the maximum of nothing
+#                     for j in range(0, N):
+#                         # S3: the scaled score
+#                         S[b, h, i, j] = sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         m = max(m, S[b, h, i, j])  # S4: Aggregation over j
+#                         # S5: the scaled score
+#                         S2[b, h, i, j] = sum(
+#                             Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         m2 = max(m2, S2[b, h, i, j])  # S6: Aggregation over j
+#                     l = 0.0  # S7: an empty sum
+#                     l2 = 0.0  # S8: an empty sum
+#                     for j in range(0, N):
+#                         l = l + exp(S[b, h, i, j] - m)  # S9: Aggregation over j
+#                         l2 = l2 + exp(S2[b, h, i, j] - m2)  # S10: Aggregation over j
+#                     for j in range(0, N):
+#                         for d in range(0, D):
+#                             # S11: the weighted mean of the rows of V
+#                             O[b, h, i, d] = O[b, h, i, d] + exp(
+#                                 S[b, h, i, j] - m
+#                             ) / l * V[b, h, j, d]
+#                             # S12: the weighted mean of the rows of V
+#                             O2[b, h, i, d] = O2[b, h, i, d] + exp(
+#                                 S2[b, h, i, j] - m2
+#                             ) / l2 * V[b, h, j, d]
+#                     for d in range(0, D):
+#                         # S13: the one less the other
+#                         O[b, h, i, d] = O[b, h, i, d] - lam * O2[b, h, i, d]
+#         return O
+#
+# The steps from there to these kernels:
+#   1. one pass instead of 3: m, m2, l, l2, O[b, h, i, d] and O2[b, h, i, d] move together
+#   2. change of state: the loop keeps O[b, h, i, d] * l and O2[b, h, i, d] * l2, and one division
+#      stands behind it; nothing moves before m and m2 does
+#   3. keep S in a scalar: nothing else reads it
+#   4. keep S2 in a scalar: nothing else reads it
+#   5. run b, h, i and d in parallel, m, m2, l, l2, S_bhij, S2_bhij, m_bhij and m2_bhij private to
+#      an iteration
+#
+# Where they end; the labels in the code are those of this nest:
+#
+#     def attention_differential(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         Q2: Float[Array, "B H M E"],
+#         K2: Float[Array, "B H N E"],
+#         lam: float
+#     ):
+#         O = zeros((B, H, M, D))
+#         O2 = zeros((B, H, M, D))
+#         for b in parallel(0, B):
+#             private: (m, m2, l, l2, S_bhij, S2_bhij, m_bhij, m2_bhij)
+#             for h in parallel(0, H):
+#                 private: (m, m2, l, l2, S_bhij, S2_bhij, m_bhij, m2_bhij)
+#                 for i in parallel(0, M):
+#                     private: (m, m2, l, l2, S_bhij, S2_bhij, m_bhij, m2_bhij)
+#                     m = -inf  # S1: the maximum of nothing
+#                     m2 = -inf  # S2: the maximum of nothing
+#                     l = 0.0  # S7: an empty sum
+#                     l2 = 0.0  # S8: an empty sum
+#                     for j in range(0, N):
+#                         # S3: the scaled score
+#                         S_bhij = sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         # S5: the scaled score
+#                         S2_bhij = sum(
+#                             Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         m_bhij = max(m, S_bhij)  # S14
+#                         m2_bhij = max(m2, S2_bhij)  # S15
+#                         # S16
+#                         l = l * exp(m - m_bhij) + exp(S_bhij - m_bhij) if m_bhij > -inf else l
+#                         # S17
+#                         l2 = l2 * exp(m2 - m2_bhij) + exp(
+#                             S2_bhij - m2_bhij
+#                         ) if m2_bhij > -inf else l2
+#                         for d in parallel(0, D):
+#                             # S11
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
+#                                     S_bhij - m_bhij
+#                                 ) if m_bhij
+#                                 > -inf else O[b, h, i, d]
+#                             )
+#                             # S12
+#                             O2[b, h, i, d] = (
+#                                 O2[b, h, i, d] * exp(m2 - m2_bhij) + V[b, h, j, d] * exp(
+#                                     S2_bhij - m2_bhij
+#                                 ) if m2_bhij
+#                                 > -inf else O2[b, h, i, d]
+#                             )
+#                         m = m_bhij  # S4
+#                         m2 = m2_bhij  # S6
+#                     for d in parallel(0, D):
+#                         O2[b, h, i, d] = O2[b, h, i, d] / l2 if l2 != 0.0 else 0.0  # S9
+#                     for d in parallel(0, D):
+#                         O[b, h, i, d] = O[b, h, i, d] / l if l != 0.0 else 0.0  # S10
+#                     for d in parallel(0, D):
+#                         # S13: the one less the other
+#                         O[b, h, i, d] = O[b, h, i, d] - lam * O2[b, h, i, d]
+#         return O
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_differential_kernel(
+    Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, O_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_Q2_b, stride_Q2_h, stride_Q2_i, stride_Q2_e,
+    stride_K2_b, stride_K2_h, stride_K2_j, stride_K2_e,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    lam,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), Q2 (B, H, M, E), K2 (B, H, N, E).
+    Writes O (B, H, M, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    Q2_ptr += b * stride_Q2_b
+    Q2_ptr += h * stride_Q2_h
+    K2_ptr += b * stride_K2_b
+    K2_ptr += h * stride_K2_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O2 = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
+    m2 = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S2
+    l = tl.zeros([BLOCK_I], tl.float32)  # S7
+    l2 = tl.zeros([BLOCK_I], tl.float32)  # S8
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S3
+    S_bhij_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
+    Q2_ie = tl.load(
+        Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S5
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S3
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S5
+        S2_bhij = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S5
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S14
+        m2_bhij = tl.maximum(m2, tl.max(S2_bhij, axis=1) * S_bhij_scale)  # S15
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S16
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S16
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S16
+        # 0 as long as nothing was seen
+        m2_bhij_finite = tl.where(m2_bhij > float("-inf"), m2_bhij, 0.0)
+        exp_m2 = tl.exp2(m2 - m2_bhij_finite)  # S17
+        exp_S2_bhij = tl.exp2(S2_bhij * S_bhij_scale - m2_bhij_finite[:, None])  # S17
+        l2 = l2 * exp_m2 + tl.sum(exp_S2_bhij, axis=1)  # S17
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S11
+        O = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S11
+        O2 = tl.dot(
+            exp_S2_bhij.to(V_ptr.dtype.element_ty),
+            V_jd,
+            O2 * exp_m2[:, None],
+            input_precision="ieee"
+        )  # S12
+        m = m_bhij  # S4
+        m2 = m2_bhij  # S6
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S3
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S5
+        S2_bhij = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S5
+        S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S14
+        S2_bhij = tl.where(j[None, :] < N, S2_bhij, float("-inf"))  # outside: the least there is
+        m2_bhij = tl.maximum(m2, tl.max(S2_bhij, axis=1) * S_bhij_scale)  # S15
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S16
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S16
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S16
+        # 0 as long as nothing was seen
+        m2_bhij_finite = tl.where(m2_bhij > float("-inf"), m2_bhij, 0.0)
+        exp_m2 = tl.exp2(m2 - m2_bhij_finite)  # S17
+        exp_S2_bhij = tl.exp2(S2_bhij * S_bhij_scale - m2_bhij_finite[:, None])  # S17
+        l2 = l2 * exp_m2 + tl.sum(exp_S2_bhij, axis=1)  # S17
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < N) & d_in[None, :],
+            other=0.0
+        )  # S11
+        O = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S11
+        O2 = tl.dot(
+            exp_S2_bhij.to(V_ptr.dtype.element_ty),
+            V_jd,
+            O2 * exp_m2[:, None],
+            input_precision="ieee"
+        )  # S12
+        m = m_bhij  # S4
+        m2 = m2_bhij  # S6
+    O2 = tl.where(l2[:, None] != 0.0, O2 / l2[:, None], 0.0)  # S9
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S10
+    O = O - lam * O2  # S13
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S13
+
+
+def attention_differential_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_differential_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * 2 * BLOCK_I * BLOCK_E + num_stages * width * (
+        2 * BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = 2 * BLOCK_I * BLOCK_D + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_differential_kernel_default = {
+    2: attention_differential_kernel_config(64, 32, 8, 3),
+    4: attention_differential_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_differential_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_differential_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_differential_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_differential_kernel),
+    4: triton.autotune(
+        [
+            attention_differential_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_differential_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_differential_kernel),
+}
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_differential_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _check_written(name, tensor):
+    """Raise a ValueError where elements of a tensor that is written share their memory."""
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
+
+
+def _output(name, given, shape, dtype, device):
+    """Return the tensor given for an output, or a new one where it is None.
+
+    Raises:
+        ValueError: The shape, dtype or device is not that of the output, or elements share memory.
+    """
+    if given is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if not isinstance(given, torch.Tensor):
+        kind = type(given).__name__
+        raise ValueError(f"out for {name} should be a torch.Tensor, and is a {kind}")
+    found = (tuple(given.shape), given.dtype, given.device)
+    if found != (shape, dtype, device):
+        raise ValueError(
+            f"out for {name} should be {shape}, {dtype}, on {device}; it is {found[0]}, {found[1]},"
+            f" on {found[2]}"
+        )
+    _check_written(f"out for {name}", given)
+    return given
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_differential(Q, K, V, Q2, K2, lam, *, out=None, tune=True):
+    """Run the listing attention_differential on torch tensors.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        Q2: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K2: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        lam: A real number.
+        out: What O is written to; a new tensor by default. It shares no memory with an
+            argument.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("Q2", Q2, 4, _FLOAT),
+        ("K2", K2, 4, _FLOAT)
+    )
+    lam = _real("lam", lam)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    _check_shape(
+        "Q2",
+        Q2,
+        (B, H, M, E),
+        "(B, H, M, E) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "K2",
+        K2,
+        (B, H, N, E),
+        "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1], N = K.shape[2] and E = Q.shape[3]"
+    )
+    O = _output("O", out, (B, H, M, D), Q.dtype, Q.device)
+    index = _index_type(Q, K, V, Q2, K2, O)
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_differential_kernel
+        blocks = _fitted(
+            attention_differential_kernel_default[width],
+            attention_differential_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_differential_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, Q2, K2, O,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *Q2.stride(),
+                *K2.stride(),
+                *O.stride(),
+                lam,
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O

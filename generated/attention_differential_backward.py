@@ -1,0 +1,2734 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_differential(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         Q2: Float[Array, "B H M E"],
+#         K2: Float[Array, "B H N E"],
+#         lam: float
+#     ):
+#         S = zeros((B, H, M, N))
+#         S2 = zeros((B, H, M, N))
+#         O = zeros((B, H, M, D))
+#         O2 = zeros((B, H, M, D))
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     m = -inf  # S1: the maximum of nothing
+#                     m2 = -inf  # S2: the maximum of nothing
+#                     for j in range(0, N):
+#                         # S3: the scaled score
+#                         S[b, h, i, j] = sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         m = max(m, S[b, h, i, j])  # S4: Aggregation over j
+#                         # S5: the scaled score
+#                         S2[b, h, i, j] = sum(
+#                             Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         m2 = max(m2, S2[b, h, i, j])  # S6: Aggregation over j
+#                     l = 0.0  # S7: an empty sum
+#                     l2 = 0.0  # S8: an empty sum
+#                     for j in range(0, N):
+#                         l = l + exp(S[b, h, i, j] - m)  # S9: Aggregation over j
+#                         l2 = l2 + exp(S2[b, h, i, j] - m2)  # S10: Aggregation over j
+#                     for j in range(0, N):
+#                         for d in range(0, D):
+#                             # S11: the weighted mean of the rows of V
+#                             O[b, h, i, d] = O[b, h, i, d] + exp(
+#                                 S[b, h, i, j] - m
+#                             ) / l * V[b, h, j, d]
+#                             # S12: the weighted mean of the rows of V
+#                             O2[b, h, i, d] = O2[b, h, i, d] + exp(
+#                                 S2[b, h, i, j] - m2
+#                             ) / l2 * V[b, h, j, d]
+#                     for d in range(0, D):
+#                         # S13: the one less the other
+#                         O[b, h, i, d] = O[b, h, i, d] - lam * O2[b, h, i, d]
+#         return O
+#
+# The steps from there to its backward pass, with what each leans on:
+#   1. define every array once (storage: every read gets the value that was written last above it)
+#   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
+#   3. dm2 vanishes (algebra: dm2 = 0)
+#   4. dm vanishes (algebra: dm = 0)
+#   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
+#      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
+#   6. work P_2 out from lse_2: keep lse_2 = m2[b, h, i] + log(l2[b, h, i]) for each sum (algebra:
+#      P_2[b, h, i, j] = exp(S2[b, h, i, j] - m2[b, h, i]) / l2[b, h, i] = exp(S2[b, h, i, j] -
+#      lse_2[b, h, i]))
+#   7. store little, work out the rest again (storage: a value worked out again is the value that
+#      was read before; rounding: sums are done in another order than reverse mode on the listing
+#      would do them)
+#
+# Its backward pass:
+#
+#     def attention_differential_backward(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         Q2: Float[Array, "B H M E"],
+#         K2: Float[Array, "B H N E"],
+#         lam: float,
+#         lse: Float32[Array, "B H M"],
+#         lse_2: Float32[Array, "B H M"],
+#         dO: Float[Array, "B H M D"]
+#     ):
+#         dl_sum = zeros((B, H, M), dtype=float32)
+#         dl2_sum = zeros((B, H, M), dtype=float32)
+#         O2 = zeros((B, H, M, D), dtype=float32)
+#         dlam_part = zeros((B, H, M), dtype=float32)
+#         dQ = zeros((B, H, M, E))
+#         dK = zeros((B, H, N, E))
+#         dV = zeros((B, H, N, D))
+#         dQ2 = zeros((B, H, M, E))
+#         dK2 = zeros((B, H, N, E))
+#         dlam = 0.0
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for j in range(0, N):
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         S = S_sum * (1.0 / sqrt(E))
+#                         P = exp(S - lse[b, h, i])
+#                         dP_2 = sum(-(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D))
+#                         S2_sum = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
+#                         S2 = S2_sum * (1.0 / sqrt(E))
+#                         P_2 = exp(S2 - lse_2[b, h, i])
+#                         dl_sum[b, h, i] = dl_sum[b, h, i] + dP * P
+#                         dl2_sum[b, h, i] = dl2_sum[b, h, i] + dP_2 * P_2
+#                         for d in range(0, D):
+#                             O2[b, h, i, d] = O2[b, h, i, d] + P_2 * V[b, h, j, d]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for d in range(0, D):
+#                         dlam_part[b, h, i] = dlam_part[b, h, i] - dO[b, h, i, d] * O2[b, h, i, d]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for j in range(0, N):
+#                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         S_2 = S_sum_2 * (1.0 / sqrt(E))
+#                         P_3 = exp(S_2 - lse[b, h, i])
+#                         dP_3 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         dS = P_3 * (dP_3 - dl_sum[b, h, i])
+#                         dS_sum = dS / sqrt(E)
+#                         S2_sum_2 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
+#                         S2_2 = S2_sum_2 * (1.0 / sqrt(E))
+#                         P_2_2 = exp(S2_2 - lse_2[b, h, i])
+#                         dP_2_2 = sum(-(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D))
+#                         dS2 = P_2_2 * (dP_2_2 - dl2_sum[b, h, i])
+#                         dS2_sum = dS2 / sqrt(E)
+#                         for e in range(0, E):
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]
+#                         for e in range(0, E):
+#                             dQ2[b, h, i, e] = dQ2[b, h, i, e] + dS2_sum * K2[b, h, j, e]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for j in range(0, N):
+#                     for i in range(0, M):
+#                         S_sum_3 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         S_3 = S_sum_3 * (1.0 / sqrt(E))
+#                         P_4 = exp(S_3 - lse[b, h, i])
+#                         dP_4 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         dS_2 = P_4 * (dP_4 - dl_sum[b, h, i])
+#                         dS_sum_2 = dS_2 / sqrt(E)
+#                         S2_sum_3 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
+#                         S2_3 = S2_sum_3 * (1.0 / sqrt(E))
+#                         P_2_3 = exp(S2_3 - lse_2[b, h, i])
+#                         dP_2_3 = sum(-(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D))
+#                         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum[b, h, i])
+#                         dS2_sum_2 = dS2_2 / sqrt(E)
+#                         for e in range(0, E):
+#                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
+#                         for e in range(0, E):
+#                             dK2[b, h, j, e] = dK2[b, h, j, e] + dS2_sum_2 * Q2[b, h, i, e]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for j in range(0, N):
+#                     for d in range(0, D):
+#                         for i in range(0, M):
+#                             dO2 = -(dO[b, h, i, d] * lam)
+#                             S2_sum_4 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
+#                             S2_4 = S2_sum_4 * (1.0 / sqrt(E))
+#                             P_2_4 = exp(S2_4 - lse_2[b, h, i])
+#                             S_sum_4 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             S_4 = S_sum_4 * (1.0 / sqrt(E))
+#                             P_5 = exp(S_4 - lse[b, h, i])
+#                             dV[b, h, j, d] = dV[b, h, j, d] + (dO2 * P_2_4 + dO[b, h, i, d] * P_5)
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     dlam = dlam + dlam_part[b, h, i]
+#         return dQ, dK, dV, dQ2, dK2, dlam
+#
+# The steps from there to the forward kernels:
+#   1. one pass instead of 3: m, m2, l, l2, O[b, h, i, d] and O2[b, h, i, d] move together
+#   2. change of state: the loop keeps O[b, h, i, d] * l and O2[b, h, i, d] * l2, and one division
+#      stands behind it; nothing moves before m and m2 does
+#   3. keep S in a scalar: nothing else reads it
+#   4. keep S2 in a scalar: nothing else reads it
+#   5. run b, h, i and d in parallel, m, m2, l, l2, S_bhij, S2_bhij, m_bhij and m2_bhij private to
+#      an iteration
+#
+# Where they end; the labels in the forward kernels are those of this nest:
+#
+#     def attention_differential(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         Q2: Float[Array, "B H M E"],
+#         K2: Float[Array, "B H N E"],
+#         lam: float
+#     ):
+#         lse = zeros((B, H, M), dtype=float32)
+#         lse_2 = zeros((B, H, M), dtype=float32)
+#         O = zeros((B, H, M, D))
+#         O2 = zeros((B, H, M, D))
+#         for b in parallel(0, B):
+#             private: (m, m2, l, l2, S_bhij, S2_bhij, m_bhij, m2_bhij)
+#             for h in parallel(0, H):
+#                 private: (m, m2, l, l2, S_bhij, S2_bhij, m_bhij, m2_bhij)
+#                 for i in parallel(0, M):
+#                     private: (m, m2, l, l2, S_bhij, S2_bhij, m_bhij, m2_bhij)
+#                     m = -inf  # S1: the maximum of nothing
+#                     m2 = -inf  # S2: the maximum of nothing
+#                     l = 0.0  # S7: an empty sum
+#                     l2 = 0.0  # S8: an empty sum
+#                     for j in range(0, N):
+#                         # S3: the scaled score
+#                         S_bhij = sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         # S5: the scaled score
+#                         S2_bhij = sum(
+#                             Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         m_bhij = max(m, S_bhij)  # S16
+#                         m2_bhij = max(m2, S2_bhij)  # S17
+#                         # S18
+#                         l = l * exp(m - m_bhij) + exp(S_bhij - m_bhij) if m_bhij > -inf else l
+#                         # S19
+#                         l2 = l2 * exp(m2 - m2_bhij) + exp(
+#                             S2_bhij - m2_bhij
+#                         ) if m2_bhij > -inf else l2
+#                         for d in parallel(0, D):
+#                             # S11
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
+#                                     S_bhij - m_bhij
+#                                 ) if m_bhij
+#                                 > -inf else O[b, h, i, d]
+#                             )
+#                             # S12
+#                             O2[b, h, i, d] = (
+#                                 O2[b, h, i, d] * exp(m2 - m2_bhij) + V[b, h, j, d] * exp(
+#                                     S2_bhij - m2_bhij
+#                                 ) if m2_bhij
+#                                 > -inf else O2[b, h, i, d]
+#                             )
+#                         m = m_bhij  # S4
+#                         m2 = m2_bhij  # S6
+#                     for d in parallel(0, D):
+#                         O2[b, h, i, d] = O2[b, h, i, d] / l2 if l2 != 0.0 else 0.0  # S9
+#                     for d in parallel(0, D):
+#                         O[b, h, i, d] = O[b, h, i, d] / l if l != 0.0 else 0.0  # S10
+#                     lse[b, h, i] = m + log(l)  # S14
+#                     lse_2[b, h, i] = m2 + log(l2)  # S15
+#                     for d in parallel(0, D):
+#                         # S13: the one less the other
+#                         O[b, h, i, d] = O[b, h, i, d] - lam * O2[b, h, i, d]
+#         return O, lse, lse_2
+#
+# The steps from there to the backward kernels:
+#   1. expand(dS2_sum, b@S14, h@S14, i@S14, j@S14)
+#   2. distribute(j@S14, S27)
+#   3. distribute(i@S14, S27)
+#   4. distribute(h@S14, S27)
+#   5. distribute(b@S14, S27)
+#   6. expand(dS2_sum_2, b@S28, h@S28, j@S28, i@S28)
+#   7. distribute(i@S28, S41)
+#   8. distribute(j@S28, S41)
+#   9. distribute(h@S28, S41)
+#   10. distribute(b@S28, S41)
+#   11. run b, h, i, d, e and j in parallel, dP, S_sum, S, P, dP_2, S2_sum, S2, P_2, S_sum_2, S_2,
+#       P_3, dP_3, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2, S_sum_3, S_3, P_4, dP_4, dS_2,
+#       dS_sum_2, S2_sum_3, S2_3, P_2_3, dP_2_3, dS2_2, dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4 and
+#       P_5 private to an iteration
+#   12. interchange(j@S27, e@S27)
+#   13. interchange(i@S41, e@S41)
+#
+# Where they end; the labels in the backward kernels are those of this nest:
+#
+#     def attention_differential_backward(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         Q2: Float[Array, "B H M E"],
+#         K2: Float[Array, "B H N E"],
+#         lam: float,
+#         lse: Float32[Array, "B H M"],
+#         lse_2: Float32[Array, "B H M"],
+#         dO: Float[Array, "B H M D"]
+#     ):
+#         dl_sum = zeros((B, H, M), dtype=float32)
+#         dl2_sum = zeros((B, H, M), dtype=float32)
+#         O2 = zeros((B, H, M, D), dtype=float32)
+#         dlam_part = zeros((B, H, M), dtype=float32)
+#         dQ = zeros((B, H, M, E))
+#         dK = zeros((B, H, N, E))
+#         dV = zeros((B, H, N, D))
+#         dQ2 = zeros((B, H, M, E))
+#         dK2 = zeros((B, H, N, E))
+#         dS2_sum = empty((B, H, M, N))
+#         dS2_sum_2 = empty((B, H, N, M))
+#         dlam = 0.0  # S1
+#         for b in parallel(0, B):
+#             private: (dP, S_sum, S, P, dP_2, S2_sum, S2, P_2)
+#             for h in parallel(0, H):
+#                 private: (dP, S_sum, S, P, dP_2, S2_sum, S2, P_2)
+#                 for i in parallel(0, M):
+#                     private: (dP, S_sum, S, P, dP_2, S2_sum, S2, P_2)
+#                     for j in range(0, N):
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S2
+#                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
+#                         S = S_sum * (1.0 / sqrt(E))  # S4
+#                         P = exp(S - lse[b, h, i])  # S5
+#                         # S6
+#                         dP_2 = sum(-(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D))
+#                         S2_sum = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))  # S7
+#                         S2 = S2_sum * (1.0 / sqrt(E))  # S8
+#                         P_2 = exp(S2 - lse_2[b, h, i])  # S9
+#                         dl_sum[b, h, i] = dl_sum[b, h, i] + dP * P  # S10
+#                         dl2_sum[b, h, i] = dl2_sum[b, h, i] + dP_2 * P_2  # S11
+#                         for d in parallel(0, D):
+#                             O2[b, h, i, d] = O2[b, h, i, d] + P_2 * V[b, h, j, d]  # S12
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
+#                 for i in parallel(0, M):
+#                     for d in range(0, D):
+#                         # S13
+#                         dlam_part[b, h, i] = (
+#                             dlam_part[b, h, i] - dO[b, h, i, d] * O2[b, h, i, d]
+#                         )
+#         for b in parallel(0, B):
+#             private: (S_sum_2, S_2, P_3, dP_3, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2)
+#             for h in parallel(0, H):
+#                 private: (S_sum_2, S_2, P_3, dP_3, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2)
+#                 for i in parallel(0, M):
+#                     private: (
+#                         S_sum_2, S_2, P_3, dP_3, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2
+#                     )
+#                     for j in range(0, N):
+#                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S14
+#                         S_2 = S_sum_2 * (1.0 / sqrt(E))  # S15
+#                         P_3 = exp(S_2 - lse[b, h, i])  # S16
+#                         dP_3 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S17
+#                         dS = P_3 * (dP_3 - dl_sum[b, h, i])  # S18
+#                         dS_sum = dS / sqrt(E)  # S19
+#                         # S20
+#                         S2_sum_2 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
+#                         S2_2 = S2_sum_2 * (1.0 / sqrt(E))  # S21
+#                         P_2_2 = exp(S2_2 - lse_2[b, h, i])  # S22
+#                         # S23
+#                         dP_2_2 = sum(
+#                             -(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D)
+#                         )
+#                         dS2 = P_2_2 * (dP_2_2 - dl2_sum[b, h, i])  # S24
+#                         dS2_sum[b, h, i, j] = dS2 / sqrt(E)  # S25
+#                         for e in parallel(0, E):
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S26
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
+#                 for i in parallel(0, M):
+#                     for e in parallel(0, E):
+#                         for j in range(0, N):
+#                             # S27
+#                             dQ2[b, h, i, e] = (
+#                                 dQ2[b, h, i, e] + dS2_sum[b, h, i, j] * K2[b, h, j, e]
+#                             )
+#         for b in parallel(0, B):
+#             private: (
+#                 S_sum_3, S_3, P_4, dP_4, dS_2, dS_sum_2, S2_sum_3, S2_3, P_2_3, dP_2_3, dS2_2
+#             )
+#             for h in parallel(0, H):
+#                 private: (
+#                     S_sum_3,
+#                     S_3,
+#                     P_4,
+#                     dP_4,
+#                     dS_2,
+#                     dS_sum_2,
+#                     S2_sum_3,
+#                     S2_3,
+#                     P_2_3,
+#                     dP_2_3,
+#                     dS2_2
+#                 )
+#                 for j in parallel(0, N):
+#                     private: (
+#                         S_sum_3,
+#                         S_3,
+#                         P_4,
+#                         dP_4,
+#                         dS_2,
+#                         dS_sum_2,
+#                         S2_sum_3,
+#                         S2_3,
+#                         P_2_3,
+#                         dP_2_3,
+#                         dS2_2
+#                     )
+#                     for i in range(0, M):
+#                         S_sum_3 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S28
+#                         S_3 = S_sum_3 * (1.0 / sqrt(E))  # S29
+#                         P_4 = exp(S_3 - lse[b, h, i])  # S30
+#                         dP_4 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S31
+#                         dS_2 = P_4 * (dP_4 - dl_sum[b, h, i])  # S32
+#                         dS_sum_2 = dS_2 / sqrt(E)  # S33
+#                         # S34
+#                         S2_sum_3 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
+#                         S2_3 = S2_sum_3 * (1.0 / sqrt(E))  # S35
+#                         P_2_3 = exp(S2_3 - lse_2[b, h, i])  # S36
+#                         # S37
+#                         dP_2_3 = sum(
+#                             -(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D)
+#                         )
+#                         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum[b, h, i])  # S38
+#                         dS2_sum_2[b, h, j, i] = dS2_2 / sqrt(E)  # S39
+#                         for e in parallel(0, E):
+#                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S40
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
+#                 for j in parallel(0, N):
+#                     for e in parallel(0, E):
+#                         for i in range(0, M):
+#                             # S41
+#                             dK2[b, h, j, e] = (
+#                                 dK2[b, h, j, e] + dS2_sum_2[b, h, j, i] * Q2[b, h, i, e]
+#                             )
+#         for b in parallel(0, B):
+#             private: (dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4, P_5)
+#             for h in parallel(0, H):
+#                 private: (dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4, P_5)
+#                 for j in parallel(0, N):
+#                     private: (dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4, P_5)
+#                     for d in parallel(0, D):
+#                         private: (dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4, P_5)
+#                         for i in range(0, M):
+#                             dO2 = -(dO[b, h, i, d] * lam)  # S42
+#                             # S43
+#                             S2_sum_4 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
+#                             S2_4 = S2_sum_4 * (1.0 / sqrt(E))  # S44
+#                             P_2_4 = exp(S2_4 - lse_2[b, h, i])  # S45
+#                             # S46
+#                             S_sum_4 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             S_4 = S_sum_4 * (1.0 / sqrt(E))  # S47
+#                             P_5 = exp(S_4 - lse[b, h, i])  # S48
+#                             # S49
+#                             dV[b, h, j, d] = dV[b, h, j, d] + (
+#                                 dO2 * P_2_4 + dO[b, h, i, d] * P_5
+#                             )
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     dlam = dlam + dlam_part[b, h, i]  # S50
+#         return dQ, dK, dV, dQ2, dK2, dlam
+#
+# Notes:
+#   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
+#     the state
+#   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
+#     the state
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_differential_kernel(
+    Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, O_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_Q2_b, stride_Q2_h, stride_Q2_i, stride_Q2_e,
+    stride_K2_b, stride_K2_h, stride_K2_j, stride_K2_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_lse_2_b, stride_lse_2_h, stride_lse_2_i,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    lam,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), Q2 (B, H, M, E), K2 (B, H, N, E).
+    Writes lse (B, H, M), lse_2 (B, H, M), O (B, H, M, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    Q2_ptr += b * stride_Q2_b
+    Q2_ptr += h * stride_Q2_h
+    K2_ptr += b * stride_K2_b
+    K2_ptr += h * stride_K2_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    lse_2_ptr += b * stride_lse_2_b
+    lse_2_ptr += h * stride_lse_2_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O2 = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
+    m2 = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S2
+    l = tl.zeros([BLOCK_I], tl.float32)  # S7
+    l2 = tl.zeros([BLOCK_I], tl.float32)  # S8
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S3
+    S_bhij_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
+    Q2_ie = tl.load(
+        Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S5
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S3
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S5
+        S2_bhij = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S5
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S16
+        m2_bhij = tl.maximum(m2, tl.max(S2_bhij, axis=1) * S_bhij_scale)  # S17
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S18
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S18
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S18
+        # 0 as long as nothing was seen
+        m2_bhij_finite = tl.where(m2_bhij > float("-inf"), m2_bhij, 0.0)
+        exp_m2 = tl.exp2(m2 - m2_bhij_finite)  # S19
+        exp_S2_bhij = tl.exp2(S2_bhij * S_bhij_scale - m2_bhij_finite[:, None])  # S19
+        l2 = l2 * exp_m2 + tl.sum(exp_S2_bhij, axis=1)  # S19
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S11
+        O = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S11
+        O2 = tl.dot(
+            exp_S2_bhij.to(V_ptr.dtype.element_ty),
+            V_jd,
+            O2 * exp_m2[:, None],
+            input_precision="ieee"
+        )  # S12
+        m = m_bhij  # S4
+        m2 = m2_bhij  # S6
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S3
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S5
+        S2_bhij = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S5
+        S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S16
+        S2_bhij = tl.where(j[None, :] < N, S2_bhij, float("-inf"))  # outside: the least there is
+        m2_bhij = tl.maximum(m2, tl.max(S2_bhij, axis=1) * S_bhij_scale)  # S17
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S18
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S18
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S18
+        # 0 as long as nothing was seen
+        m2_bhij_finite = tl.where(m2_bhij > float("-inf"), m2_bhij, 0.0)
+        exp_m2 = tl.exp2(m2 - m2_bhij_finite)  # S19
+        exp_S2_bhij = tl.exp2(S2_bhij * S_bhij_scale - m2_bhij_finite[:, None])  # S19
+        l2 = l2 * exp_m2 + tl.sum(exp_S2_bhij, axis=1)  # S19
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < N) & d_in[None, :],
+            other=0.0
+        )  # S11
+        O = tl.dot(
+            exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+        )  # S11
+        O2 = tl.dot(
+            exp_S2_bhij.to(V_ptr.dtype.element_ty),
+            V_jd,
+            O2 * exp_m2[:, None],
+            input_precision="ieee"
+        )  # S12
+        m = m_bhij  # S4
+        m2 = m2_bhij  # S6
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    m2 = m2 * 0.6931471805599453  # back from units of log2(e)
+    O2 = tl.where(l2[:, None] != 0.0, O2 / l2[:, None], 0.0)  # S9
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S10
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S14
+    tl.store(lse_2_ptr + i * stride_lse_2_i, m2 + tl.log(l2), mask=i < M)  # S15
+    O = O - lam * O2  # S13
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S13
+
+
+def attention_differential_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_differential_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * 2 * BLOCK_I * BLOCK_E + num_stages * width * (
+        2 * BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = 2 * BLOCK_I * BLOCK_D + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_differential_kernel_default = {
+    2: attention_differential_kernel_config(64, 32, 8, 3),
+    4: attention_differential_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_differential_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_differential_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_differential_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_differential_kernel),
+    4: triton.autotune(
+        [
+            attention_differential_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_differential_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_differential_kernel),
+}
+
+
+@triton.jit
+def attention_differential_backward_O2_kernel(
+    Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, dO_ptr, dl_sum_ptr, dl2_sum_ptr,
+    O2_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_Q2_b, stride_Q2_h, stride_Q2_i, stride_Q2_e,
+    stride_K2_b, stride_K2_h, stride_K2_j, stride_K2_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_lse_2_b, stride_lse_2_h, stride_lse_2_i,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
+    stride_dl2_sum_b, stride_dl2_sum_h, stride_dl2_sum_i,
+    stride_O2_b, stride_O2_h, stride_O2_i, stride_O2_d,
+    lam,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), Q2 (B, H, M, E), K2 (B, H, N, E), lse
+    (B, H, M), lse_2 (B, H, M), dO (B, H, M, D).
+    Writes dl_sum (B, H, M), dl2_sum (B, H, M), O2 (B, H, M, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    Q2_ptr += b * stride_Q2_b
+    Q2_ptr += h * stride_Q2_h
+    K2_ptr += b * stride_K2_b
+    K2_ptr += h * stride_K2_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    lse_2_ptr += b * stride_lse_2_b
+    lse_2_ptr += h * stride_lse_2_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    if dl_sum_ptr is not None:
+        dl_sum_ptr += b * stride_dl_sum_b
+        dl_sum_ptr += h * stride_dl_sum_h
+    if dl2_sum_ptr is not None:
+        dl2_sum_ptr += b * stride_dl2_sum_b
+        dl2_sum_ptr += h * stride_dl2_sum_h
+    if O2_ptr is not None:
+        O2_ptr += b * stride_O2_b
+        O2_ptr += h * stride_O2_h
+
+    S_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
+    dl_sum = tl.zeros([BLOCK_I], tl.float32)
+    dl2_sum = tl.zeros([BLOCK_I], tl.float32)
+    O2 = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    dO_id = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+        mask=(i[:, None] < M) & d_in[None, :],
+        other=0.0
+    )  # S2
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S3
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S5
+    Q2_ie = tl.load(
+        Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S7
+    lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S9
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S2
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S2
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S3
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
+        dP_2 = -(tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee") * lam)  # S6
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S7
+        S2_sum = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S7
+        P_2 = tl.exp2(
+            S2_sum * S_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S8, S9
+        dl_sum = dl_sum + tl.sum(dP * P, axis=1)  # S10
+        dl2_sum = dl2_sum + tl.sum(dP_2 * P_2, axis=1)  # S11
+        O2 = tl.dot(P_2.to(V_ptr.dtype.element_ty), V_jd, O2, input_precision="ieee")  # S12
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < N) & d_in[None, :],
+            other=0.0
+        )  # S2
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S2
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S3
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        P = tl.exp2(
+            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S4, S5
+        dP_2 = -(tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee") * lam)  # S6
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S7
+        S2_sum = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S7
+        P_2 = tl.exp2(
+            S2_sum * S_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S8, S9
+        dl_sum = dl_sum + tl.sum(tl.where(j[None, :] < N, dP * P, 0.0), axis=1)  # S10
+        dl2_sum = dl2_sum + tl.sum(tl.where(j[None, :] < N, dP_2 * P_2, 0.0), axis=1)  # S11
+        O2 = tl.dot(
+            tl.where(j[None, :] < N, P_2, 0.0).to(V_ptr.dtype.element_ty),
+            V_jd,
+            O2,
+            input_precision="ieee"
+        )  # S12
+    if dl_sum_ptr is not None:
+        tl.store(dl_sum_ptr + i * stride_dl_sum_i, dl_sum, mask=i < M)  # S10
+    if dl2_sum_ptr is not None:
+        tl.store(dl2_sum_ptr + i * stride_dl2_sum_i, dl2_sum, mask=i < M)  # S11
+    if O2_ptr is not None:
+        tl.store(
+            O2_ptr + i[:, None] * stride_O2_i + d[None, :] * stride_O2_d,
+            O2,
+            mask=(i[:, None] < M) & d_in[None, :]
+        )  # S12
+
+
+def attention_differential_backward_O2_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_differential_backward_O2_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_D, BLOCK_E, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_I * BLOCK_D + 2 * BLOCK_I * BLOCK_E
+    ) + num_stages * width * (BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_E)
+    held = BLOCK_I * BLOCK_D + 3 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_differential_backward_O2_kernel_default = {
+    2: attention_differential_backward_O2_kernel_config(64, 32, 8, 3),
+    4: attention_differential_backward_O2_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_differential_backward_O2_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_differential_backward_O2_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_differential_backward_O2_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_differential_backward_O2_kernel),
+    4: triton.autotune(
+        [
+            attention_differential_backward_O2_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_differential_backward_O2_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_differential_backward_O2_kernel),
+}
+
+
+@triton.jit
+def attention_differential_backward_dlam_part_kernel(
+    dO_ptr, O2_ptr, dlam_part_ptr,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_O2_b, stride_O2_h, stride_O2_i, stride_O2_d,
+    stride_dlam_part_b, stride_dlam_part_h, stride_dlam_part_i,
+    H, M, D,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads dO (B, H, M, D), O2 (B, H, M, D).
+    Writes dlam_part (B, H, M).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    # What is the same throughout the program goes into the pointers.
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    O2_ptr += b * stride_O2_b
+    O2_ptr += h * stride_O2_h
+    dlam_part_ptr += b * stride_dlam_part_b
+    dlam_part_ptr += h * stride_dlam_part_h
+
+    dlam_part = tl.zeros([BLOCK_I], tl.float32)
+    d_full = D // BLOCK_D * BLOCK_D  # blocks before this one are full
+    # Full blocks.
+    for d_first in range(0, d_full, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S13
+        O2_id = tl.load(
+            O2_ptr + i[:, None] * stride_O2_i + d[None, :] * stride_O2_d,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S13
+        dlam_part = dlam_part - tl.sum(dO_id.to(tl.float32) * O2_id.to(tl.float32), axis=1)  # S13
+    # The last, partial block.
+    for d_first in range(d_full, D, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & (d[None, :] < D),
+            other=0.0
+        )  # S13
+        O2_id = tl.load(
+            O2_ptr + i[:, None] * stride_O2_i + d[None, :] * stride_O2_d,
+            mask=(i[:, None] < M) & (d[None, :] < D),
+            other=0.0
+        )  # S13
+        dlam_part = dlam_part - tl.sum(dO_id.to(tl.float32) * O2_id.to(tl.float32), axis=1)  # S13
+    tl.store(dlam_part_ptr + i * stride_dlam_part_i, dlam_part, mask=i < M)  # S13
+
+
+def attention_differential_backward_dlam_part_kernel_config(
+    BLOCK_I, BLOCK_D, num_warps, num_stages
+):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_differential_backward_dlam_part_kernel_default = (
+    attention_differential_backward_dlam_part_kernel_config(4, 512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_differential_backward_dlam_part_kernel_tuned = triton.autotune(
+    [
+        attention_differential_backward_dlam_part_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["H", "M", "D"],
+    cache_results=True,
+)(attention_differential_backward_dlam_part_kernel)
+
+
+@triton.jit
+def attention_differential_backward_dQ_dS2_sum_kernel(
+    Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, dO_ptr, dl_sum_ptr, dl2_sum_ptr,
+    dQ_ptr, dS2_sum_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_Q2_b, stride_Q2_h, stride_Q2_i, stride_Q2_e,
+    stride_K2_b, stride_K2_h, stride_K2_j, stride_K2_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_lse_2_b, stride_lse_2_h, stride_lse_2_i,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
+    stride_dl2_sum_b, stride_dl2_sum_h, stride_dl2_sum_i,
+    stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
+    stride_dS2_sum_b, stride_dS2_sum_h, stride_dS2_sum_i, stride_dS2_sum_j,
+    lam,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), Q2 (B, H, M, E), K2 (B, H, N, E), lse
+    (B, H, M), lse_2 (B, H, M), dO (B, H, M, D), dl_sum (B, H, M), dl2_sum (B, H, M).
+    Writes dQ (B, H, M, E), dS2_sum (B, H, M, N).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    Q2_ptr += b * stride_Q2_b
+    Q2_ptr += h * stride_Q2_h
+    K2_ptr += b * stride_K2_b
+    K2_ptr += h * stride_K2_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    lse_2_ptr += b * stride_lse_2_b
+    lse_2_ptr += h * stride_lse_2_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    dl_sum_ptr += b * stride_dl_sum_b
+    dl_sum_ptr += h * stride_dl_sum_h
+    dl2_sum_ptr += b * stride_dl2_sum_b
+    dl2_sum_ptr += h * stride_dl2_sum_h
+    if dQ_ptr is not None:
+        dQ_ptr += b * stride_dQ_b
+        dQ_ptr += h * stride_dQ_h
+    if dS2_sum_ptr is not None:
+        dS2_sum_ptr += b * stride_dS2_sum_b
+        dS2_sum_ptr += h * stride_dS2_sum_h
+
+    S_2_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
+    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S14
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S16
+    dO_id = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+        mask=(i[:, None] < M) & d_in[None, :],
+        other=0.0
+    )  # S17
+    dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < M, other=0.0)  # S18
+    Q2_ie = tl.load(
+        Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S20
+    lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S22
+    dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i, mask=i < M, other=0.0)  # S24
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S14
+        S_sum_2 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S14
+        P_3 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S15, S16
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S17
+        dP_3 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
+        dS = P_3 * (dP_3 - dl_sum_i.to(tl.float32)[:, None])  # S18
+        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S19
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S20
+        S2_sum_2 = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S20
+        P_2_2 = tl.exp2(
+            S2_sum_2 * S_2_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S21, S22
+        dP_2_2 = -(tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee") * lam)  # S23
+        dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S24
+        if dS2_sum_ptr is not None:
+            tl.store(
+                dS2_sum_ptr + i[:, None] * stride_dS2_sum_i + j[None, :] * stride_dS2_sum_j,
+                dS2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32))),
+                mask=i[:, None] < M
+            )  # S25
+        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S26
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S14
+        S_sum_2 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S14
+        P_3 = tl.exp2(
+            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S15, S16
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < N) & d_in[None, :],
+            other=0.0
+        )  # S17
+        dP_3 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
+        dS = P_3 * (dP_3 - dl_sum_i.to(tl.float32)[:, None])  # S18
+        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S19
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S20
+        S2_sum_2 = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S20
+        P_2_2 = tl.exp2(
+            S2_sum_2 * S_2_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S21, S22
+        dP_2_2 = -(tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee") * lam)  # S23
+        dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S24
+        if dS2_sum_ptr is not None:
+            tl.store(
+                dS2_sum_ptr + i[:, None] * stride_dS2_sum_i + j[None, :] * stride_dS2_sum_j,
+                dS2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32))),
+                mask=(i[:, None] < M) & (j[None, :] < N)
+            )  # S25
+        dQ = tl.dot(
+            tl.where(j[None, :] < N, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
+            K_je,
+            dQ,
+            input_precision="ieee"
+        )  # S26
+    if dQ_ptr is not None:
+        tl.store(
+            dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
+            dQ,
+            mask=(i[:, None] < M) & e_in[None, :]
+        )  # S26
+
+
+def attention_differential_backward_dQ_dS2_sum_kernel_config(
+    BLOCK_I, BLOCK_J, num_warps, num_stages
+):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_differential_backward_dQ_dS2_sum_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        2 * BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
+    ) + num_stages * width * (2 * BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
+    held = BLOCK_I * BLOCK_E + 3 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_differential_backward_dQ_dS2_sum_kernel_default = {
+    2: attention_differential_backward_dQ_dS2_sum_kernel_config(64, 32, 8, 3),
+    4: attention_differential_backward_dQ_dS2_sum_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_differential_backward_dQ_dS2_sum_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_differential_backward_dQ_dS2_sum_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(
+                attention_differential_backward_dQ_dS2_sum_kernel_footprint, 2
+            )
+        },
+        cache_results=True,
+    )(attention_differential_backward_dQ_dS2_sum_kernel),
+    4: triton.autotune(
+        [
+            attention_differential_backward_dQ_dS2_sum_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(
+                attention_differential_backward_dQ_dS2_sum_kernel_footprint, 4
+            )
+        },
+        cache_results=True,
+    )(attention_differential_backward_dQ_dS2_sum_kernel),
+}
+
+
+@triton.jit
+def attention_differential_backward_dQ2_kernel(
+    K2_ptr, dQ2_ptr, dS2_sum_ptr,
+    stride_K2_b, stride_K2_h, stride_K2_j, stride_K2_e,
+    stride_dQ2_b, stride_dQ2_h, stride_dQ2_i, stride_dQ2_e,
+    stride_dS2_sum_b, stride_dS2_sum_h, stride_dS2_sum_i, stride_dS2_sum_j,
+    H, M, E, N,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_J: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i by BLOCK_E iterations of e, for one b and one h.
+
+    Reads K2 (B, H, N, E), dS2_sum (B, H, M, N).
+    Writes dQ2 (B, H, M, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    blocks_e = tl.cdiv(E, BLOCK_E)
+    block_i, block_e = tl.swizzle2d(
+        pid // blocks_e % blocks_i, pid % blocks_e, blocks_i, blocks_e, 8
+    )
+    b = pid // blocks_e // blocks_i // H
+    # Blocks in groups, so that neighbouring programs read the same rows and columns.
+    h = pid // blocks_e // blocks_i % H
+    i = block_i * BLOCK_I + tl.arange(0, BLOCK_I)
+    e = block_e * BLOCK_E + tl.arange(0, BLOCK_E)
+    # What is the same throughout the program goes into the pointers.
+    K2_ptr += b * stride_K2_b
+    K2_ptr += h * stride_K2_h
+    dQ2_ptr += b * stride_dQ2_b
+    dQ2_ptr += h * stride_dQ2_h
+    dS2_sum_ptr += b * stride_dS2_sum_b
+    dS2_sum_ptr += h * stride_dS2_sum_h
+
+    dQ2 = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        dS2_sum_ij = tl.load(
+            dS2_sum_ptr + i[:, None] * stride_dS2_sum_i + j[None, :] * stride_dS2_sum_j,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S27
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=e[None, :] < E,
+            other=0.0
+        )  # S27
+        dQ2 = tl.dot(
+            dS2_sum_ij.to(tl.float32).to(K2_ptr.dtype.element_ty),
+            K2_je,
+            dQ2,
+            input_precision="ieee"
+        )  # S27
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        dS2_sum_ij = tl.load(
+            dS2_sum_ptr + i[:, None] * stride_dS2_sum_i + j[None, :] * stride_dS2_sum_j,
+            mask=(i[:, None] < M) & (j[None, :] < N),
+            other=0.0
+        )  # S27
+        K2_je = tl.load(
+            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            mask=(e[None, :] < E) & (j[:, None] < N),
+            other=0.0
+        )  # S27
+        dQ2 = tl.dot(
+            dS2_sum_ij.to(tl.float32).to(K2_ptr.dtype.element_ty),
+            K2_je,
+            dQ2,
+            input_precision="ieee"
+        )  # S27
+    tl.store(
+        dQ2_ptr + i[:, None] * stride_dQ2_i + e[None, :] * stride_dQ2_e,
+        dQ2,
+        mask=(i[:, None] < M) & (e[None, :] < E)
+    )  # S27
+
+
+def attention_differential_backward_dQ2_kernel_config(
+    BLOCK_I, BLOCK_E, BLOCK_J, num_warps, num_stages
+):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_E": BLOCK_E, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_differential_backward_dQ2_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_J, BLOCK_E, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = num_stages * (4 * BLOCK_I * BLOCK_J + width * BLOCK_E * BLOCK_J)
+    held = BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_differential_backward_dQ2_kernel_default = {
+    2: attention_differential_backward_dQ2_kernel_config(128, 128, 64, 8, 3),
+    4: attention_differential_backward_dQ2_kernel_config(64, 64, 32, 4, 2),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_differential_backward_dQ2_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_differential_backward_dQ2_kernel_config(*row)
+            for row in [
+                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
+                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
+                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
+                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
+                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+            ]
+        ],
+        key=["H", "M", "E", "N"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_differential_backward_dQ2_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_differential_backward_dQ2_kernel),
+    4: triton.autotune(
+        [
+            attention_differential_backward_dQ2_kernel_config(*row)
+            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
+        ],
+        key=["H", "M", "E", "N"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_differential_backward_dQ2_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_differential_backward_dQ2_kernel),
+}
+
+
+@triton.jit
+def attention_differential_backward_dK_dS2_sum_2_kernel(
+    Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, dO_ptr, dl_sum_ptr, dl2_sum_ptr,
+    dK_ptr, dS2_sum_2_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_Q2_b, stride_Q2_h, stride_Q2_i, stride_Q2_e,
+    stride_K2_b, stride_K2_h, stride_K2_j, stride_K2_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_lse_2_b, stride_lse_2_h, stride_lse_2_i,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
+    stride_dl2_sum_b, stride_dl2_sum_h, stride_dl2_sum_i,
+    stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
+    stride_dS2_sum_2_b, stride_dS2_sum_2_h, stride_dS2_sum_2_j, stride_dS2_sum_2_i,
+    lam,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_J iterations of j, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), Q2 (B, H, M, E), K2 (B, H, N, E), lse
+    (B, H, M), lse_2 (B, H, M), dO (B, H, M, D), dl_sum (B, H, M), dl2_sum (B, H, M).
+    Writes dK (B, H, N, E), dS2_sum_2 (B, H, N, M).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_j = tl.cdiv(N, BLOCK_J)
+    b = pid // blocks_j // H
+    h = pid // blocks_j % H
+    j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    Q2_ptr += b * stride_Q2_b
+    Q2_ptr += h * stride_Q2_h
+    K2_ptr += b * stride_K2_b
+    K2_ptr += h * stride_K2_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    lse_2_ptr += b * stride_lse_2_b
+    lse_2_ptr += h * stride_lse_2_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    dl_sum_ptr += b * stride_dl_sum_b
+    dl_sum_ptr += h * stride_dl_sum_h
+    dl2_sum_ptr += b * stride_dl2_sum_b
+    dl2_sum_ptr += h * stride_dl2_sum_h
+    if dK_ptr is not None:
+        dK_ptr += b * stride_dK_b
+        dK_ptr += h * stride_dK_h
+    if dS2_sum_2_ptr is not None:
+        dS2_sum_2_ptr += b * stride_dS2_sum_2_b
+        dS2_sum_2_ptr += h * stride_dS2_sum_2_h
+
+    S_3_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
+    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    K_je = tl.load(
+        K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S28
+    V_jd = tl.load(
+        V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+        mask=(j[:, None] < N) & d_in[None, :],
+        other=0.0
+    )  # S31
+    K2_je = tl.load(
+        K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S34
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
+        )  # S28
+        S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S28
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S30
+        P_4 = tl.exp2(
+            S_sum_3 * S_3_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S29, S30
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=d_in[None, :],
+            other=0.0
+        )  # S31
+        dP_4 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
+        dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i)  # S32
+        dS_2 = P_4 * (dP_4 - dl_sum_i.to(tl.float32)[None, :])  # S32
+        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S33
+        Q2_ie = tl.load(
+            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S34
+        S2_sum_3 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S34
+        lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i)  # S36
+        P_2_3 = tl.exp2(
+            S2_sum_3 * S_3_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S35, S36
+        dP_2_3 = -(tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee") * lam)  # S37
+        dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i)  # S38
+        dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
+        if dS2_sum_2_ptr is not None:
+            tl.store(
+                dS2_sum_2_ptr + j[:, None] * stride_dS2_sum_2_j + i[None, :] * stride_dS2_sum_2_i,
+                dS2_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32))),
+                mask=j[:, None] < N
+            )  # S39
+        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S40
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            mask=(i[:, None] < M) & e_in[None, :],
+            other=0.0
+        )  # S28
+        S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S28
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S30
+        P_4 = tl.exp2(
+            S_sum_3 * S_3_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S29, S30
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & d_in[None, :],
+            other=0.0
+        )  # S31
+        dP_4 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
+        dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < M, other=0.0)  # S32
+        dS_2 = P_4 * (dP_4 - dl_sum_i.to(tl.float32)[None, :])  # S32
+        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S33
+        Q2_ie = tl.load(
+            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+            mask=(i[:, None] < M) & e_in[None, :],
+            other=0.0
+        )  # S34
+        S2_sum_3 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S34
+        lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S36
+        P_2_3 = tl.exp2(
+            S2_sum_3 * S_3_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S35, S36
+        dP_2_3 = -(tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee") * lam)  # S37
+        dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i, mask=i < M, other=0.0)  # S38
+        dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
+        if dS2_sum_2_ptr is not None:
+            tl.store(
+                dS2_sum_2_ptr + j[:, None] * stride_dS2_sum_2_j + i[None, :] * stride_dS2_sum_2_i,
+                dS2_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32))),
+                mask=(j[:, None] < N) & (i[None, :] < M)
+            )  # S39
+        dK = tl.dot(
+            tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+            Q_ie,
+            dK,
+            input_precision="ieee"
+        )  # S40
+    if dK_ptr is not None:
+        tl.store(
+            dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
+            dK,
+            mask=(j[:, None] < N) & e_in[None, :]
+        )  # S40
+
+
+def attention_differential_backward_dK_dS2_sum_2_kernel_config(
+    BLOCK_J, BLOCK_I, num_warps, num_stages
+):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_differential_backward_dK_dS2_sum_2_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        2 * BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    ) + num_stages * width * (2 * BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
+    held = BLOCK_J * BLOCK_E + 3 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_differential_backward_dK_dS2_sum_2_kernel_default = {
+    2: attention_differential_backward_dK_dS2_sum_2_kernel_config(64, 32, 8, 3),
+    4: attention_differential_backward_dK_dS2_sum_2_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_differential_backward_dK_dS2_sum_2_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_differential_backward_dK_dS2_sum_2_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(
+                attention_differential_backward_dK_dS2_sum_2_kernel_footprint, 2
+            )
+        },
+        cache_results=True,
+    )(attention_differential_backward_dK_dS2_sum_2_kernel),
+    4: triton.autotune(
+        [
+            attention_differential_backward_dK_dS2_sum_2_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(
+                attention_differential_backward_dK_dS2_sum_2_kernel_footprint, 4
+            )
+        },
+        cache_results=True,
+    )(attention_differential_backward_dK_dS2_sum_2_kernel),
+}
+
+
+@triton.jit
+def attention_differential_backward_dK2_kernel(
+    Q2_ptr, dK2_ptr, dS2_sum_2_ptr,
+    stride_Q2_b, stride_Q2_h, stride_Q2_i, stride_Q2_e,
+    stride_dK2_b, stride_dK2_h, stride_dK2_j, stride_dK2_e,
+    stride_dS2_sum_2_b, stride_dS2_sum_2_h, stride_dS2_sum_2_j, stride_dS2_sum_2_i,
+    H, M, E, N,
+    INDEX: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_I: tl.constexpr,
+):
+    """A program does BLOCK_J iterations of j by BLOCK_E iterations of e, for one b and one h.
+
+    Reads Q2 (B, H, M, E), dS2_sum_2 (B, H, N, M).
+    Writes dK2 (B, H, N, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_j = tl.cdiv(N, BLOCK_J)
+    blocks_e = tl.cdiv(E, BLOCK_E)
+    block_j, block_e = tl.swizzle2d(
+        pid // blocks_e % blocks_j, pid % blocks_e, blocks_j, blocks_e, 8
+    )
+    b = pid // blocks_e // blocks_j // H
+    # Blocks in groups, so that neighbouring programs read the same rows and columns.
+    h = pid // blocks_e // blocks_j % H
+    j = block_j * BLOCK_J + tl.arange(0, BLOCK_J)
+    e = block_e * BLOCK_E + tl.arange(0, BLOCK_E)
+    # What is the same throughout the program goes into the pointers.
+    Q2_ptr += b * stride_Q2_b
+    Q2_ptr += h * stride_Q2_h
+    dK2_ptr += b * stride_dK2_b
+    dK2_ptr += h * stride_dK2_h
+    dS2_sum_2_ptr += b * stride_dS2_sum_2_b
+    dS2_sum_2_ptr += h * stride_dS2_sum_2_h
+
+    dK2 = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dS2_sum_2_ji = tl.load(
+            dS2_sum_2_ptr + j[:, None] * stride_dS2_sum_2_j + i[None, :] * stride_dS2_sum_2_i,
+            mask=j[:, None] < N,
+            other=0.0
+        )  # S41
+        Q2_ie = tl.load(
+            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+            mask=e[None, :] < E,
+            other=0.0
+        )  # S41
+        dK2 = tl.dot(
+            dS2_sum_2_ji.to(tl.float32).to(Q2_ptr.dtype.element_ty),
+            Q2_ie,
+            dK2,
+            input_precision="ieee"
+        )  # S41
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dS2_sum_2_ji = tl.load(
+            dS2_sum_2_ptr + j[:, None] * stride_dS2_sum_2_j + i[None, :] * stride_dS2_sum_2_i,
+            mask=(j[:, None] < N) & (i[None, :] < M),
+            other=0.0
+        )  # S41
+        Q2_ie = tl.load(
+            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+            mask=(e[None, :] < E) & (i[:, None] < M),
+            other=0.0
+        )  # S41
+        dK2 = tl.dot(
+            dS2_sum_2_ji.to(tl.float32).to(Q2_ptr.dtype.element_ty),
+            Q2_ie,
+            dK2,
+            input_precision="ieee"
+        )  # S41
+    tl.store(
+        dK2_ptr + j[:, None] * stride_dK2_j + e[None, :] * stride_dK2_e,
+        dK2,
+        mask=(j[:, None] < N) & (e[None, :] < E)
+    )  # S41
+
+
+def attention_differential_backward_dK2_kernel_config(
+    BLOCK_J, BLOCK_E, BLOCK_I, num_warps, num_stages
+):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_E": BLOCK_E, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_differential_backward_dK2_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_I, BLOCK_E, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = num_stages * (4 * BLOCK_J * BLOCK_I + width * BLOCK_E * BLOCK_I)
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_I
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_differential_backward_dK2_kernel_default = {
+    2: attention_differential_backward_dK2_kernel_config(128, 128, 64, 8, 3),
+    4: attention_differential_backward_dK2_kernel_config(64, 64, 32, 4, 2),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_differential_backward_dK2_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_differential_backward_dK2_kernel_config(*row)
+            for row in [
+                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
+                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
+                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
+                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
+                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+            ]
+        ],
+        key=["H", "M", "E", "N"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_differential_backward_dK2_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_differential_backward_dK2_kernel),
+    4: triton.autotune(
+        [
+            attention_differential_backward_dK2_kernel_config(*row)
+            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
+        ],
+        key=["H", "M", "E", "N"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_differential_backward_dK2_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_differential_backward_dK2_kernel),
+}
+
+
+@triton.jit
+def attention_differential_backward_dV_kernel(
+    Q_ptr, K_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, dO_ptr, dV_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_Q2_b, stride_Q2_h, stride_Q2_i, stride_Q2_e,
+    stride_K2_b, stride_K2_h, stride_K2_j, stride_K2_e,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_lse_2_b, stride_lse_2_h, stride_lse_2_i,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
+    lam,
+    H, M, N, D,
+    E: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr,
+):
+    """A program does BLOCK_J iterations of j by BLOCK_D iterations of d, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), Q2 (B, H, M, E), K2 (B, H, N, E), lse (B, H, M), lse_2
+    (B, H, M), dO (B, H, M, D).
+    Writes dV (B, H, N, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_j = tl.cdiv(N, BLOCK_J)
+    blocks_d = tl.cdiv(D, BLOCK_D)
+    block_j, block_d = tl.swizzle2d(
+        pid // blocks_d % blocks_j, pid % blocks_d, blocks_j, blocks_d, 8
+    )
+    b = pid // blocks_d // blocks_j // H
+    # Blocks in groups, so that neighbouring programs read the same rows and columns.
+    h = pid // blocks_d // blocks_j % H
+    j = block_j * BLOCK_J + tl.arange(0, BLOCK_J)
+    d = block_d * BLOCK_D + tl.arange(0, BLOCK_D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    Q2_ptr += b * stride_Q2_b
+    Q2_ptr += h * stride_Q2_h
+    K2_ptr += b * stride_K2_b
+    K2_ptr += h * stride_K2_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    lse_2_ptr += b * stride_lse_2_b
+    lse_2_ptr += h * stride_lse_2_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    dV_ptr += b * stride_dV_b
+    dV_ptr += h * stride_dV_h
+
+    S2_4_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
+    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    K2_je = tl.load(
+        K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S43
+    K_je = tl.load(
+        K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S46
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[None, :] * stride_dO_i + d[:, None] * stride_dO_d,
+            mask=d[:, None] < D,
+            other=0.0
+        )  # S42
+        dO2 = -(dO_id.to(tl.float32) * lam)  # S42
+        Q2_ie = tl.load(
+            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+            mask=e_in[None, :],
+            other=0.0
+        )  # S43
+        S2_sum_4 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S43
+        lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i)  # S45
+        P_2_4 = tl.exp2(
+            S2_sum_4 * S2_4_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S44, S45
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
+        )  # S46
+        S_sum_4 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S46
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S48
+        P_5 = tl.exp2(
+            S_sum_4 * S2_4_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S47, S48
+        dV = tl.dot(
+            P_5.to(dO_ptr.dtype.element_ty),
+            tl.trans(dO_id),
+            tl.dot(P_2_4, tl.trans(dO2), dV, input_precision="ieee"),
+            input_precision="ieee"
+        )  # S49
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[None, :] * stride_dO_i + d[:, None] * stride_dO_d,
+            mask=(d[:, None] < D) & (i[None, :] < M),
+            other=0.0
+        )  # S42
+        dO2 = -(dO_id.to(tl.float32) * lam)  # S42
+        Q2_ie = tl.load(
+            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
+            mask=(i[:, None] < M) & e_in[None, :],
+            other=0.0
+        )  # S43
+        S2_sum_4 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S43
+        lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S45
+        P_2_4 = tl.exp2(
+            S2_sum_4 * S2_4_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S44, S45
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            mask=(i[:, None] < M) & e_in[None, :],
+            other=0.0
+        )  # S46
+        S_sum_4 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S46
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S48
+        P_5 = tl.exp2(
+            S_sum_4 * S2_4_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S47, S48
+        dV = tl.dot(
+            tl.where(i[None, :] < M, P_5, 0.0).to(dO_ptr.dtype.element_ty),
+            tl.trans(dO_id),
+            tl.dot(tl.where(i[None, :] < M, P_2_4, 0.0), tl.trans(dO2), dV, input_precision="ieee"),
+            input_precision="ieee"
+        )  # S49
+    tl.store(
+        dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
+        dV,
+        mask=(j[:, None] < N) & (d[None, :] < D)
+    )  # S49
+
+
+def attention_differential_backward_dV_kernel_config(
+    BLOCK_J, BLOCK_D, BLOCK_I, num_warps, num_stages
+):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_D": BLOCK_D, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_differential_backward_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * 2 * BLOCK_J * BLOCK_E + num_stages * width * (
+        BLOCK_D * BLOCK_I + 2 * BLOCK_I * BLOCK_E
+    )
+    held = BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_differential_backward_dV_kernel_default = {
+    2: attention_differential_backward_dV_kernel_config(128, 128, 64, 8, 3),
+    4: attention_differential_backward_dV_kernel_config(64, 64, 32, 4, 2),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_differential_backward_dV_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_differential_backward_dV_kernel_config(*row)
+            for row in [
+                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
+                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
+                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
+                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
+                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+            ]
+        ],
+        key=["H", "M", "N", "D", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_differential_backward_dV_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_differential_backward_dV_kernel),
+    4: triton.autotune(
+        [
+            attention_differential_backward_dV_kernel_config(*row)
+            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
+        ],
+        key=["H", "M", "N", "D", "E"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_differential_backward_dV_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_differential_backward_dV_kernel),
+}
+
+
+@triton.jit
+def attention_differential_backward_dlam_kernel(
+    dlam_part_ptr, dlam_ptr,
+    stride_dlam_part_b, stride_dlam_part_h, stride_dlam_part_i,
+    B, H, M,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr,
+):
+    """A program does everything.
+
+    Reads dlam_part (B, H, M).
+    Writes dlam (a number).
+    """
+    dlam = tl.full([], 0.0, tl.float32)  # S1
+    # The loop h inside carries values of the state.
+    for b in range(tl.cast(0, INDEX), B):
+        # The loop i inside carries values of the state.
+        for h in range(tl.cast(0, INDEX), H):
+            i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+            # Full blocks.
+            for i_first in range(0, i_full, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dlam_part_i = tl.load(
+                    dlam_part_ptr
+                    + b * stride_dlam_part_b
+                    + h * stride_dlam_part_h
+                    + i * stride_dlam_part_i
+                )  # S50
+                dlam = dlam + tl.sum(dlam_part_i.to(tl.float32), axis=0)  # S50
+            # The last, partial block.
+            for i_first in range(i_full, M, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dlam_part_i = tl.load(
+                    dlam_part_ptr
+                    + b * stride_dlam_part_b
+                    + h * stride_dlam_part_h
+                    + i * stride_dlam_part_i,
+                    mask=i < M,
+                    other=0.0
+                )  # S50
+                dlam = dlam + tl.sum(dlam_part_i.to(tl.float32), axis=0)  # S50
+    tl.store(dlam_ptr, dlam)  # S50
+
+
+def attention_differential_backward_dlam_kernel_config(BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_differential_backward_dlam_kernel_default = (
+    attention_differential_backward_dlam_kernel_config(512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_differential_backward_dlam_kernel_tuned = triton.autotune(
+    [
+        attention_differential_backward_dlam_kernel_config(*row)
+        for row in itertools.product((128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["B", "H", "M"],
+    cache_results=True,
+)(attention_differential_backward_dlam_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_differential_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+
+
+def _given(*tensors):
+    """Return the tensors that are not None."""
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def _strides(tensor, *axes):
+    """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
+    return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _number(name, value):
+    """Return a number as a float, also where it is a tensor that asks for a gradient."""
+    return _real(name, value.detach() if isinstance(value, torch.Tensor) else value)
+
+
+def _handle(value):
+    """Return a number that may receive a gradient; None where it is no tensor."""
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_differential_forward(Q, K, V, Q2, K2, lam, *, tune=True):
+    """Run attention_differential, and return what its gradients need besides.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        Q2: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K2: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        lam: A real number.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D), lse (B, H, M) in float32, lse_2 (B, H, M) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("Q2", Q2, 4, _FLOAT),
+        ("K2", K2, 4, _FLOAT)
+    )
+    lam = _real("lam", lam)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    _check_shape(
+        "Q2",
+        Q2,
+        (B, H, M, E),
+        "(B, H, M, E) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "K2",
+        K2,
+        (B, H, N, E),
+        "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1], N = K.shape[2] and E = Q.shape[3]"
+    )
+    lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    lse_2 = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
+    index = _index_type(Q, K, V, Q2, K2, lse, lse_2, O)
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_differential_kernel
+        blocks = _fitted(
+            attention_differential_kernel_default[width],
+            attention_differential_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_differential_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, Q2, K2, lse, lse_2, O,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *Q2.stride(),
+                *K2.stride(),
+                *lse.stride(),
+                *lse_2.stride(),
+                *O.stride(),
+                lam,
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse, lse_2
+
+
+def attention_differential_backward(
+    Q, K, V, Q2, K2, lam, lse, lse_2, dO, *, wanted=None, tune=True
+):
+    """Return the gradients of attention_differential.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        Q2: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K2: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        lam: A real number.
+        lse: (B, H, M), float32, any strides.
+        lse_2: (B, H, M), float32, any strides.
+        dO: (B, H, M, D), float16, bfloat16 or float32, any strides.
+        wanted: The names of the gradients that are asked for; all by default. The others are
+            None, and cost nothing.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        dQ (B, H, M, E), dK (B, H, N, E), dV (B, H, N, D), dQ2 (B, H, M, E), dK2 (B, H, N, E), dlam
+        (a number) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("Q2", Q2, 4, _FLOAT),
+        ("K2", K2, 4, _FLOAT), ("lse", lse, 3, (torch.float32,)),
+        ("lse_2", lse_2, 3, (torch.float32,)), ("dO", dO, 4, _FLOAT)
+    )
+    lam = _real("lam", lam)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    _check_shape(
+        "Q2",
+        Q2,
+        (B, H, M, E),
+        "(B, H, M, E) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "K2",
+        K2,
+        (B, H, N, E),
+        "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1], N = K.shape[2] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "lse", lse, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
+    )
+    _check_shape(
+        "lse_2",
+        lse_2,
+        (B, H, M),
+        "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
+    )
+    _check_shape(
+        "dO",
+        dO,
+        (B, H, M, D),
+        "(B, H, M, D) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and D = V.shape[3]"
+    )
+    wanted = _wanted(wanted, ("dQ", "dK", "dV", "dQ2", "dK2", "dlam"))
+    dl_sum = None
+    if wanted & {"dQ", "dK", "dQ2", "dK2"}:
+        dl_sum = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    dl2_sum = None
+    if wanted & {"dQ", "dK", "dQ2", "dK2"}:
+        dl2_sum = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    O2 = None
+    if "dlam" in wanted:
+        O2 = torch.empty((B, H, M, D), dtype=torch.float32, device=Q.device)
+    dlam_part = None
+    if "dlam" in wanted:
+        dlam_part = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    dQ = None
+    if "dQ" in wanted:
+        dQ = torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device)
+    dK = None
+    if "dK" in wanted:
+        dK = torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device)
+    dV = None
+    if "dV" in wanted:
+        dV = torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device)
+    dQ2 = None
+    if "dQ2" in wanted:
+        dQ2 = torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device)
+    dK2 = None
+    if "dK2" in wanted:
+        dK2 = torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device)
+    dS2_sum = None
+    if "dQ2" in wanted:
+        dS2_sum = torch.empty((B, H, M, N), dtype=torch.float32, device=Q.device)
+    dS2_sum_2 = None
+    if "dK2" in wanted:
+        dS2_sum_2 = torch.empty((B, H, N, M), dtype=torch.float32, device=Q.device)
+    dlam = None
+    if "dlam" in wanted:
+        dlam = torch.empty((), dtype=torch.float32, device=Q.device)
+    index = _index_type(
+        *_given(
+            Q,
+            K,
+            V,
+            Q2,
+            K2,
+            lse,
+            lse_2,
+            dO,
+            dl_sum,
+            dl2_sum,
+            O2,
+            dlam_part,
+            dQ,
+            dK,
+            dV,
+            dQ2,
+            dK2,
+            dS2_sum,
+            dS2_sum_2,
+            dlam
+        )
+    )
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_differential_backward_O2_kernel
+        blocks = _fitted(
+            attention_differential_backward_O2_kernel_default[width],
+            attention_differential_backward_O2_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_differential_backward_O2_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0 and wanted & {"dQ", "dK", "dQ2", "dK2", "dlam"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum, O2,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *Q2.stride(),
+                *K2.stride(),
+                *lse.stride(),
+                *lse_2.stride(),
+                *dO.stride(),
+                *_strides(dl_sum, 0, 1, 2),
+                *_strides(dl2_sum, 0, 1, 2),
+                *_strides(O2, 0, 1, 2, 3),
+                lam,
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_differential_backward_dlam_part_kernel
+        blocks = attention_differential_backward_dlam_part_kernel_default.all_kwargs()
+    else:
+        run = attention_differential_backward_dlam_part_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0 and "dlam" in wanted:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                dO, O2, dlam_part,
+                *dO.stride(),
+                *O2.stride(),
+                *dlam_part.stride(),
+                H, M, D,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_differential_backward_dQ_dS2_sum_kernel
+        blocks = _fitted(
+            attention_differential_backward_dQ_dS2_sum_kernel_default[width],
+            attention_differential_backward_dQ_dS2_sum_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_differential_backward_dQ_dS2_sum_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0 and wanted & {"dQ", "dQ2"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum, dQ, dS2_sum,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *Q2.stride(),
+                *K2.stride(),
+                *lse.stride(),
+                *lse_2.stride(),
+                *dO.stride(),
+                *dl_sum.stride(),
+                *dl2_sum.stride(),
+                *_strides(dQ, 0, 1, 2, 3),
+                *_strides(dS2_sum, 0, 1, 2, 3),
+                lam,
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_differential_backward_dQ2_kernel
+        blocks = _fitted(
+            attention_differential_backward_dQ2_kernel_default[width],
+            attention_differential_backward_dQ2_kernel_footprint,
+            width,
+            {},
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_differential_backward_dQ2_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]) * triton.cdiv(E, meta["BLOCK_E"]),)
+
+    if min(B, H, M, E) > 0 and "dQ2" in wanted:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                K2, dQ2, dS2_sum,
+                *K2.stride(),
+                *dQ2.stride(),
+                *dS2_sum.stride(),
+                H, M, E, N,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_differential_backward_dK_dS2_sum_2_kernel
+        blocks = _fitted(
+            attention_differential_backward_dK_dS2_sum_2_kernel_default[width],
+            attention_differential_backward_dK_dS2_sum_2_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_differential_backward_dK_dS2_sum_2_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_J"]),)
+
+    if min(B, H, N) > 0 and wanted & {"dK", "dK2"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum, dK, dS2_sum_2,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *Q2.stride(),
+                *K2.stride(),
+                *lse.stride(),
+                *lse_2.stride(),
+                *dO.stride(),
+                *dl_sum.stride(),
+                *dl2_sum.stride(),
+                *_strides(dK, 0, 1, 2, 3),
+                *_strides(dS2_sum_2, 0, 1, 2, 3),
+                lam,
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_differential_backward_dK2_kernel
+        blocks = _fitted(
+            attention_differential_backward_dK2_kernel_default[width],
+            attention_differential_backward_dK2_kernel_footprint,
+            width,
+            {},
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_differential_backward_dK2_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_J"]) * triton.cdiv(E, meta["BLOCK_E"]),)
+
+    if min(B, H, N, E) > 0 and "dK2" in wanted:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q2, dK2, dS2_sum_2,
+                *Q2.stride(),
+                *dK2.stride(),
+                *dS2_sum_2.stride(),
+                H, M, E, N,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
+    if _INTERPRETED or not tune:
+        run = attention_differential_backward_dV_kernel
+        blocks = _fitted(
+            attention_differential_backward_dV_kernel_default[width],
+            attention_differential_backward_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_differential_backward_dV_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_J"]) * triton.cdiv(D, meta["BLOCK_D"]),)
+
+    if min(B, H, N, D) > 0 and "dV" in wanted:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, Q2, K2, lse, lse_2, dO, dV,
+                *Q.stride(),
+                *K.stride(),
+                *Q2.stride(),
+                *K2.stride(),
+                *lse.stride(),
+                *lse_2.stride(),
+                *dO.stride(),
+                *dV.stride(),
+                lam,
+                H, M, N, D,
+                E=E,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_differential_backward_dlam_kernel
+        blocks = attention_differential_backward_dlam_kernel_default.all_kwargs()
+    else:
+        run = attention_differential_backward_dlam_kernel_tuned
+        blocks = {}
+    if "dlam" in wanted:
+        with torch.cuda.device_of(Q):
+            run[(1,)](
+                dlam_part, dlam,
+                *dlam_part.stride(),
+                B, H, M,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return dQ, dK, dV, dQ2, dK2, dlam
+
+
+@torch.library.custom_op("looptrans::attention_differential_forward_29947bcd", mutates_args=())
+def _attention_differential_forward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
+    lam: float, lam_tensor: torch.Tensor | None, tune: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return attention_differential_forward(Q, K, V, Q2, K2, lam, tune=tune)
+
+
+@_attention_differential_forward_operator.register_fake
+def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
+    B = Q.shape[0]
+    H = Q.shape[1]
+    M = Q.shape[2]
+    D = V.shape[3]
+    return (
+        torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
+        torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
+    )
+
+
+@torch.library.custom_op("looptrans::attention_differential_backward_29947bcd", mutates_args=())
+def _attention_differential_backward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
+    lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],
+    tune: bool
+) -> list[torch.Tensor]:
+    found = attention_differential_backward(
+        Q,
+        K,
+        V,
+        Q2,
+        K2,
+        lam,
+        lse,
+        lse_2,
+        dO,
+        wanted=(
+            [name for name, each in zip(("dQ", "dK", "dV", "dQ2", "dK2", "dlam"), wanted) if each]
+        ),
+        tune=tune
+    )
+    return [gradient for gradient in found if gradient is not None]
+
+
+@_attention_differential_backward_operator.register_fake
+def _(Q, K, V, Q2, K2, lam, lse, lse_2, dO, wanted, tune):
+    B = Q.shape[0]
+    H = Q.shape[1]
+    M = Q.shape[2]
+    E = Q.shape[3]
+    N = K.shape[2]
+    D = V.shape[3]
+    found = (
+        torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((), dtype=torch.float32, device=Q.device),
+    )
+    return [gradient for gradient, each in zip(found, wanted) if each]
+
+
+def _attention_differential_keep(ctx, inputs, output):
+    """Save what the gradients are worked out from."""
+    Q, K, V, Q2, K2, lam, lam_tensor, tune = inputs
+    O, lse, lse_2 = output
+    ctx.save_for_backward(Q, K, V, Q2, K2, lse, lse_2, lam_tensor)
+    ctx.numbers = lam, tune
+    ctx.like = (_like(O),)
+    ctx.mark_non_differentiable(lse, lse_2)
+    ctx.set_materialize_grads(False)
+
+
+def _attention_differential_gradients(ctx, *found):
+    """Return a gradient for each argument, None where none is asked for."""
+    dO, _, _ = found
+    Q, K, V, Q2, K2, lse, lse_2, lam_tensor = ctx.saved_tensors
+    lam, tune = ctx.numbers
+    (O_like,) = ctx.like
+    if dO is None:
+        dO = _zeros(*O_like)
+    needed = ctx.needs_input_grad
+    wanted = [needed[0], needed[1], needed[2], needed[3], needed[4], needed[6]]
+    found = iter(
+        _attention_differential_backward_operator(
+            Q, K, V, Q2, K2, lam, lse, lse_2, dO, wanted, tune
+        )
+    )
+    dQ, dK, dV, dQ2, dK2, dlam = (next(found) if each else None for each in wanted)
+    if dlam is not None:
+        dlam = dlam.to(lam_tensor).reshape(lam_tensor.shape)
+    return dQ, dK, dV, dQ2, dK2, None, dlam, None
+
+
+def _attention_differential_second(ctx, *found):
+    raise RuntimeError(
+        "attention_differential has no second derivative: its backward pass is derived once. "
+        "Call backward without create_graph=True"
+    )
+
+
+_attention_differential_forward_operator.register_autograd(
+    _attention_differential_gradients, setup_context=_attention_differential_keep
+)
+_attention_differential_backward_operator.register_autograd(_attention_differential_second)
+
+
+def attention_differential(Q, K, V, Q2, K2, lam, *, tune=True):
+    """Differential softmax attention for a batch of heads. Differentiable: gradients come from
+    attention_differential_backward.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        Q2: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K2: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        lam: A real number.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    O, _, _ = _attention_differential_forward_operator(
+        Q, K, V, Q2, K2, _number("lam", lam), _handle(lam), tune
+    )
+    return O

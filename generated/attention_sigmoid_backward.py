@@ -1,0 +1,1225 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_sigmoid(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         bias: Float[Array, "H"]
+#     ):
+#         O = zeros((B, H, M, D))
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for j in range(0, N):
+#                         # S1: the scaled score
+#                         s = sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         biased = s + bias[h]  # S2: the bias
+#                         P = 0.5 + 0.5 * tanh(0.5 * biased)  # S3: its logistic function
+#                         for d in range(0, D):
+#                             # S4: the weighted sum of the rows of V
+#                             O[b, h, i, d] = O[b, h, i, d] + P * V[b, h, j, d]
+#         return O
+#
+# The steps from there to its backward pass, with what each leans on:
+#   1. define every array once (storage: every read gets the value that was written last above it)
+#   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
+#   3. store little, work out the rest again (storage: a value worked out again is the value that
+#      was read before; rounding: sums are done in another order than reverse mode on the listing
+#      would do them)
+#
+# Its backward pass:
+#
+#     def attention_sigmoid_backward(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         bias: Float[Array, "H"],
+#         dO: Float[Array, "B H M D"]
+#     ):
+#         dbias_part = zeros((B, H, M), dtype=float32)
+#         dQ = zeros((B, H, M, E))
+#         dK = zeros((B, H, N, E))
+#         dV = zeros((B, H, N, D))
+#         dbias = zeros(H)
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for j in range(0, N):
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         s = s_sum * (1.0 / sqrt(E))
+#                         biased = s + bias[h]
+#                         dbiased = 0.25 * dP * (1.0 - tanh(0.5 * biased) ** 2)
+#                         ds_sum = dbiased / sqrt(E)
+#                         dbias_part[b, h, i] = dbias_part[b, h, i] + dbiased
+#                         for e in range(0, E):
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for j in range(0, N):
+#                     for i in range(0, M):
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         s_2 = s_sum_2 * (1.0 / sqrt(E))
+#                         biased_2 = s_2 + bias[h]
+#                         dbiased_2 = 0.25 * dP_2 * (1.0 - tanh(0.5 * biased_2) ** 2)
+#                         ds_sum_2 = dbiased_2 / sqrt(E)
+#                         P = 0.5 + 0.5 * tanh(0.5 * biased_2)
+#                         for e in range(0, E):
+#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]
+#                         for d in range(0, D):
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P
+#         for h in range(0, H):
+#             for b in range(0, B):
+#                 for i in range(0, M):
+#                     dbias[h] = dbias[h] + dbias_part[b, h, i]
+#         return dQ, dK, dV, dbias
+#
+# The steps from there to the forward kernels:
+#   1. run b, h, i and d in parallel, s, biased and P private to an iteration
+#
+# Where they end; the labels in the forward kernels are those of this nest:
+#
+#     def attention_sigmoid(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         bias: Float[Array, "H"]
+#     ):
+#         O = zeros((B, H, M, D))
+#         for b in parallel(0, B):
+#             private: (s, biased, P)
+#             for h in parallel(0, H):
+#                 private: (s, biased, P)
+#                 for i in parallel(0, M):
+#                     private: (s, biased, P)
+#                     for j in range(0, N):
+#                         # S1: the scaled score
+#                         s = sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         biased = s + bias[h]  # S2: the bias
+#                         P = 0.5 + 0.5 * tanh(0.5 * biased)  # S3: its logistic function
+#                         for d in parallel(0, D):
+#                             # S4: the weighted sum of the rows of V
+#                             O[b, h, i, d] = O[b, h, i, d] + P * V[b, h, j, d]
+#         return O
+#
+# The steps from there to the backward kernels:
+#   1. run b, h, i, e, j and d in parallel, dP, s_sum, s, biased, dbiased, ds_sum, dP_2, s_sum_2,
+#      s_2, biased_2, dbiased_2, ds_sum_2 and P private to an iteration
+#
+# Where they end; the labels in the backward kernels are those of this nest:
+#
+#     def attention_sigmoid_backward(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         bias: Float[Array, "H"],
+#         dO: Float[Array, "B H M D"]
+#     ):
+#         dbias_part = zeros((B, H, M), dtype=float32)
+#         dQ = zeros((B, H, M, E))
+#         dK = zeros((B, H, N, E))
+#         dV = zeros((B, H, N, D))
+#         dbias = zeros(H)
+#         for b in parallel(0, B):
+#             private: (dP, s_sum, s, biased, dbiased, ds_sum)
+#             for h in parallel(0, H):
+#                 private: (dP, s_sum, s, biased, dbiased, ds_sum)
+#                 for i in parallel(0, M):
+#                     private: (dP, s_sum, s, biased, dbiased, ds_sum)
+#                     for j in range(0, N):
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S1
+#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S2
+#                         s = s_sum * (1.0 / sqrt(E))  # S3
+#                         biased = s + bias[h]  # S4
+#                         dbiased = 0.25 * dP * (1.0 - tanh(0.5 * biased) ** 2)  # S5
+#                         ds_sum = dbiased / sqrt(E)  # S6
+#                         dbias_part[b, h, i] = dbias_part[b, h, i] + dbiased  # S7
+#                         for e in parallel(0, E):
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S8
+#         for b in parallel(0, B):
+#             private: (dP_2, s_sum_2, s_2, biased_2, dbiased_2, ds_sum_2, P)
+#             for h in parallel(0, H):
+#                 private: (dP_2, s_sum_2, s_2, biased_2, dbiased_2, ds_sum_2, P)
+#                 for j in parallel(0, N):
+#                     private: (dP_2, s_sum_2, s_2, biased_2, dbiased_2, ds_sum_2, P)
+#                     for i in range(0, M):
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S9
+#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S10
+#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S11
+#                         biased_2 = s_2 + bias[h]  # S12
+#                         dbiased_2 = 0.25 * dP_2 * (1.0 - tanh(0.5 * biased_2) ** 2)  # S13
+#                         ds_sum_2 = dbiased_2 / sqrt(E)  # S14
+#                         P = 0.5 + 0.5 * tanh(0.5 * biased_2)  # S15
+#                         for e in parallel(0, E):
+#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S16
+#                         for d in parallel(0, D):
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P  # S17
+#         for h in parallel(0, H):
+#             for b in range(0, B):
+#                 for i in range(0, M):
+#                     dbias[h] = dbias[h] + dbias_part[b, h, i]  # S18
+#         return dQ, dK, dV, dbias
+#
+# Notes:
+#   - the loop b runs one iteration at a time in each program: the loop i inside carries values of
+#     the state
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _square(value):
+    return value * value
+
+
+@triton.jit
+def _tanh(value):
+    """tanh in float32; near 0, where 1 - exp(-2 |value|) would cancel, by an odd polynomial."""
+    square = value * value
+    near = -0.05383647605776787 + square * (0.0209518950432539 - square * 0.006049059331417084)
+    near = -0.33333322405815125 + square * (0.13332599401474 + square * near)
+    decay = tl.exp(-2.0 * tl.abs(value))
+    far = (1.0 - decay) / (1.0 + decay)
+    far = tl.where(value < 0, -far, far)
+    return tl.where(square < 0.36, value + value * square * near, far)
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_sigmoid_kernel(
+    Q_ptr, K_ptr, V_ptr, bias_ptr, O_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_bias_h,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H,).
+    Writes O (B, H, M, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S1
+    bias_h = tl.load(bias_ptr + h * stride_bias_h)  # S2
+    if LATE:
+        P_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S1
+        s = tl.dot(
+            Q_ie, tl.trans(K_je), input_precision="ieee"
+        ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(P_late, V_jd, O, input_precision="ieee")  # S4: of the block before
+        biased = s + bias_h.to(tl.float32)  # S2
+        P = 0.5 + _tanh(biased * 0.5) * 0.5  # S3
+        if LATE:
+            P_late = P.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(P.to(V_ptr.dtype.element_ty), V_jd, O, input_precision="ieee")  # S4
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S1
+        s = tl.dot(
+            Q_ie, tl.trans(K_je), input_precision="ieee"
+        ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S1
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(P_late, V_jd, O, input_precision="ieee")  # S4: of the block before
+        biased = s + bias_h.to(tl.float32)  # S2
+        P = 0.5 + _tanh(biased * 0.5) * 0.5  # S3
+        if LATE:
+            P_late = P.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < N, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < N) & d_in[None, :],
+                other=0.0
+            )  # S4
+            O = tl.dot(P.to(V_ptr.dtype.element_ty), V_jd, O, input_precision="ieee")  # S4
+    if LATE:
+        V_jd = tl.load(
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
+            other=0.0
+        )  # S4
+        O = tl.dot(P_late, V_jd, O, input_precision="ieee")  # S4: of the block before
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S4
+
+
+def attention_sigmoid_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_sigmoid_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_sigmoid_kernel_default = {
+    2: attention_sigmoid_kernel_config(128, 64, 0, 8, 3),
+    4: attention_sigmoid_kernel_config(32, 32, 0, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_sigmoid_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_sigmoid_kernel_config(*row)
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_sigmoid_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_sigmoid_kernel),
+    4: triton.autotune(
+        [
+            attention_sigmoid_kernel_config(*row)
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_sigmoid_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_sigmoid_kernel),
+}
+
+
+@triton.jit
+def attention_sigmoid_backward_dQ_kernel(
+    Q_ptr, K_ptr, V_ptr, bias_ptr, dO_ptr, dbias_part_ptr, dQ_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_bias_h,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dbias_part_b, stride_dbias_part_h, stride_dbias_part_i,
+    stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H,), dO (B, H, M, D).
+    Writes dbias_part (B, H, M), dQ (B, H, M, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    if dbias_part_ptr is not None:
+        dbias_part_ptr += b * stride_dbias_part_b
+        dbias_part_ptr += h * stride_dbias_part_h
+    if dQ_ptr is not None:
+        dQ_ptr += b * stride_dQ_b
+        dQ_ptr += h * stride_dQ_h
+
+    dbias_part = tl.zeros([BLOCK_I], tl.float32)
+    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    dO_id = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+        mask=(i[:, None] < M) & d_in[None, :],
+        other=0.0
+    )  # S1
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S2
+    bias_h = tl.load(bias_ptr + h * stride_bias_h)  # S4
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S1
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S1
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S2
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
+        biased = s + bias_h.to(tl.float32)  # S4
+        dbiased = dP * 0.25 * (1.0 - _square(_tanh(biased * 0.5)))  # S5
+        ds_sum = dbiased * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S6
+        dbias_part = dbias_part + tl.sum(dbiased, axis=1)  # S7
+        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < N) & d_in[None, :],
+            other=0.0
+        )  # S1
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S1
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S2
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
+        biased = s + bias_h.to(tl.float32)  # S4
+        dbiased = dP * 0.25 * (1.0 - _square(_tanh(biased * 0.5)))  # S5
+        ds_sum = dbiased * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S6
+        dbias_part = dbias_part + tl.sum(tl.where(j[None, :] < N, dbiased, 0.0), axis=1)  # S7
+        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+    if dbias_part_ptr is not None:
+        tl.store(dbias_part_ptr + i * stride_dbias_part_i, dbias_part, mask=i < M)  # S7
+    if dQ_ptr is not None:
+        tl.store(
+            dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
+            dQ,
+            mask=(i[:, None] < M) & e_in[None, :]
+        )  # S8
+
+
+def attention_sigmoid_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_sigmoid_backward_dQ_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_D, BLOCK_E, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_E
+    ) + num_stages * width * (BLOCK_J * BLOCK_D + BLOCK_J * BLOCK_E)
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_sigmoid_backward_dQ_kernel_default = {
+    2: attention_sigmoid_backward_dQ_kernel_config(64, 32, 8, 3),
+    4: attention_sigmoid_backward_dQ_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_sigmoid_backward_dQ_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_sigmoid_backward_dQ_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_sigmoid_backward_dQ_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_sigmoid_backward_dQ_kernel),
+    4: triton.autotune(
+        [
+            attention_sigmoid_backward_dQ_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_sigmoid_backward_dQ_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_sigmoid_backward_dQ_kernel),
+}
+
+
+@triton.jit
+def attention_sigmoid_backward_dK_dV_kernel(
+    Q_ptr, K_ptr, V_ptr, bias_ptr, dO_ptr, dK_ptr, dV_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_bias_h,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
+    stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_J iterations of j, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H,), dO (B, H, M, D).
+    Writes dK (B, H, N, E), dV (B, H, N, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_j = tl.cdiv(N, BLOCK_J)
+    b = pid // blocks_j // H
+    h = pid // blocks_j % H
+    j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    if dK_ptr is not None:
+        dK_ptr += b * stride_dK_b
+        dK_ptr += h * stride_dK_h
+    if dV_ptr is not None:
+        dV_ptr += b * stride_dV_b
+        dV_ptr += h * stride_dV_h
+
+    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    V_jd = tl.load(
+        V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+        mask=(j[:, None] < N) & d_in[None, :],
+        other=0.0
+    )  # S9
+    K_je = tl.load(
+        K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S10
+    bias_h = tl.load(bias_ptr + h * stride_bias_h)  # S12
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=d_in[None, :],
+            other=0.0
+        )  # S9
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
+        )  # S10
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
+        biased_2 = s_2 + bias_h.to(tl.float32)  # S12
+        tanh_biased_2 = _tanh(biased_2 * 0.5)  # S13
+        dbiased_2 = dP_2 * 0.25 * (1.0 - tanh_biased_2 * tanh_biased_2)  # S13
+        ds_sum_2 = dbiased_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
+        P = 0.5 + tanh_biased_2 * 0.5  # S15
+        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S16
+        dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S17
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & d_in[None, :],
+            other=0.0
+        )  # S9
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            mask=(i[:, None] < M) & e_in[None, :],
+            other=0.0
+        )  # S10
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
+        biased_2 = s_2 + bias_h.to(tl.float32)  # S12
+        tanh_biased_2 = _tanh(biased_2 * 0.5)  # S13
+        dbiased_2 = dP_2 * 0.25 * (1.0 - tanh_biased_2 * tanh_biased_2)  # S13
+        ds_sum_2 = dbiased_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
+        P = 0.5 + tanh_biased_2 * 0.5  # S15
+        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S16
+        dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S17
+    if dK_ptr is not None:
+        tl.store(
+            dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
+            dK,
+            mask=(j[:, None] < N) & e_in[None, :]
+        )  # S16
+    if dV_ptr is not None:
+        tl.store(
+            dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
+            dV,
+            mask=(j[:, None] < N) & d_in[None, :]
+        )  # S17
+
+
+def attention_sigmoid_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_sigmoid_backward_dK_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_D, BLOCK_E, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_J * BLOCK_D + BLOCK_J * BLOCK_E
+    ) + num_stages * width * (BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_E)
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_sigmoid_backward_dK_dV_kernel_default = {
+    2: attention_sigmoid_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    4: attention_sigmoid_backward_dK_dV_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_sigmoid_backward_dK_dV_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_sigmoid_backward_dK_dV_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_sigmoid_backward_dK_dV_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_sigmoid_backward_dK_dV_kernel),
+    4: triton.autotune(
+        [
+            attention_sigmoid_backward_dK_dV_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_sigmoid_backward_dK_dV_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_sigmoid_backward_dK_dV_kernel),
+}
+
+
+@triton.jit
+def attention_sigmoid_backward_dbias_kernel(
+    dbias_part_ptr, dbias_ptr,
+    stride_dbias_part_b, stride_dbias_part_h, stride_dbias_part_i,
+    stride_dbias_h,
+    B, H, M,
+    INDEX: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_I: tl.constexpr,
+):
+    """A program does BLOCK_H iterations of h.
+
+    Reads dbias_part (B, H, M).
+    Writes dbias (H,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    h = pid * BLOCK_H + tl.arange(0, BLOCK_H)
+
+    dbias = tl.zeros([BLOCK_H], tl.float32)
+    # The loop i inside carries values of the state.
+    for b in range(tl.cast(0, INDEX), B):
+        i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+        # Full blocks.
+        for i_first in range(0, i_full, BLOCK_I):
+            i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+            dbias_part_hi = tl.load(
+                dbias_part_ptr
+                + b * stride_dbias_part_b
+                + h[:, None] * stride_dbias_part_h
+                + i[None, :] * stride_dbias_part_i,
+                mask=h[:, None] < H,
+                other=0.0
+            )  # S18
+            dbias = dbias + tl.sum(dbias_part_hi.to(tl.float32), axis=1)  # S18
+        # The last, partial block.
+        for i_first in range(i_full, M, BLOCK_I):
+            i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+            dbias_part_hi = tl.load(
+                dbias_part_ptr
+                + b * stride_dbias_part_b
+                + h[:, None] * stride_dbias_part_h
+                + i[None, :] * stride_dbias_part_i,
+                mask=(h[:, None] < H) & (i[None, :] < M),
+                other=0.0
+            )  # S18
+            dbias = dbias + tl.sum(dbias_part_hi.to(tl.float32), axis=1)  # S18
+    tl.store(dbias_ptr + h * stride_dbias_h, dbias, mask=h < H)  # S18
+
+
+def attention_sigmoid_backward_dbias_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_sigmoid_backward_dbias_kernel_default = attention_sigmoid_backward_dbias_kernel_config(
+    4, 512, 4, 2
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_sigmoid_backward_dbias_kernel_tuned = triton.autotune(
+    [
+        attention_sigmoid_backward_dbias_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["B", "H", "M"],
+    cache_results=True,
+)(attention_sigmoid_backward_dbias_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_sigmoid_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+
+
+def _given(*tensors):
+    """Return the tensors that are not None."""
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def _strides(tensor, *axes):
+    """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
+    return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_sigmoid_forward(Q, K, V, bias, *, tune=True):
+    """Run attention_sigmoid, and return what its gradients need besides.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        bias: (H,), float16, bfloat16 or float32, any strides.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("bias", bias, 1, _FLOAT)
+    )
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    _check_shape("bias", bias, (H,), "(H,) with H = Q.shape[1]")
+    O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
+    index = _index_type(Q, K, V, bias, O)
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_sigmoid_kernel
+        blocks = _fitted(
+            attention_sigmoid_kernel_default[width],
+            attention_sigmoid_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_sigmoid_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, bias, O,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *bias.stride(),
+                *O.stride(),
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return (O,)
+
+
+def attention_sigmoid_backward(Q, K, V, bias, dO, *, wanted=None, tune=True):
+    """Return the gradients of attention_sigmoid.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        bias: (H,), float16, bfloat16 or float32, any strides.
+        dO: (B, H, M, D), float16, bfloat16 or float32, any strides.
+        wanted: The names of the gradients that are asked for; all by default. The others are
+            None, and cost nothing.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        dQ (B, H, M, E), dK (B, H, N, E), dV (B, H, N, D), dbias (H,).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("bias", bias, 1, _FLOAT),
+        ("dO", dO, 4, _FLOAT)
+    )
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    _check_shape("bias", bias, (H,), "(H,) with H = Q.shape[1]")
+    _check_shape(
+        "dO",
+        dO,
+        (B, H, M, D),
+        "(B, H, M, D) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and D = V.shape[3]"
+    )
+    wanted = _wanted(wanted, ("dQ", "dK", "dV", "dbias"))
+    dbias_part = None
+    if "dbias" in wanted:
+        dbias_part = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    dQ = None
+    if "dQ" in wanted:
+        dQ = torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device)
+    dK = None
+    if "dK" in wanted:
+        dK = torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device)
+    dV = None
+    if "dV" in wanted:
+        dV = torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device)
+    dbias = None
+    if "dbias" in wanted:
+        dbias = torch.empty((H,), dtype=Q.dtype, device=Q.device)
+    index = _index_type(*_given(Q, K, V, bias, dO, dbias_part, dQ, dK, dV, dbias))
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_sigmoid_backward_dQ_kernel
+        blocks = _fitted(
+            attention_sigmoid_backward_dQ_kernel_default[width],
+            attention_sigmoid_backward_dQ_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_sigmoid_backward_dQ_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0 and wanted & {"dQ", "dbias"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, bias, dO, dbias_part, dQ,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *bias.stride(),
+                *dO.stride(),
+                *_strides(dbias_part, 0, 1, 2),
+                *_strides(dQ, 0, 1, 2, 3),
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_sigmoid_backward_dK_dV_kernel
+        blocks = _fitted(
+            attention_sigmoid_backward_dK_dV_kernel_default[width],
+            attention_sigmoid_backward_dK_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_sigmoid_backward_dK_dV_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_J"]),)
+
+    if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, bias, dO, dK, dV,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *bias.stride(),
+                *dO.stride(),
+                *_strides(dK, 0, 1, 2, 3),
+                *_strides(dV, 0, 1, 2, 3),
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_sigmoid_backward_dbias_kernel
+        blocks = attention_sigmoid_backward_dbias_kernel_default.all_kwargs()
+    else:
+        run = attention_sigmoid_backward_dbias_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(H, meta["BLOCK_H"]),)
+
+    if H > 0 and "dbias" in wanted:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                dbias_part, dbias,
+                *dbias_part.stride(),
+                *dbias.stride(),
+                B, H, M,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return dQ, dK, dV, dbias
+
+
+@torch.library.custom_op("looptrans::attention_sigmoid_forward_2b9e2e23", mutates_args=())
+def _attention_sigmoid_forward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, tune: bool
+) -> torch.Tensor:
+    return attention_sigmoid_forward(Q, K, V, bias, tune=tune)[0]
+
+
+@_attention_sigmoid_forward_operator.register_fake
+def _(Q, K, V, bias, tune):
+    B = Q.shape[0]
+    H = Q.shape[1]
+    M = Q.shape[2]
+    D = V.shape[3]
+    return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
+
+
+@torch.library.custom_op("looptrans::attention_sigmoid_backward_2b9e2e23", mutates_args=())
+def _attention_sigmoid_backward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, dO: torch.Tensor,
+    wanted: list[bool], tune: bool
+) -> list[torch.Tensor]:
+    found = attention_sigmoid_backward(
+        Q,
+        K,
+        V,
+        bias,
+        dO,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV", "dbias"), wanted) if each],
+        tune=tune
+    )
+    return [gradient for gradient in found if gradient is not None]
+
+
+@_attention_sigmoid_backward_operator.register_fake
+def _(Q, K, V, bias, dO, wanted, tune):
+    B = Q.shape[0]
+    H = Q.shape[1]
+    M = Q.shape[2]
+    E = Q.shape[3]
+    N = K.shape[2]
+    D = V.shape[3]
+    found = (
+        torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device),
+        torch.empty((H,), dtype=Q.dtype, device=Q.device),
+    )
+    return [gradient for gradient, each in zip(found, wanted) if each]
+
+
+def _attention_sigmoid_keep(ctx, inputs, output):
+    """Save what the gradients are worked out from."""
+    Q, K, V, bias, tune = inputs
+    O = output
+    ctx.save_for_backward(Q, K, V, bias)
+    ctx.numbers = (tune,)
+    ctx.like = (_like(O),)
+    ctx.set_materialize_grads(False)
+
+
+def _attention_sigmoid_gradients(ctx, *found):
+    """Return a gradient for each argument, None where none is asked for."""
+    (dO,) = found
+    Q, K, V, bias = ctx.saved_tensors
+    (tune,) = ctx.numbers
+    (O_like,) = ctx.like
+    if dO is None:
+        dO = _zeros(*O_like)
+    needed = ctx.needs_input_grad
+    wanted = [needed[0], needed[1], needed[2], needed[3]]
+    found = iter(_attention_sigmoid_backward_operator(Q, K, V, bias, dO, wanted, tune))
+    dQ, dK, dV, dbias = (next(found) if each else None for each in wanted)
+    return dQ, dK, dV, dbias, None
+
+
+def _attention_sigmoid_second(ctx, *found):
+    raise RuntimeError(
+        "attention_sigmoid has no second derivative: its backward pass is derived once. Call "
+        "backward without create_graph=True"
+    )
+
+
+_attention_sigmoid_forward_operator.register_autograd(
+    _attention_sigmoid_gradients, setup_context=_attention_sigmoid_keep
+)
+_attention_sigmoid_backward_operator.register_autograd(_attention_sigmoid_second)
+
+
+def attention_sigmoid(Q, K, V, bias, *, tune=True):
+    """Sigmoid attention for a batch of heads. Differentiable: gradients come from
+    attention_sigmoid_backward.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        bias: (H,), float16, bfloat16 or float32, any strides.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    return _attention_sigmoid_forward_operator(Q, K, V, bias, tune)

@@ -1,0 +1,1648 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_softcap(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         softcap: float
+#     ):
+#         S = zeros((B, H, M, N))
+#         O = zeros((B, H, M, D))
+#         lse = full((B, H, M), -inf, dtype=float32)
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     m = -inf  # S1: the maximum of nothing
+#                     for j in range(0, N):
+#                         # S2: the scaled score
+#                         s = sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         # S3: between -softcap and softcap
+#                         S[b, h, i, j] = softcap * tanh(s / softcap)
+#                         m = max(m, S[b, h, i, j])  # S4: Aggregation over j
+#                     l = 0.0  # S5: an empty sum
+#                     for j in range(0, N):
+#                         l = l + exp(S[b, h, i, j] - m)  # S6: Aggregation over j
+#                     for j in range(0, N):
+#                         for d in range(0, D):
+#                             # S7: the weighted mean of the rows of V
+#                             O[b, h, i, d] = O[b, h, i, d] + exp(
+#                                 S[b, h, i, j] - m
+#                             ) / l * V[b, h, j, d]
+#                     lse[b, h, i] = m + log(l)  # S8: the log-sum-exp of row i
+#         return O, lse
+#
+# The steps from there to its backward pass, with what each leans on:
+#   1. define every array once (storage: every read gets the value that was written last above it)
+#   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
+#   3. reassociate a contraction (algebra: sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, N))
+#      = sum(dO[b, h, i, d] * O[b, h, i, d] for d in range(0, D)))
+#   4. dm vanishes (algebra: dm = 0)
+#   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
+#      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
+#   6. store little, work out the rest again (storage: a value worked out again is the value that
+#      was read before; rounding: sums are done in another order than reverse mode on the listing
+#      would do them)
+#
+# Its backward pass:
+#
+#     def attention_softcap_backward(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         softcap: float,
+#         lse: Float32[Array, "B H M"],
+#         O: Float[Array, "B H M D"],
+#         dO: Float[Array, "B H M D"],
+#         dlse: Float32[Array, "B H M"]
+#     ):
+#         delta = zeros((B, H, M), dtype=float32)
+#         dsoftcap_part = zeros((B, H, M), dtype=float32)
+#         dsoftcap_part_2 = zeros((B, H, M), dtype=float32)
+#         dsoftcap_part_3 = zeros((B, H, M), dtype=float32)
+#         dQ = zeros((B, H, M, E))
+#         dK = zeros((B, H, N, E))
+#         dV = zeros((B, H, N, D))
+#         dsoftcap = 0.0
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for d in range(0, D):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     for j in range(0, N):
+#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         s = s_sum * (1.0 / sqrt(E))
+#                         S = softcap * tanh(s / softcap)
+#                         P = exp(S - lse[b, h, i])
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])
+#                         ds = dS * (1.0 - tanh(s / softcap) ** 2)
+#                         ds_sum = ds / sqrt(E)
+#                         dsoftcap_part[b, h, i] = dsoftcap_part[b, h, i] + dS * tanh(s / softcap)
+#                         dsoftcap_part_2[b, h, i] = dsoftcap_part_2[b, h, i] - dS * s / softcap
+#                         dsoftcap_part_3[b, h, i] = dsoftcap_part_3[b, h, i] + dS * tanh(
+#                             s / softcap
+#                         ) ** 2 * s / softcap
+#                         for e in range(0, E):
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for j in range(0, N):
+#                     for i in range(0, M):
+#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         s_2 = s_sum_2 * (1.0 / sqrt(E))
+#                         S_2 = softcap * tanh(s_2 / softcap)
+#                         P_2 = exp(S_2 - lse[b, h, i])
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
+#                         ds_2 = dS_2 * (1.0 - tanh(s_2 / softcap) ** 2)
+#                         ds_sum_2 = ds_2 / sqrt(E)
+#                         for e in range(0, E):
+#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]
+#                         for d in range(0, D):
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     dsoftcap = dsoftcap + (
+#                         dsoftcap_part[b, h, i]
+#                         + dsoftcap_part_2[b, h, i]
+#                         + dsoftcap_part_3[b, h, i]
+#                     )
+#         return dQ, dK, dV, dsoftcap
+#
+# The steps from there to the forward kernels:
+#   1. one pass instead of 3: m, l and O[b, h, i, d] move together
+#   2. change of state: the loop keeps O[b, h, i, d] * l, and one division stands behind it; nothing
+#      moves before m does
+#   3. keep S in a scalar: nothing else reads it
+#   4. run b, h, i and d in parallel, m, l, s, S_bhij and m_bhij private to an iteration
+#
+# Where they end; the labels in the forward kernels are those of this nest:
+#
+#     def attention_softcap(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         softcap: float
+#     ):
+#         O = zeros((B, H, M, D))
+#         lse = full((B, H, M), -inf, dtype=float32)
+#         for b in parallel(0, B):
+#             private: (m, l, s, S_bhij, m_bhij)
+#             for h in parallel(0, H):
+#                 private: (m, l, s, S_bhij, m_bhij)
+#                 for i in parallel(0, M):
+#                     private: (m, l, s, S_bhij, m_bhij)
+#                     m = -inf  # S1: the maximum of nothing
+#                     l = 0.0  # S5: an empty sum
+#                     for j in range(0, N):
+#                         # S2: the scaled score
+#                         s = sum(
+#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                         ) * (1.0 / sqrt(E))
+#                         S_bhij = softcap * tanh(s / softcap)  # S3: between -softcap and softcap
+#                         m_bhij = max(m, S_bhij)  # S9
+#                         # S10
+#                         l = l * exp(m - m_bhij) + exp(S_bhij - m_bhij) if m_bhij > -inf else l
+#                         for d in parallel(0, D):
+#                             # S7
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
+#                                     S_bhij - m_bhij
+#                                 ) if m_bhij
+#                                 > -inf else O[b, h, i, d]
+#                             )
+#                         m = m_bhij  # S4
+#                     for d in parallel(0, D):
+#                         O[b, h, i, d] = O[b, h, i, d] / l if l != 0.0 else 0.0  # S6
+#                     lse[b, h, i] = m + log(l)  # S8: the log-sum-exp of row i
+#         return O, lse
+#
+# The steps from there to the backward kernels:
+#   1. run b, h, i, e, j and d in parallel, s_sum, s, S, P, dP, dS, ds, ds_sum, s_sum_2, s_2, S_2,
+#      P_2, dP_2, dS_2, ds_2 and ds_sum_2 private to an iteration
+#
+# Where they end; the labels in the backward kernels are those of this nest:
+#
+#     def attention_softcap_backward(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         softcap: float,
+#         lse: Float32[Array, "B H M"],
+#         O: Float[Array, "B H M D"],
+#         dO: Float[Array, "B H M D"],
+#         dlse: Float32[Array, "B H M"]
+#     ):
+#         delta = zeros((B, H, M), dtype=float32)
+#         dsoftcap_part = zeros((B, H, M), dtype=float32)
+#         dsoftcap_part_2 = zeros((B, H, M), dtype=float32)
+#         dsoftcap_part_3 = zeros((B, H, M), dtype=float32)
+#         dQ = zeros((B, H, M, E))
+#         dK = zeros((B, H, N, E))
+#         dV = zeros((B, H, N, D))
+#         dsoftcap = 0.0  # S1
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
+#                 for i in parallel(0, M):
+#                     for d in range(0, D):
+#                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S2
+#         for b in parallel(0, B):
+#             private: (s_sum, s, S, P, dP, dS, ds, ds_sum)
+#             for h in parallel(0, H):
+#                 private: (s_sum, s, S, P, dP, dS, ds, ds_sum)
+#                 for i in parallel(0, M):
+#                     private: (s_sum, s, S, P, dP, dS, ds, ds_sum)
+#                     for j in range(0, N):
+#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
+#                         s = s_sum * (1.0 / sqrt(E))  # S4
+#                         S = softcap * tanh(s / softcap)  # S5
+#                         P = exp(S - lse[b, h, i])  # S6
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
+#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])  # S8
+#                         ds = dS * (1.0 - tanh(s / softcap) ** 2)  # S9
+#                         ds_sum = ds / sqrt(E)  # S10
+#                         # S11
+#                         dsoftcap_part[b, h, i] = dsoftcap_part[b, h, i] + dS * tanh(s / softcap)
+#                         # S12
+#                         dsoftcap_part_2[b, h, i] = dsoftcap_part_2[b, h, i] - dS * s / softcap
+#                         # S13
+#                         dsoftcap_part_3[b, h, i] = dsoftcap_part_3[b, h, i] + dS * tanh(
+#                             s / softcap
+#                         ) ** 2 * s / softcap
+#                         for e in parallel(0, E):
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S14
+#         for b in parallel(0, B):
+#             private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_2, ds_sum_2)
+#             for h in parallel(0, H):
+#                 private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_2, ds_sum_2)
+#                 for j in parallel(0, N):
+#                     private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_2, ds_sum_2)
+#                     for i in range(0, M):
+#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S15
+#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S16
+#                         S_2 = softcap * tanh(s_2 / softcap)  # S17
+#                         P_2 = exp(S_2 - lse[b, h, i])  # S18
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S19
+#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S20
+#                         ds_2 = dS_2 * (1.0 - tanh(s_2 / softcap) ** 2)  # S21
+#                         ds_sum_2 = ds_2 / sqrt(E)  # S22
+#                         for e in parallel(0, E):
+#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S23
+#                         for d in parallel(0, D):
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S24
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     # S25
+#                     dsoftcap = dsoftcap + (
+#                         dsoftcap_part[b, h, i]
+#                         + dsoftcap_part_2[b, h, i]
+#                         + dsoftcap_part_3[b, h, i]
+#                     )
+#         return dQ, dK, dV, dsoftcap
+#
+# Notes:
+#   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
+#     the state
+#   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
+#     the state
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _tanh(value):
+    """tanh in float32; near 0, where 1 - exp(-2 |value|) would cancel, by an odd polynomial."""
+    square = value * value
+    near = -0.05383647605776787 + square * (0.0209518950432539 - square * 0.006049059331417084)
+    near = -0.33333322405815125 + square * (0.13332599401474 + square * near)
+    decay = tl.exp(-2.0 * tl.abs(value))
+    far = (1.0 - decay) / (1.0 + decay)
+    far = tl.where(value < 0, -far, far)
+    return tl.where(square < 0.36, value + value * square * near, far)
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_softcap_kernel(
+    Q_ptr, K_ptr, V_ptr, O_ptr, lse_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    softcap,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D).
+    Writes O (B, H, M, D), lse (B, H, M).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+
+    S_bhij_scale = softcap * 1.4426950408889634  # in units of log2(e)
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
+    l = tl.zeros([BLOCK_I], tl.float32)  # S5
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S2
+    if LATE:
+        exp_s_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S2
+        s = tl.dot(
+            Q_ie, tl.trans(K_je), input_precision="ieee"
+        ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S7
+            O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S3, S7: of the block before
+        tanh_s = _tanh(s * (1.0 / softcap))  # S3
+        S_bhij = softcap * tanh_s  # S3
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp(m - m_bhij_finite)  # S3, S10
+        exp_s = tl.exp2(
+            _tanh(s * (1.0 / softcap)) * S_bhij_scale
+            - (m_bhij_finite * 1.4426950408889634)[:, None]
+        )  # S3, S10
+        l = l * exp_m + tl.sum(exp_s, axis=1)  # S3, S10
+        if LATE:
+            O = O * exp_m[:, None]  # S3, S7
+            exp_s_late = exp_s.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S7
+            O = tl.dot(
+                exp_s.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+            )  # S3, S7
+        m = m_bhij  # S4
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S2
+        s = tl.dot(
+            Q_ie, tl.trans(K_je), input_precision="ieee"
+        ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S7
+            O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+        S_bhij = softcap * _tanh(s * (1.0 / softcap))  # S3
+        S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
+        if LATE:
+            O = O * exp_m[:, None]  # S7
+            exp_s_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < N, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < N) & d_in[None, :],
+                other=0.0
+            )  # S7
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S7
+        m = m_bhij  # S4
+    if LATE:
+        V_jd = tl.load(
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
+            other=0.0
+        )  # S7
+        O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S6
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S8
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S6
+
+
+def attention_softcap_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_softcap_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_softcap_kernel_default = {
+    2: attention_softcap_kernel_config(128, 64, 0, 8, 3),
+    4: attention_softcap_kernel_config(32, 32, 0, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_softcap_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_softcap_kernel_config(*row)
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_softcap_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_softcap_kernel),
+    4: triton.autotune(
+        [
+            attention_softcap_kernel_config(*row)
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_softcap_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_softcap_kernel),
+}
+
+
+@triton.jit
+def attention_softcap_backward_delta_kernel(
+    O_ptr, dO_ptr, delta_ptr,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    H, M, D,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads O (B, H, M, D), dO (B, H, M, D).
+    Writes delta (B, H, M).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    # What is the same throughout the program goes into the pointers.
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+
+    delta = tl.zeros([BLOCK_I], tl.float32)
+    d_full = D // BLOCK_D * BLOCK_D  # blocks before this one are full
+    # Full blocks.
+    for d_first in range(0, d_full, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S2
+        O_id = tl.load(
+            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+            mask=i[:, None] < M,
+            other=0.0
+        )  # S2
+        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S2
+    # The last, partial block.
+    for d_first in range(d_full, D, BLOCK_D):
+        d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & (d[None, :] < D),
+            other=0.0
+        )  # S2
+        O_id = tl.load(
+            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+            mask=(i[:, None] < M) & (d[None, :] < D),
+            other=0.0
+        )  # S2
+        delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S2
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S2
+
+
+def attention_softcap_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_softcap_backward_delta_kernel_default = attention_softcap_backward_delta_kernel_config(
+    4, 512, 4, 2
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_softcap_backward_delta_kernel_tuned = triton.autotune(
+    [
+        attention_softcap_backward_delta_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["H", "M", "D"],
+    cache_results=True,
+)(attention_softcap_backward_delta_kernel)
+
+
+@triton.jit
+def attention_softcap_backward_dQ_kernel(
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dsoftcap_part_ptr,
+    dsoftcap_part_2_ptr, dsoftcap_part_3_ptr, dQ_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dlse_b, stride_dlse_h, stride_dlse_i,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    stride_dsoftcap_part_b, stride_dsoftcap_part_h, stride_dsoftcap_part_i,
+    stride_dsoftcap_part_2_b, stride_dsoftcap_part_2_h, stride_dsoftcap_part_2_i,
+    stride_dsoftcap_part_3_b, stride_dsoftcap_part_3_h, stride_dsoftcap_part_3_i,
+    stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
+    softcap,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B,
+    H, M), delta (B, H, M).
+    Writes dsoftcap_part (B, H, M), dsoftcap_part_2 (B, H, M), dsoftcap_part_3 (B, H, M), dQ (B,
+    H, M, E).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    dlse_ptr += b * stride_dlse_b
+    dlse_ptr += h * stride_dlse_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+    if dsoftcap_part_ptr is not None:
+        dsoftcap_part_ptr += b * stride_dsoftcap_part_b
+        dsoftcap_part_ptr += h * stride_dsoftcap_part_h
+    if dsoftcap_part_2_ptr is not None:
+        dsoftcap_part_2_ptr += b * stride_dsoftcap_part_2_b
+        dsoftcap_part_2_ptr += h * stride_dsoftcap_part_2_h
+    if dsoftcap_part_3_ptr is not None:
+        dsoftcap_part_3_ptr += b * stride_dsoftcap_part_3_b
+        dsoftcap_part_3_ptr += h * stride_dsoftcap_part_3_h
+    if dQ_ptr is not None:
+        dQ_ptr += b * stride_dQ_b
+        dQ_ptr += h * stride_dQ_h
+
+    S_scale = softcap * 1.4426950408889634  # in units of log2(e)
+    dsoftcap_part = tl.zeros([BLOCK_I], tl.float32)
+    dsoftcap_part_2 = tl.zeros([BLOCK_I], tl.float32)
+    dsoftcap_part_3 = tl.zeros([BLOCK_I], tl.float32)
+    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S3
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
+    dO_id = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+        mask=(i[:, None] < M) & d_in[None, :],
+        other=0.0
+    )  # S7
+    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S8
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S8
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S3
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S4
+        tanh_s = _tanh(s * (1.0 / softcap))  # S5, S6
+        P = tl.exp2(
+            tanh_s * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S5, S6
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S8
+        ds = dS * (1.0 - tanh_s * tanh_s)  # S9
+        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
+        dsoftcap_part = dsoftcap_part + tl.sum(dS * tanh_s, axis=1)  # S11
+        dsoftcap_part_2 = dsoftcap_part_2 - tl.sum(dS * s, axis=1) * (1.0 / softcap)  # S12
+        dsoftcap_part_3 = dsoftcap_part_3 + tl.sum(
+            dS * (tanh_s * tanh_s) * s, axis=1
+        ) * (1.0 / softcap)  # S13
+        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S14
+    # The last, partial block.
+    for j_first in range(j_full, N, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < N) & e_in[None, :],
+            other=0.0
+        )  # S3
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S4
+        tanh_s = _tanh(s * (1.0 / softcap))  # S5, S6
+        P = tl.exp2(
+            tanh_s * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S5, S6
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < N) & d_in[None, :],
+            other=0.0
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S8
+        ds = dS * (1.0 - tanh_s * tanh_s)  # S9
+        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
+        dsoftcap_part = dsoftcap_part + tl.sum(
+            tl.where(j[None, :] < N, dS * tanh_s, 0.0), axis=1
+        )  # S11
+        dsoftcap_part_2 = dsoftcap_part_2 - tl.sum(
+            tl.where(j[None, :] < N, dS * s, 0.0), axis=1
+        ) * (1.0 / softcap)  # S12
+        dsoftcap_part_3 = dsoftcap_part_3 + tl.sum(
+            tl.where(j[None, :] < N, dS * (tanh_s * tanh_s) * s, 0.0), axis=1
+        ) * (1.0 / softcap)  # S13
+        dQ = tl.dot(
+            tl.where(j[None, :] < N, ds_sum, 0.0).to(K_ptr.dtype.element_ty),
+            K_je,
+            dQ,
+            input_precision="ieee"
+        )  # S14
+    if dsoftcap_part_ptr is not None:
+        tl.store(dsoftcap_part_ptr + i * stride_dsoftcap_part_i, dsoftcap_part, mask=i < M)  # S11
+    if dsoftcap_part_2_ptr is not None:
+        tl.store(
+            dsoftcap_part_2_ptr + i * stride_dsoftcap_part_2_i, dsoftcap_part_2, mask=i < M
+        )  # S12
+    if dsoftcap_part_3_ptr is not None:
+        tl.store(
+            dsoftcap_part_3_ptr + i * stride_dsoftcap_part_3_i, dsoftcap_part_3, mask=i < M
+        )  # S13
+    if dQ_ptr is not None:
+        tl.store(
+            dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
+            dQ,
+            mask=(i[:, None] < M) & e_in[None, :]
+        )  # S14
+
+
+def attention_softcap_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_softcap_backward_dQ_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
+    ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
+    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_softcap_backward_dQ_kernel_default = {
+    2: attention_softcap_backward_dQ_kernel_config(64, 32, 8, 3),
+    4: attention_softcap_backward_dQ_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_softcap_backward_dQ_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_softcap_backward_dQ_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_softcap_backward_dQ_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_softcap_backward_dQ_kernel),
+    4: triton.autotune(
+        [
+            attention_softcap_backward_dQ_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_softcap_backward_dQ_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_softcap_backward_dQ_kernel),
+}
+
+
+@triton.jit
+def attention_softcap_backward_dK_dV_kernel(
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dK_ptr, dV_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dlse_b, stride_dlse_h, stride_dlse_i,
+    stride_delta_b, stride_delta_h, stride_delta_i,
+    stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
+    stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
+    softcap,
+    H, M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):
+    """A program does BLOCK_J iterations of j, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B,
+    H, M), delta (B, H, M).
+    Writes dK (B, H, N, E), dV (B, H, N, D).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_j = tl.cdiv(N, BLOCK_J)
+    b = pid // blocks_j // H
+    h = pid // blocks_j % H
+    j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
+    dlse_ptr += b * stride_dlse_b
+    dlse_ptr += h * stride_dlse_h
+    delta_ptr += b * stride_delta_b
+    delta_ptr += h * stride_delta_h
+    if dK_ptr is not None:
+        dK_ptr += b * stride_dK_b
+        dK_ptr += h * stride_dK_h
+    if dV_ptr is not None:
+        dV_ptr += b * stride_dV_b
+        dV_ptr += h * stride_dV_h
+
+    S_2_scale = softcap * 1.4426950408889634  # in units of log2(e)
+    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    K_je = tl.load(
+        K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+        mask=(j[:, None] < N) & e_in[None, :],
+        other=0.0
+    )  # S15
+    V_jd = tl.load(
+        V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+        mask=(j[:, None] < N) & d_in[None, :],
+        other=0.0
+    )  # S19
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
+        )  # S15
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S15
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S16
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S18
+        tanh_s_2 = _tanh(s_2 * (1.0 / softcap))  # S17, S18
+        P_2 = tl.exp2(
+            tanh_s_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S17, S18
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=d_in[None, :],
+            other=0.0
+        )  # S19
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S19
+        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S20
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S20
+        dS_2 = P_2 * (
+            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
+        )  # S20
+        ds_2 = dS_2 * (1.0 - tanh_s_2 * tanh_s_2)  # S21
+        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S22
+        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S23
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S24
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            mask=(i[:, None] < M) & e_in[None, :],
+            other=0.0
+        )  # S15
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S15
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S16
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S18
+        tanh_s_2 = _tanh(s_2 * (1.0 / softcap))  # S17, S18
+        P_2 = tl.exp2(
+            tanh_s_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S17, S18
+        dO_id = tl.load(
+            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            mask=(i[:, None] < M) & d_in[None, :],
+            other=0.0
+        )  # S19
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S19
+        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S20
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S20
+        dS_2 = P_2 * (
+            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
+        )  # S20
+        ds_2 = dS_2 * (1.0 - tanh_s_2 * tanh_s_2)  # S21
+        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S22
+        dK = tl.dot(
+            tl.where(i[None, :] < M, ds_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+            Q_ie,
+            dK,
+            input_precision="ieee"
+        )  # S23
+        dV = tl.dot(
+            tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
+            dO_id,
+            dV,
+            input_precision="ieee"
+        )  # S24
+    if dK_ptr is not None:
+        tl.store(
+            dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
+            dK,
+            mask=(j[:, None] < N) & e_in[None, :]
+        )  # S23
+    if dV_ptr is not None:
+        tl.store(
+            dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
+            dV,
+            mask=(j[:, None] < N) & d_in[None, :]
+        )  # S24
+
+
+def attention_softcap_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_softcap_backward_dK_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    ) + num_stages * width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_softcap_backward_dK_dV_kernel_default = {
+    2: attention_softcap_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    4: attention_softcap_backward_dK_dV_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_softcap_backward_dK_dV_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_softcap_backward_dK_dV_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_softcap_backward_dK_dV_kernel_footprint, 2)
+        },
+        cache_results=True,
+    )(attention_softcap_backward_dK_dV_kernel),
+    4: triton.autotune(
+        [
+            attention_softcap_backward_dK_dV_kernel_config(*row)
+            for row in [
+                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
+                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
+                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
+                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "E", "D"],
+        prune_configs_by={
+            "early_config_prune": _fitting(attention_softcap_backward_dK_dV_kernel_footprint, 4)
+        },
+        cache_results=True,
+    )(attention_softcap_backward_dK_dV_kernel),
+}
+
+
+@triton.jit
+def attention_softcap_backward_dsoftcap_kernel(
+    dsoftcap_part_ptr, dsoftcap_part_2_ptr, dsoftcap_part_3_ptr, dsoftcap_ptr,
+    stride_dsoftcap_part_b, stride_dsoftcap_part_h, stride_dsoftcap_part_i,
+    stride_dsoftcap_part_2_b, stride_dsoftcap_part_2_h, stride_dsoftcap_part_2_i,
+    stride_dsoftcap_part_3_b, stride_dsoftcap_part_3_h, stride_dsoftcap_part_3_i,
+    B, H, M,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr,
+):
+    """A program does everything.
+
+    Reads dsoftcap_part (B, H, M), dsoftcap_part_2 (B, H, M), dsoftcap_part_3 (B, H, M).
+    Writes dsoftcap (a number).
+    """
+    dsoftcap = tl.full([], 0.0, tl.float32)  # S1
+    # The loop h inside carries values of the state.
+    for b in range(tl.cast(0, INDEX), B):
+        # The loop i inside carries values of the state.
+        for h in range(tl.cast(0, INDEX), H):
+            i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+            # Full blocks.
+            for i_first in range(0, i_full, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dsoftcap_part_i = tl.load(
+                    dsoftcap_part_ptr
+                    + b * stride_dsoftcap_part_b
+                    + h * stride_dsoftcap_part_h
+                    + i * stride_dsoftcap_part_i
+                )  # S25
+                dsoftcap_part_2_i = tl.load(
+                    dsoftcap_part_2_ptr
+                    + b * stride_dsoftcap_part_2_b
+                    + h * stride_dsoftcap_part_2_h
+                    + i * stride_dsoftcap_part_2_i
+                )  # S25
+                dsoftcap_part_3_i = tl.load(
+                    dsoftcap_part_3_ptr
+                    + b * stride_dsoftcap_part_3_b
+                    + h * stride_dsoftcap_part_3_h
+                    + i * stride_dsoftcap_part_3_i
+                )  # S25
+                dsoftcap = dsoftcap + tl.sum(
+                    dsoftcap_part_i.to(tl.float32)
+                    + dsoftcap_part_2_i.to(tl.float32)
+                    + dsoftcap_part_3_i.to(tl.float32),
+                    axis=0
+                )  # S25
+            # The last, partial block.
+            for i_first in range(i_full, M, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                dsoftcap_part_i = tl.load(
+                    dsoftcap_part_ptr
+                    + b * stride_dsoftcap_part_b
+                    + h * stride_dsoftcap_part_h
+                    + i * stride_dsoftcap_part_i,
+                    mask=i < M,
+                    other=0.0
+                )  # S25
+                dsoftcap_part_2_i = tl.load(
+                    dsoftcap_part_2_ptr
+                    + b * stride_dsoftcap_part_2_b
+                    + h * stride_dsoftcap_part_2_h
+                    + i * stride_dsoftcap_part_2_i,
+                    mask=i < M,
+                    other=0.0
+                )  # S25
+                dsoftcap_part_3_i = tl.load(
+                    dsoftcap_part_3_ptr
+                    + b * stride_dsoftcap_part_3_b
+                    + h * stride_dsoftcap_part_3_h
+                    + i * stride_dsoftcap_part_3_i,
+                    mask=i < M,
+                    other=0.0
+                )  # S25
+                dsoftcap = dsoftcap + tl.sum(
+                    dsoftcap_part_i.to(tl.float32)
+                    + dsoftcap_part_2_i.to(tl.float32)
+                    + dsoftcap_part_3_i.to(tl.float32),
+                    axis=0
+                )  # S25
+    tl.store(dsoftcap_ptr, dsoftcap)  # S25
+
+
+def attention_softcap_backward_dsoftcap_kernel_config(BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_softcap_backward_dsoftcap_kernel_default = (
+    attention_softcap_backward_dsoftcap_kernel_config(512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found when sizes first occur, and kept.
+attention_softcap_backward_dsoftcap_kernel_tuned = triton.autotune(
+    [
+        attention_softcap_backward_dsoftcap_kernel_config(*row)
+        for row in itertools.product((128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["B", "H", "M"],
+    cache_results=True,
+)(attention_softcap_backward_dsoftcap_kernel)
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_softcap_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _wanted(wanted, gradients):
+    """Return the names of the gradients that are asked for as a set."""
+    if wanted is None:
+        return set(gradients)
+    if isinstance(wanted, str) or not wanted or not set(wanted) <= set(gradients):
+        raise ValueError(f"wanted should name some of {', '.join(gradients)}, and is {wanted!r}")
+    return set(wanted)
+
+
+def _given(*tensors):
+    """Return the tensors that are not None."""
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def _strides(tensor, *axes):
+    """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
+    return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _like(tensor):
+    """Return what `_unread` and `_zeros` make a tensor of."""
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _zeros(shape, dtype, device):
+    """Return zeros in the memory of one element."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _number(name, value):
+    """Return a number as a float, also where it is a tensor that asks for a gradient."""
+    return _real(name, value.detach() if isinstance(value, torch.Tensor) else value)
+
+
+def _handle(value):
+    """Return a number that may receive a gradient; None where it is no tensor."""
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_softcap_forward(Q, K, V, softcap, *, tune=True):
+    """Run attention_softcap, and return what its gradients need besides.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        softcap: A real number.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D), lse (B, H, M) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT))
+    softcap = _real("softcap", softcap)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
+    lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    index = _index_type(Q, K, V, O, lse)
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_softcap_kernel
+        blocks = _fitted(
+            attention_softcap_kernel_default[width],
+            attention_softcap_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_softcap_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, O, lse,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *O.stride(),
+                *lse.stride(),
+                softcap,
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse
+
+
+def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=None, tune=True):
+    """Return the gradients of attention_softcap.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        softcap: A real number.
+        lse: (B, H, M), float32, any strides.
+        O: (B, H, M, D), float16, bfloat16 or float32, any strides.
+        dO: (B, H, M, D), float16, bfloat16 or float32, any strides.
+        dlse: (B, H, M), float32, any strides.
+        wanted: The names of the gradients that are asked for; all by default. The others are
+            None, and cost nothing.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        dQ (B, H, M, E), dK (B, H, N, E), dV (B, H, N, D), dsoftcap (a number) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT),
+        ("lse", lse, 3, (torch.float32,)), ("O", O, 4, _FLOAT), ("dO", dO, 4, _FLOAT),
+        ("dlse", dlse, 3, (torch.float32,))
+    )
+    softcap = _real("softcap", softcap)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    _check_shape(
+        "lse", lse, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
+    )
+    _check_shape(
+        "O",
+        O,
+        (B, H, M, D),
+        "(B, H, M, D) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and D = V.shape[3]"
+    )
+    _check_shape(
+        "dO",
+        dO,
+        (B, H, M, D),
+        "(B, H, M, D) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and D = V.shape[3]"
+    )
+    _check_shape(
+        "dlse", dlse, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
+    )
+    wanted = _wanted(wanted, ("dQ", "dK", "dV", "dsoftcap"))
+    delta = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    dsoftcap_part = None
+    if "dsoftcap" in wanted:
+        dsoftcap_part = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    dsoftcap_part_2 = None
+    if "dsoftcap" in wanted:
+        dsoftcap_part_2 = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    dsoftcap_part_3 = None
+    if "dsoftcap" in wanted:
+        dsoftcap_part_3 = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    dQ = None
+    if "dQ" in wanted:
+        dQ = torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device)
+    dK = None
+    if "dK" in wanted:
+        dK = torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device)
+    dV = None
+    if "dV" in wanted:
+        dV = torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device)
+    dsoftcap = None
+    if "dsoftcap" in wanted:
+        dsoftcap = torch.empty((), dtype=torch.float32, device=Q.device)
+    index = _index_type(
+        *_given(
+            Q,
+            K,
+            V,
+            lse,
+            O,
+            dO,
+            dlse,
+            delta,
+            dsoftcap_part,
+            dsoftcap_part_2,
+            dsoftcap_part_3,
+            dQ,
+            dK,
+            dV,
+            dsoftcap
+        )
+    )
+    width = Q.element_size()
+
+    if _INTERPRETED or not tune:
+        run = attention_softcap_backward_delta_kernel
+        blocks = attention_softcap_backward_delta_kernel_default.all_kwargs()
+    else:
+        run = attention_softcap_backward_delta_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                O, dO, delta,
+                *O.stride(),
+                *dO.stride(),
+                *delta.stride(),
+                H, M, D,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_softcap_backward_dQ_kernel
+        blocks = _fitted(
+            attention_softcap_backward_dQ_kernel_default[width],
+            attention_softcap_backward_dQ_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_softcap_backward_dQ_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0 and wanted & {"dQ", "dsoftcap"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, lse, dO, dlse, delta, dsoftcap_part, dsoftcap_part_2, dsoftcap_part_3, dQ,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *dlse.stride(),
+                *delta.stride(),
+                *_strides(dsoftcap_part, 0, 1, 2),
+                *_strides(dsoftcap_part_2, 0, 1, 2),
+                *_strides(dsoftcap_part_3, 0, 1, 2),
+                *_strides(dQ, 0, 1, 2, 3),
+                softcap,
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_softcap_backward_dK_dV_kernel
+        blocks = _fitted(
+            attention_softcap_backward_dK_dV_kernel_default[width],
+            attention_softcap_backward_dK_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_softcap_backward_dK_dV_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(N, meta["BLOCK_J"]),)
+
+    if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, lse, dO, dlse, delta, dK, dV,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *lse.stride(),
+                *dO.stride(),
+                *dlse.stride(),
+                *delta.stride(),
+                *_strides(dK, 0, 1, 2, 3),
+                *_strides(dV, 0, 1, 2, 3),
+                softcap,
+                H, M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_softcap_backward_dsoftcap_kernel
+        blocks = attention_softcap_backward_dsoftcap_kernel_default.all_kwargs()
+    else:
+        run = attention_softcap_backward_dsoftcap_kernel_tuned
+        blocks = {}
+    if "dsoftcap" in wanted:
+        with torch.cuda.device_of(Q):
+            run[(1,)](
+                dsoftcap_part, dsoftcap_part_2, dsoftcap_part_3, dsoftcap,
+                *dsoftcap_part.stride(),
+                *dsoftcap_part_2.stride(),
+                *dsoftcap_part_3.stride(),
+                B, H, M,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+    return dQ, dK, dV, dsoftcap
+
+
+@torch.library.custom_op("looptrans::attention_softcap_forward_0b6c715f", mutates_args=())
+def _attention_softcap_forward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
+    softcap_tensor: torch.Tensor | None, tune: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return attention_softcap_forward(Q, K, V, softcap, tune=tune)
+
+
+@_attention_softcap_forward_operator.register_fake
+def _(Q, K, V, softcap, softcap_tensor, tune):
+    B = Q.shape[0]
+    H = Q.shape[1]
+    M = Q.shape[2]
+    D = V.shape[3]
+    return (
+        torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
+    )
+
+
+@torch.library.custom_op("looptrans::attention_softcap_backward_0b6c715f", mutates_args=())
+def _attention_softcap_backward_operator(
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
+    O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool
+) -> list[torch.Tensor]:
+    found = attention_softcap_backward(
+        Q,
+        K,
+        V,
+        softcap,
+        lse,
+        O,
+        dO,
+        dlse,
+        wanted=[name for name, each in zip(("dQ", "dK", "dV", "dsoftcap"), wanted) if each],
+        tune=tune
+    )
+    return [gradient for gradient in found if gradient is not None]
+
+
+@_attention_softcap_backward_operator.register_fake
+def _(Q, K, V, softcap, lse, O, dO, dlse, wanted, tune):
+    B = Q.shape[0]
+    H = Q.shape[1]
+    M = Q.shape[2]
+    E = Q.shape[3]
+    N = K.shape[2]
+    D = V.shape[3]
+    found = (
+        torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device),
+        torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device),
+        torch.empty((), dtype=torch.float32, device=Q.device),
+    )
+    return [gradient for gradient, each in zip(found, wanted) if each]
+
+
+def _attention_softcap_keep(ctx, inputs, output):
+    """Save what the gradients are worked out from."""
+    Q, K, V, softcap, softcap_tensor, tune = inputs
+    O, lse = output
+    ctx.save_for_backward(Q, K, V, lse, O, softcap_tensor)
+    ctx.numbers = softcap, tune
+    ctx.like = _like(O), _like(lse)
+    ctx.set_materialize_grads(False)
+
+
+def _attention_softcap_gradients(ctx, *found):
+    """Return a gradient for each argument, None where none is asked for."""
+    dO, dlse = found
+    Q, K, V, lse, O, softcap_tensor = ctx.saved_tensors
+    softcap, tune = ctx.numbers
+    O_like, lse_like = ctx.like
+    if dO is None:
+        dO = _zeros(*O_like)
+    if dlse is None:
+        dlse = _zeros(*lse_like)
+    needed = ctx.needs_input_grad
+    wanted = [needed[0], needed[1], needed[2], needed[4]]
+    found = iter(
+        _attention_softcap_backward_operator(Q, K, V, softcap, lse, O, dO, dlse, wanted, tune)
+    )
+    dQ, dK, dV, dsoftcap = (next(found) if each else None for each in wanted)
+    if dsoftcap is not None:
+        dsoftcap = dsoftcap.to(softcap_tensor).reshape(softcap_tensor.shape)
+    return dQ, dK, dV, None, dsoftcap, None
+
+
+def _attention_softcap_second(ctx, *found):
+    raise RuntimeError(
+        "attention_softcap has no second derivative: its backward pass is derived once. Call "
+        "backward without create_graph=True"
+    )
+
+
+_attention_softcap_forward_operator.register_autograd(
+    _attention_softcap_gradients, setup_context=_attention_softcap_keep
+)
+_attention_softcap_backward_operator.register_autograd(_attention_softcap_second)
+
+
+def attention_softcap(Q, K, V, softcap, *, tune=True):
+    """Softmax attention for a batch of heads. Differentiable: gradients come from
+    attention_softcap_backward.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        softcap: A real number.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D), lse (B, H, M) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    return _attention_softcap_forward_operator(
+        Q, K, V, _number("softcap", softcap), _handle(softcap), tune
+    )
