@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -43,11 +44,14 @@ class Size:
         name: The argument.
         parameter: The parameter's name in the listing.
         is_constant: Whether it is a `constexpr`.
+        is_seed: Whether it is the key of random numbers: any other is as good, so that nothing is
+            compiled or timed again for it.
     """
 
     name: str
     parameter: str
     is_constant: bool
+    is_seed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,12 @@ class LaneCount:
 
 
 Argument: TypeAlias = Pointer | Stride | Size | RealNumber | IndexType | BlockSize | LaneCount
+
+
+def decorator(arguments: Iterable[Argument]) -> str:
+    """Return what stands above the definition of a kernel."""
+    seeds = [f'"{a.name}"' for a in arguments if isinstance(a, Size) and a.is_seed]
+    return f"@triton.jit(do_not_specialize=[{', '.join(seeds)}])" if seeds else "@triton.jit"
 
 
 def is_constexpr(argument: Argument) -> bool:

@@ -115,7 +115,7 @@ class Configurations:
 
     def _autotuned(self, head: str, choice: Choice, depth: int, width: int) -> list[str]:
         arguments = self.text.arguments
-        keys = [argument.name for argument in arguments if isinstance(argument, Size)]
+        keys = [a.name for a in arguments if isinstance(a, Size) and not a.is_seed]
         restored = [
             argument.name
             for argument in arguments

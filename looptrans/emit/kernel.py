@@ -46,6 +46,7 @@ from looptrans.emit.arguments import (
     RealNumber,
     Size,
     Stride,
+    decorator,
 )
 from looptrans.emit.expressions import SUM, Expressions
 from looptrans.emit.grid import Demand, block_number, decoded, lanes
@@ -106,7 +107,7 @@ def kernel_text(
     body = writer.body()
     arguments = writer.arguments()
     lines = [
-        "@triton.jit",
+        decorator(arguments),
         f"def {name}(",
         *([f"{INDENT}program,"] if is_role else []),
         *(line for group in grouped(arguments) for line in filled(declared(group), 1)),
@@ -127,6 +128,19 @@ def kernel_text(
         roles,
         tuple(each.renamed(side_names(arguments)) for each in footprints(kernel)),
     )
+
+
+def _seeds(kernel: Kernel) -> set[str]:
+    """Return the numbers that are keys of random numbers."""
+    calls = (
+        part
+        for op in ops_in(kernel.body)
+        for expr in exprs_of(op)
+        for part in walk(expr)
+        if isinstance(part, Call) and part.function == "uniform"
+    )
+    keys = (call.arguments[0] for call in calls)
+    return {key.name for key in keys if isinstance(key, Scalar)}
 
 
 def side_names(arguments: Iterable[Argument]) -> dict[str, str]:
@@ -462,6 +476,7 @@ class _Writer:
                     found.append(Stride(self.expr.stride(array.name, axis), array.name, axis))
         sizes: list[Argument] = []
         constants: list[Argument] = []
+        seeds = _seeds(kernel)
         for scalar in kernel.scalars:
             if scalar.name not in used.scalars:
                 continue
@@ -471,7 +486,7 @@ class _Writer:
             elif scalar.name in kernel.constants:
                 constants.append(Size(name, scalar.name, True))
             else:
-                sizes.append(Size(name, scalar.name, False))
+                sizes.append(Size(name, scalar.name, False, scalar.name in seeds))
         found += sizes + constants
         if used.index:
             found.append(IndexType("INDEX"))

@@ -42,7 +42,9 @@ def launcher_parameters(program: BlockProgram) -> Parameters:
     missing = [
         p.name for p in numbers.values() if p.is_integer and p.name not in {s.name for s in found}
     ]
-    # Knowing those that must be given may determine more: `G` from `G * R` once R is given.
+    # Knowing those that must be given may determine more: `G` from `G * R` once R is given. What
+    # the listing takes as an argument is given rather than another one.
+    missing.sort(key=lambda name: name not in listing.arguments)
     known: list[str] = []
     for name in missing:
         if name not in {step.name for step in found}:

@@ -29,6 +29,7 @@ from looptrans.emit.arguments import (
     RealNumber,
     Size,
     Stride,
+    decorator,
 )
 from looptrans.emit.expressions import PRODUCT, Expressions
 from looptrans.emit.kernel import KernelText, declared, grouped
@@ -129,7 +130,7 @@ def together(
     ]
     shown = f"The first programs do {roles[0].name}, the others {roles[1].name}."
     lines = [
-        "@triton.jit",
+        decorator(arguments),
         f"def {name}(",
         *(line for group in grouped(arguments) for line in filled(declared(group), 1)),
         "):",

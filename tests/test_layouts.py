@@ -1,0 +1,151 @@
+"""Arrays as they lie: interleaved, heads behind positions, in pages; views as they are."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+
+from looptrans.adjoint.backward import backward  # noqa: E402
+from looptrans.blocks.program import Store, ops_in  # noqa: E402
+from looptrans.emit.listing import emitted, lowered  # noqa: E402
+from looptrans.runtime.load import load_module  # noqa: E402
+from tests.analysis import program, spec  # noqa: E402
+
+SHELF = Path(__file__).resolve().parent.parent / "generated"
+
+
+def shelf(name: str) -> ModuleType:
+    path = SHELF / f"{name}.py"
+    return load_module(f"test_layouts_{name}", path.read_text(encoding="utf-8"), path)
+
+
+def numbers(*shape: int, seed: int) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def attention(q: Any, k: Any, v: Any, scale: float, *, causal: bool = False) -> Any:
+    """Plain attention on (batch, head, position, dimension), in float64."""
+    scores = scale * (q.double() @ k.double().transpose(-1, -2))
+    if causal:
+        outside = torch.ones(scores.shape[-2:]).triu(1).bool()
+        scores = scores.masked_fill(outside, -torch.inf)
+    return torch.softmax(scores, -1) @ v.double()
+
+
+def agree(
+    run: Callable[..., Any],
+    plain: Callable[..., Any],
+    views: list[Callable[[Any], Any]],
+    given: Any,
+) -> None:
+    """Compare results and gradients, those of the tensors that views are views of."""
+    mine = [each.clone().requires_grad_() for each in given]
+    its = [each.clone().requires_grad_() for each in given]
+    found = run(*(view(each) for view, each in zip(views, mine, strict=True)))
+    expected = plain(*(view(each) for view, each in zip(views, its, strict=True)))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+    incoming = numbers(*found.shape, seed=9)
+    found.backward(incoming)
+    expected.backward(incoming.double())
+    for one, other in zip(mine, its, strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_interleaved_queries_keys_and_values_with_one_gradient() -> None:
+    """The array is a view: every second position of one that lies (N, B, H, 3, E) in memory."""
+    run = shelf("attention_qkv_backward").attention_qkv
+
+    def view(whole: Any) -> Any:
+        return whole[::2].permute(1, 0, 3, 2, 4)
+
+    def plain(qkv: Any) -> Any:
+        q, k, v = (qkv[:, :, n].transpose(1, 2) for n in range(3))
+        return attention(q, k, v, 0.3, causal=True).transpose(1, 2)
+
+    whole = numbers(74, 2, 3, 3, 16, seed=1)
+    assert not view(whole).is_contiguous()
+    agree(lambda qkv: run(qkv, 0.3), plain, [view], [whole])
+
+
+def test_heads_behind_positions_and_transposed_inputs() -> None:
+    run = shelf("attention_bshd_backward").attention_bshd
+
+    def plain(q: Any, k: Any, v: Any) -> Any:
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        return attention(q, k, v, 0.3).transpose(1, 2)
+
+    given = [numbers(2, 3, 35, 16, seed=1), numbers(2, 50, 3, 16, seed=2)]
+    given.append(numbers(16, 2, 3, 50, seed=3))
+    views = [
+        lambda each: each.transpose(1, 2),
+        lambda each: each,
+        lambda each: each.permute(1, 3, 2, 0),
+    ]
+    agree(lambda q, k, v: run(q, k, v, 0.3), plain, views, given)
+
+
+def test_parts_of_one_array_are_worked_out_where_they_share_work() -> None:
+    """Two thirds of the gradient in one kernel, the other in one; none is gone over in vain."""
+    found = lowered(backward(spec("attention_qkv")).program, rounded=True)
+    parts = [
+        {
+            str(op.subscripts[2])
+            for op in ops_in(kernel.body)
+            if isinstance(op, Store) and op.array == "dQKV"
+        }
+        for kernel in found.kernels
+        if any(a.name == "dQKV" and a.access == "out" for a in kernel.arrays)
+    ]
+    assert sorted(map(len, parts)) == [1, 2]
+    assert len(set().union(*parts)) == 3
+    (made,) = [made for made in found.made if made.array == "dQKV"]
+    assert made.fill is None
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_pages_in_any_order_shared_and_with_batches_of_no_keys(kind: Any) -> None:
+    run = shelf("attention_paged").attention_paged
+    heads, size, length = 2, 16, 8
+    queries = numbers(3, heads, 5, size, seed=1)
+    pool = numbers(2, 6, length, heads, size, seed=2)
+    page = torch.tensor([[5, 0, 2, 2], [0, 5, 1, 3], [4, 4, 4, 4]], dtype=kind)
+    lengths = torch.tensor([27, 8, 0], dtype=kind)
+    # Pages that are transposed in memory.
+    keys, values = (each.transpose(0, 1).contiguous().transpose(0, 1) for each in pool)
+    found = run(queries, keys, values, page, lengths, 0.3, check=True)
+    for b, count in enumerate(lengths.tolist()):
+        rows = [pool[:, page[b]].flatten(1, 2)[n, :count].transpose(0, 1) for n in range(2)]
+        expected = torch.zeros(heads, 5, size)
+        if count:
+            expected = attention(queries[b], rows[0], rows[1], 0.3)
+        torch.testing.assert_close(found[b].double(), expected.double(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="page should hold integers from 0"):
+        run(queries, keys, values, page + 1, lengths, 0.3, check=True)
+
+
+def test_a_const_is_a_constant_of_the_kernel_and_a_size_is_not() -> None:
+    text = """\
+def gather(K: Float[Array, "C*P"], page: Int[Array, "T", "0:C"], P: {kind}):
+    Y = zeros(T * P)
+    for j in range(0, T * P):
+        Y[j] = 2.0 * K[page[j // P] * P + j % P]
+    return Y
+"""
+    made = emitted(program(text.format(kind="Const")))
+    assert made.blocks.kernels[0].constants == ("P",)
+    assert emitted(program(text.format(kind="int"))).blocks.kernels[0].constants == ()
+    module = load_module("test_layouts_gather", made.text, SHELF / "gather.py")
+    rows, page = torch.arange(12.0), torch.tensor([2, 0, 2])
+    assert torch.equal(module.gather(rows, page, 4), 2 * rows.view(3, 4)[page].flatten())
