@@ -1,0 +1,526 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_ragged(
+#         Q: Float[Array, "T H E"],
+#         K: Float[Array, "U H E"],
+#         V: Float[Array, "U H D"],
+#         cu_q: Int[Array, "B+1", "0:T+1"],
+#         cu_k: Int[Array, "B+1", "0:U+1"],
+#         scale: float
+#     ):
+#         assert all(cu_q[b] <= cu_q[b + 1] for b in range(0, B))
+#         assert all(cu_k[b] <= cu_k[b + 1] for b in range(0, B))
+#         O = zeros((T, H, D))
+#         lse = full((T, H), -inf, dtype=float32)
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(cu_q[b], cu_q[b + 1]):
+#                     m = -inf  # S1: nothing is seen yet
+#                     for j in range(cu_k[b], cu_k[b + 1]):
+#                         # S2: the scores of row i
+#                         S = scale * sum(Q[i, h, e] * K[j, h, e] for e in range(0, E))
+#                         m = max(m, S)  # S3: Aggregation over j
+#                     l = 0.0  # S4
+#                     for j in range(cu_k[b], cu_k[b + 1]):
+#                         # S5: the same scores again
+#                         S = scale * sum(Q[i, h, e] * K[j, h, e] for e in range(0, E))
+#                         l = l + exp(S - m)  # S6: Aggregation over j
+#                     for j in range(cu_k[b], cu_k[b + 1]):
+#                         S = scale * sum(Q[i, h, e] * K[j, h, e] for e in range(0, E))  # S7
+#                         for d in range(0, D):
+#                             # S8: the weighted mean of the rows of V
+#                             O[i, h, d] = O[i, h, d] + exp(S - m) / l * V[j, h, d]
+#                     lse[i, h] = m + log(l)  # S9: the log-sum-exp of row i
+#         return O, lse
+#
+# The steps from there to these kernels:
+#   1. one pass instead of 3: m, l and O[i, h, d] move together
+#   2. change of state: the loop keeps O[i, h, d] * l, and one division stands behind it; nothing
+#      moves before m does
+#   3. run b, h, i and d in parallel, m, l, S and m_bhij private to an iteration
+#
+# Where they end; the labels in the code are those of this nest:
+#
+#     def attention_ragged(
+#         Q: Float[Array, "T H E"],
+#         K: Float[Array, "U H E"],
+#         V: Float[Array, "U H D"],
+#         cu_q: Int[Array, "B+1", "0:T+1"],
+#         cu_k: Int[Array, "B+1", "0:U+1"],
+#         scale: float
+#     ):
+#         assert all(cu_q[b] <= cu_q[b + 1] for b in range(0, B))
+#         assert all(cu_k[b] <= cu_k[b + 1] for b in range(0, B))
+#         O = zeros((T, H, D))
+#         lse = full((T, H), -inf, dtype=float32)
+#         for b in parallel(0, B):
+#             private: (m, l, S, m_bhij)
+#             for h in parallel(0, H):
+#                 private: (m, l, S, m_bhij)
+#                 for i in parallel(cu_q[b], cu_q[b + 1]):
+#                     private: (m, l, S, m_bhij)
+#                     m = -inf  # S1: nothing is seen yet
+#                     l = 0.0  # S4
+#                     for j in range(cu_k[b], cu_k[b + 1]):
+#                         # S2: the scores of row i
+#                         S = scale * sum(Q[i, h, e] * K[j, h, e] for e in range(0, E))
+#                         m_bhij = max(m, S)  # S10
+#                         l = l * exp(m - m_bhij) + exp(S - m_bhij) if m_bhij > -inf else l  # S11
+#                         for d in parallel(0, D):
+#                             # S8
+#                             O[i, h, d] = O[i, h, d] * exp(
+#                                 m - m_bhij
+#                             ) + V[j, h, d] * exp(S - m_bhij) if m_bhij > -inf else O[i, h, d]
+#                         m = m_bhij  # S3
+#                     for d in parallel(0, D):
+#                         O[i, h, d] = O[i, h, d] / l if l != 0.0 else 0.0  # S5
+#                     lse[i, h] = m + log(l)  # S9: the log-sum-exp of row i
+#         return O, lse
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_ragged_kernel(
+    Q_ptr, K_ptr, V_ptr, cu_q_ptr, cu_k_ptr, O_ptr, lse_ptr,
+    stride_Q_i, stride_Q_h, stride_Q_e,
+    stride_K_j, stride_K_h, stride_K_e,
+    stride_V_j, stride_V_h, stride_V_d,
+    stride_cu_q_b,
+    stride_cu_k_0,
+    stride_O_i, stride_O_h, stride_O_d,
+    stride_lse_i, stride_lse_h,
+    scale,
+    T, H,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    i goes from cu_q[b] to cu_q[b + 1]: a program whose block begins beyond does nothing.
+    Reads Q (T, H, E), K (U, H, E), V (U, H, D), cu_q (B + 1,), cu_k (B + 1,).
+    Writes O (T, H, D), lse (T, H).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(T, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    block_i = pid % blocks_i
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += h * stride_Q_h
+    K_ptr += h * stride_K_h
+    V_ptr += h * stride_V_h
+    O_ptr += h * stride_O_h
+    lse_ptr += h * stride_lse_h
+
+    cu_q_b = tl.load(cu_q_ptr + b * stride_cu_q_b)
+    cu_q_b_2 = tl.load(cu_q_ptr + (b + 1) * stride_cu_q_b)
+    i_first = (cu_q_b + block_i * BLOCK_I).to(INDEX)
+    i = i_first + tl.arange(0, BLOCK_I)
+    if i_first < cu_q_b_2:
+        O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+        m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
+        l = tl.zeros([BLOCK_I], tl.float32)  # S4
+        cu_k_b = tl.load(cu_k_ptr + (b + 1) * stride_cu_k_0)  # S4
+        cu_k_b_2 = tl.load(cu_k_ptr + b * stride_cu_k_0)  # S4
+        # blocks before this one are full
+        j_full = cu_k_b_2 + tl.maximum(cu_k_b - cu_k_b_2, 0) // BLOCK_J * BLOCK_J
+        Q_ie = tl.load(
+            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            mask=(i[:, None] < cu_q_b_2) & e_in[None, :],
+            other=0.0
+        )  # S2
+        S_scale = scale * 1.4426950408889634  # in units of log2(e)
+        if LATE:
+            exp_S_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+            j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+        # Full blocks.
+        for j_first in range(cu_k_b_2, j_full, BLOCK_J):
+            j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+            K_je = tl.load(
+                K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+                mask=e_in[None, :],
+                other=0.0
+            )  # S2
+            S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S2
+            if LATE:
+                V_jd = tl.load(
+                    V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                    mask=(j_late[:, None] >= 0) & d_in[None, :],
+                    other=0.0
+                )  # S8
+                O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
+            m_bhij = tl.maximum(m, tl.max(S, axis=1))  # S10
+            # 0 as long as nothing was seen
+            m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+            exp_m = tl.exp2(m - m_bhij_finite)  # S11
+            exp_S = tl.exp2(S - m_bhij_finite[:, None])  # S11
+            l = l * exp_m + tl.sum(exp_S, axis=1)  # S11
+            if LATE:
+                O = O * exp_m[:, None]  # S8
+                exp_S_late = exp_S.to(V_ptr.dtype.element_ty)
+                j_late = j
+            else:
+                V_jd = tl.load(
+                    V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                    mask=d_in[None, :],
+                    other=0.0
+                )  # S8
+                O = tl.dot(
+                    exp_S.to(V_ptr.dtype.element_ty),
+                    V_jd,
+                    O * exp_m[:, None],
+                    input_precision="ieee"
+                )  # S8
+            m = m_bhij  # S3
+        # The last, partial block.
+        for j_first in range(j_full, cu_k_b, BLOCK_J):
+            j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+            K_je = tl.load(
+                K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+                mask=(j[:, None] < cu_k_b) & e_in[None, :],
+                other=0.0
+            )  # S2
+            S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S2
+            if LATE:
+                V_jd = tl.load(
+                    V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                    mask=(j_late[:, None] >= 0) & d_in[None, :],
+                    other=0.0
+                )  # S8
+                O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
+            S = tl.where(j[None, :] < cu_k_b, S, float("-inf"))  # outside: the least there is
+            m_bhij = tl.maximum(m, tl.max(S, axis=1))  # S10
+            # 0 as long as nothing was seen
+            m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+            exp_m = tl.exp2(m - m_bhij_finite)  # S11
+            exp_S = tl.exp2(S - m_bhij_finite[:, None])  # S11
+            l = l * exp_m + tl.sum(exp_S, axis=1)  # S11
+            if LATE:
+                O = O * exp_m[:, None]  # S8
+                exp_S_late = exp_S.to(V_ptr.dtype.element_ty)
+                j_late = tl.where(j < cu_k_b, j, -1)
+            else:
+                V_jd = tl.load(
+                    V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                    mask=(j[:, None] < cu_k_b) & d_in[None, :],
+                    other=0.0
+                )  # S8
+                O = tl.dot(
+                    exp_S.to(V_ptr.dtype.element_ty),
+                    V_jd,
+                    O * exp_m[:, None],
+                    input_precision="ieee"
+                )  # S8
+            m = m_bhij  # S3
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S8
+            O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
+        m = m * 0.6931471805599453  # back from units of log2(e)
+        O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S5
+        tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < cu_q_b_2)  # S9
+        tl.store(
+            O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+            O,
+            mask=(i[:, None] < cu_q_b_2) & d_in[None, :]
+        )  # S5
+
+
+def attention_ragged_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_ragged_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_ragged_kernel_default = {
+    2: attention_ragged_kernel_config(128, 64, 0, 8, 3),
+    4: attention_ragged_kernel_config(32, 32, 0, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_ragged_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_ragged_kernel_config(*row)
+            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+        ],
+        key=["T", "H", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_ragged_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_ragged_kernel),
+    4: triton.autotune(
+        [
+            attention_ragged_kernel_config(*row)
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
+        ],
+        key=["T", "H", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_ragged_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_ragged_kernel),
+}
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_ragged_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+_INT = (torch.int32, torch.int64)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _check_written(name, tensor):
+    """Raise a ValueError where elements of a tensor that is written share their memory."""
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
+
+
+def _output(name, given, shape, dtype, device):
+    """Return the tensor given for an output, or a new one where it is None.
+
+    Raises:
+        ValueError: The shape, dtype or device is not that of the output, or elements share memory.
+    """
+    if given is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if not isinstance(given, torch.Tensor):
+        kind = type(given).__name__
+        raise ValueError(f"out for {name} should be a torch.Tensor, and is a {kind}")
+    found = (tuple(given.shape), given.dtype, given.device)
+    if found != (shape, dtype, device):
+        raise ValueError(
+            f"out for {name} should be {shape}, {dtype}, on {device}; it is {found[0]}, {found[1]},"
+            f" on {found[2]}"
+        )
+    _check_written(f"out for {name}", given)
+    return given
+
+
+def _outputs(out, count):
+    """Return the tensors given for the outputs, or as many times None."""
+    if out is None:
+        return (None,) * count
+    if not isinstance(out, (tuple, list)) or len(out) != count:
+        raise ValueError(f"out should be a tuple of {count} tensors")
+    return tuple(out)
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_ragged(Q, K, V, cu_q, cu_k, scale, *, out=None, tune=True, check=False):
+    """Run the listing attention_ragged on torch tensors.
+
+    Args:
+        Q: (T, H, E), float16, bfloat16 or float32, any strides.
+        K: (U, H, E), float16, bfloat16 or float32, any strides.
+        V: (U, H, D), float16, bfloat16 or float32, any strides.
+        cu_q: (B + 1,), int32 or int64, any strides; values from 0 up to, not including, T + 1.
+        cu_k: (B + 1,), int32 or int64, any strides; values from 0 up to, not including, U + 1.
+        scale: A real number.
+        out: A tuple of what O, lse are written to; new by default. None shares memory with
+            another one or with an argument.
+        tune: Whether a GPU tries several block sizes; else the default.
+        check: Whether to check what is assumed of contents: all(cu_q[b] <= cu_q[b + 1] for b in
+            range(0, B)); all(cu_k[b] <= cu_k[b + 1] for b in range(0, B)); the declared range of
+            cu_q; the declared range of cu_k. It waits for the GPU; without it, they are trusted.
+
+    Returns:
+        O (T, H, D), lse (T, H) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(
+        ("Q", Q, 3, _FLOAT), ("K", K, 3, _FLOAT), ("V", V, 3, _FLOAT), ("cu_q", cu_q, 1, _INT),
+        ("cu_k", cu_k, 1, _INT)
+    )
+    scale = _real("scale", scale)
+    T, H, E = Q.shape
+    U = K.shape[0]
+    D = V.shape[2]
+    B = cu_q.shape[0] - 1
+    _check_shape("K", K, (U, H, E), "(U, H, E) with H = Q.shape[1] and E = Q.shape[2]")
+    _check_shape("V", V, (U, H, D), "(U, H, D) with U = K.shape[0] and H = Q.shape[1]")
+    _check_shape("cu_q", cu_q, (B + 1,), "(B + 1,)")
+    _check_shape("cu_k", cu_k, (B + 1,), "(B + 1,)")
+    if check:
+        if ((cu_q < 0) | (cu_q >= T + 1)).any():
+            raise ValueError(f"cu_q should hold integers from 0 up to, not including, {T + 1}")
+        if ((cu_k < 0) | (cu_k >= U + 1)).any():
+            raise ValueError(f"cu_k should hold integers from 0 up to, not including, {U + 1}")
+        cu_q_copy = cu_q.cpu()
+        if not all(cu_q_copy[b] <= cu_q_copy[b + 1] for b in range(0, B)):
+            raise ValueError("the listing assumes all(cu_q[b] <= cu_q[b + 1] for b in range(0, B))")
+        cu_k_copy = cu_k.cpu()
+        if not all(cu_k_copy[b] <= cu_k_copy[b + 1] for b in range(0, B)):
+            raise ValueError("the listing assumes all(cu_k[b] <= cu_k[b + 1] for b in range(0, B))")
+    O, lse = _outputs(out, 2)
+    O = _output("O", O, (T, H, D), Q.dtype, Q.device).fill_(0.0)
+    lse = _output("lse", lse, (T, H), torch.float32, Q.device).fill_(float("-inf"))
+    index = _index_type(Q, K, V, cu_q, cu_k, O, lse)
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_ragged_kernel
+        blocks = _fitted(
+            attention_ragged_kernel_default[width],
+            attention_ragged_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_ragged_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(T, meta["BLOCK_I"]),)
+
+    if min(B, H, T) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, cu_q, cu_k, O, lse,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *cu_q.stride(),
+                *cu_k.stride(),
+                *O.stride(),
+                *lse.stride(),
+                scale,
+                T, H,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse
