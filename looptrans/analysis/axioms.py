@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, islice, product
 from typing import Literal, TypeAlias
@@ -112,6 +112,7 @@ class Axioms:
     monotone: dict[str, list[Monotone]]
     injective: dict[str, list[Injective]]
     pointwise: list[Contract]
+    _said: dict[tuple[tuple[Term, ...], Known], str] = field(default_factory=dict)
 
     def about(self, terms: list[Term], known: Known) -> str:
         """Say what is known about the values of some terms.
@@ -120,6 +121,12 @@ class Axioms:
         choices multiply: of many, the most telling are taken. Leaving some out allows more, never
         less.
         """
+        key = (tuple(terms), known)
+        if key not in self._said:
+            self._said[key] = self._about(terms, known)
+        return self._said[key]
+
+    def _about(self, terms: list[Term], known: Known) -> str:
         parts = [self._alone(term) for term in terms]
         pairs = []
         for first, second in combinations(terms, 2):

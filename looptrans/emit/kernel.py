@@ -441,8 +441,8 @@ class _Writer:
         for dim in self.kernel.grid:
             if dim.most is not None:
                 ends = f"{dim.name} goes from {index_text(dim.start)} to {index_text(dim.stop)}"
-                text = f"{ends}: a program whose block begins beyond does nothing."
-                lines += [line.replace("# ", "", 1) for line in heading(text, 1)]
+                idle = f"{ends}: a program whose block begins beyond does nothing."
+                lines += [line.replace("# ", "", 1) for line in heading(idle, 1)]
         for verb, accesses in (
             ("Reads", ("in", "inout")),
             ("Writes", ("out", "inout")),
