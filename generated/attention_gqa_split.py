@@ -101,6 +101,7 @@
 #         parts: int
 #     ):
 #         assert H == G * R
+#         assert parts >= 1
 #         m = full((B, H, M), -inf)
 #         l = zeros((B, H, M))
 #         O = zeros((B, H, M, D))

@@ -103,6 +103,7 @@
 #         scale: float,
 #         parts: int
 #     ):
+#         assert parts >= 1
 #         O = zeros((B, H, M, D))
 #         m = full((B, H, M), -inf)
 #         l = zeros((B, H, M))

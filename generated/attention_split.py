@@ -92,6 +92,7 @@
 #         V: Float[Array, "B H N D"],
 #         parts: int
 #     ):
+#         assert parts >= 1
 #         O = zeros((B, H, M, D))
 #         lse = zeros((B, H, M), dtype=float32)
 #         m_part = empty((parts, B, H, M))

@@ -40,7 +40,8 @@ from looptrans.blocks.program import (
     walk,
 )
 from looptrans.derivation.derive import InTwoNests
-from looptrans.ir.index import Param
+from looptrans.ir.condition import Condition, Relation, walk_condition
+from looptrans.ir.index import Index, Param, parameters
 
 # How many iterations of a loop that is joined are read at once.
 JOINED = 16
@@ -91,6 +92,7 @@ def lower_in_parts(found: InTwoNests) -> InParts:
             lowered,
             scheduled=found.derivation.last,
             kernels=tuple(kernels),
+            assumptions=tuple(c for c in lowered.assumptions if not _is_about(c, nests.parts)),
             notes=(*lowered.notes, *found.derivation.notes),
         ),
         number,
@@ -98,6 +100,16 @@ def lower_in_parts(found: InTwoNests) -> InParts:
         part,
         nests.parts,
     )
+
+
+def _is_about(condition: Condition, name: str) -> bool:
+    """Tell whether a condition is about a size: the launcher sees to that of parts by itself."""
+    indices = (part for each in walk_condition(condition) for part in _indices(each))
+    return any(name in parameters(index) for index in indices)
+
+
+def _indices(condition: Condition) -> tuple[Index, ...]:
+    return (condition.left, condition.right) if isinstance(condition, Relation) else ()
 
 
 def _part(kernel: Kernel, name: str) -> Dim | None:

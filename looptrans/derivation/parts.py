@@ -43,10 +43,10 @@ from looptrans.derivation.reading import as_written
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import Update, Writer, done, inputs_written, suffix_of
 from looptrans.ir.affine import difference, extremum, product, quotient, total
-from looptrans.ir.condition import Condition
+from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Arith, Index, Int, Param, Var
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Declaration, If, Loop, Node, Parameter, Program
+from looptrans.ir.program import Contract, Declaration, If, Loop, Node, Parameter, Program
 from looptrans.ir.value import Access, Create, Range, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops as all_loops
@@ -83,7 +83,7 @@ class Pieces:
         joined: What joins a part to the state.
         joins: The same as updates.
         given: What the names in them stand for.
-        leaving: The arrays that an iteration leaves something in for what stands behind the loop.
+        leaving: The arrays that the loop leaves something in, for others or for itself later.
     """
 
     step: Recurrence
@@ -230,7 +230,7 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
         joined=joined,
         joins=joins,
         given=of_parts,
-        leaving=frozenset(e.array for e in rest.iteration.edges if e.kind == "leaving"),
+        leaving=frozenset(e.array for e in rest.iteration.edges if e.kind in ("leaving", "outer")),
     )
 
 
@@ -306,13 +306,15 @@ def _ahead(bounds: Range, part: Index, each: Index) -> Index:
 
 
 def _size(writer: Writer, wish: str) -> Param:
-    """Add a size to the arguments of a program."""
+    """Add a size of at least 1 to the arguments of a program."""
     name = fresh_name(writer.program, wish)
     made = Parameter(name, "size", "int")
+    least = Contract(Relation(">=", Param(name), Int(1)))
     writer.program = replace(
         writer.program,
         arguments=(*writer.program.arguments, name),
         parameters=(*writer.program.parameters, made),
+        contracts=(*writer.program.contracts, least),
     )
     return Param(name)
 
