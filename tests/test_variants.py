@@ -20,6 +20,7 @@ if importlib.util.find_spec("triton") is None:
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
+from looptrans.cli.main import main  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.frontend import parse  # noqa: E402
 from looptrans.ir.source import Source  # noqa: E402
@@ -135,3 +136,14 @@ def test_both_passes_of_a_combination(options: Options, monkeypatch: pytest.Monk
     floats = {a.name for a in program.arrays if a.role == "input" and a.element == "float"}
     assert {f"d{name}" for name in floats} <= gradients
     assert report.passed, report
+
+
+def test_the_verb_prints_the_listing(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["variant", "--causal", "--window-left", "given", "--softcap", "30", "--no-batch"]
+    assert main([*asked, "--name", "mine"]) == 0
+    options = Options(causal=True, window_left=GIVEN, softcap=30.0, batch=False)
+    assert capsys.readouterr().out == compose(options, "mine").text
+    assert main(["variant", "--causal", "--window-right", "3"]) == 2
+    told = capsys.readouterr()
+    assert not told.out
+    assert "causal is a window of 0 keys to the right" in told.err

@@ -27,6 +27,7 @@ from looptrans.cli.recheck import add_recheck
 from looptrans.cli.run import add_run
 from looptrans.cli.show import add_show
 from looptrans.cli.transform import add_apply, add_check
+from looptrans.cli.variant import add_variant
 from looptrans.cli.verb import Verbs
 from looptrans.cli.verify import add_verify
 from looptrans.ir.diagnostic import ListingError
@@ -55,6 +56,7 @@ VERBS: tuple[AddVerb, ...] = (
     add_inspect,
     add_bench,
     add_run,
+    add_variant,
     add_explain,
 )
 

@@ -31,7 +31,7 @@ class Conflict(ValueError):
         self.reason = reason
 
 
-_CHOICES = {
+CHOICES = {
     "heads": get_args(Heads),
     "layout": get_args(Layout),
     "weights": get_args(Weights),
@@ -63,7 +63,7 @@ def _alone(options: Options) -> Iterator[Conflict]:
     def wrong(name: str, reason: str) -> Conflict:
         return Conflict((name,), f"{name}={getattr(options, name)!r}", reason)
 
-    for name, choices in _CHOICES.items():
+    for name, choices in CHOICES.items():
         if getattr(options, name) not in choices:
             known = ", ".join(repr(choice) for choice in choices)
             yield wrong(name, f"it is one of {known}")

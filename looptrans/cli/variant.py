@@ -1,0 +1,81 @@
+"""`looptrans variant`: an attention listing composed from options."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import fields
+from typing import Any
+
+from looptrans.cli.verb import Verbs, add_verb
+
+EXAMPLES = """
+looptrans variant --causal --window-left given --softcap 30
+looptrans variant --heads grouped --bias HMN --lse --name biased > biased.py
+looptrans variant --causal --alibi H | looptrans emit - --pass both
+"""
+DESCRIPTION = """
+The listing is printed; whatever reads listings takes it, from a file or from standard input. A
+number may be "given", which makes it an argument of the listing. Options that do not go together
+are refused with the reason.
+"""
+NUMBERS = {"scale": float, "softcap": float, "window_left": int, "window_right": int}
+AXES = {"bias": "of BHMN: HMN is bias[h, i, j]", "mask": "as for --bias: False hides a key"}
+
+
+def add_variant(verbs: Verbs) -> None:
+    """Add the verb."""
+    from looptrans.variants.conflicts import CHOICES
+    from looptrans.variants.options import Options
+
+    parser = add_verb(
+        verbs,
+        "variant",
+        variant,
+        summary="print an attention listing composed from options",
+        description=DESCRIPTION,
+        examples=EXAMPLES,
+    )
+    parser.add_argument("--name", default="attention", help="what the function is called")
+    for field in fields(Options):
+        flag = f"--{field.name.replace('_', '-')}"
+        if field.default is True:
+            parser.add_argument(
+                flag, action=argparse.BooleanOptionalAction, default=True, help="(default: yes)"
+            )
+        elif field.default is False:
+            parser.add_argument(flag, action="store_true")
+        elif field.name in NUMBERS:
+            parser.add_argument(flag, type=_number(NUMBERS[field.name]), metavar="NUMBER|given")
+        elif field.name in CHOICES:
+            known = [choice for choice in CHOICES[field.name] if choice is not None]
+            parser.add_argument(flag, choices=known, default=field.default)
+        else:
+            parser.add_argument(flag, metavar="AXES", help=AXES.get(field.name))
+
+
+def variant(arguments: argparse.Namespace) -> int:
+    """Print the listing; 2 where options do not go together."""
+    from looptrans.variants import Conflict, Options, compose
+
+    values = {field.name: getattr(arguments, field.name) for field in fields(Options)}
+    if not arguments.name.isidentifier():
+        print(f"error: {arguments.name!r} is no name of a function", file=sys.stderr)
+        print("  help: use letters, digits and underscores", file=sys.stderr)
+        return 2
+    try:
+        print(compose(Options(**values), arguments.name).text, end="")
+    except Conflict as conflict:
+        print(f"error: {conflict}", file=sys.stderr)
+        names = " or ".join(f"--{name.replace('_', '-')}" for name in conflict.options)
+        print(f"  help: leave {names} away, or choose another value", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _number(kind: type[float] | type[int]) -> Any:
+    def read(text: str) -> float | int | str:
+        return text if text == "given" else kind(text)
+
+    read.__name__ = "number"
+    return read
