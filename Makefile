@@ -107,7 +107,7 @@ BENCHED := attention attention_causal attention_window_left attention_bias atten
 OPTIONS := window_left=1024,softcap=30.0
 
 bench: $(READY)
-	@$(BIN)/looptrans bench $(wildcard $(BENCHED:%=specs/%.py)) --pass both --dtype bf16 \
+	@$(BIN)/looptrans bench $(BENCHED:%=specs/%.py) --pass both --dtype bf16 \
 	    --sizes B=4,H=16,M=4096,N=4096,E=128,D=128,$(OPTIONS) \
 	    --sizes B=1,H=16,M=16384,N=16384,E=128,D=128,$(OPTIONS) \
 	    --output benchmarks/results --plot benchmarks/results

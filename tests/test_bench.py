@@ -110,6 +110,7 @@ ATTENTION: Mapping[str, tuple[str, dict[str, int], Mask, Change | None, str]] = 
         None,
         "1",
     ),
+    "prefix": ("attention_prefix", SQUARE, Mask("prefix", "prefix"), None, "1/sqrt(E)"),
     "band": (
         scores(more="L: int, W: int, ", first="max(0, i - L)", last="min(N, i + W + 1)"),
         {**SQUARE, "L": 256, "W": 64},

@@ -11,16 +11,21 @@ import pytest
 
 from looptrans.blocks.program import (
     Binary,
+    Branch,
     Call,
     Cast,
+    Dim,
     Dot,
     Expr,
     Kernel,
     Let,
     Load,
     Name,
+    Number,
     Op,
     Reduce,
+    RowBlock,
+    Scalar,
     Store,
     TileLoop,
     Unary,
@@ -30,7 +35,9 @@ from looptrans.blocks.program import (
     ops_in,
     walk,
 )
+from looptrans.blocks.sharing import needed
 from looptrans.emit.listing import Emitted, emitted
+from looptrans.ir.index import Int, Param
 from tests.analysis import program, spec
 
 ATTENTION = ("attention_naive", "flash_forward", "attention", "attention_causal", "attention_gqa")
@@ -389,3 +396,30 @@ def test_order_changes_no_operation(name: str, place: int) -> None:
     before = operations(_text(GROUPS[name]))
     assert before
     assert operations(_text(GROUPS[name], place)) == before
+
+
+J = Dim("j", "tile", Int(0), Param("N"), 0, block="BLOCK_J")
+X, ZERO = Name("x", ()), Let("x", Number(0.0))
+SET, SEEN = Let("x", Number(1.0)), Store("r", (), X)
+
+
+def over(*body: Op) -> TileLoop:
+    return TileLoop(J, Number(0), Scalar("N"), "full", body)
+
+
+@pytest.mark.parametrize(
+    ("ops", "kept"),
+    [
+        ((ZERO, over(SET, SEEN)), (over(SET, SEEN),)),
+        ((ZERO, SET, SEEN), (SET, SEEN)),
+        # A loop may have no iteration, and what one iteration sets the next one sees.
+        ((ZERO, over(SET), SEEN), (ZERO, over(SET), SEEN)),
+        ((ZERO, over(SEEN, SET)), (ZERO, over(SEEN, SET))),
+        ((ZERO, RowBlock(J, Number(0), Scalar("N"), (SEEN,))),) * 2,
+        ((ZERO, Branch(Scalar("N"), (SET,)), SEEN),) * 2,
+    ],
+)
+def test_values_that_are_set_anew_before_they_are_seen(
+    ops: tuple[Op, ...], kept: tuple[Op, ...]
+) -> None:
+    assert needed(ops) == kept

@@ -10,8 +10,8 @@ import pytest
 
 from looptrans.blocks.program import Config
 from looptrans.cli.main import main
-from looptrans.reports.inspect import inspection_json, inspection_text
-from looptrans.runtime.inspect import Inspection, inspected
+from looptrans.reports.inspect import configurations_text, inspection_json, inspection_text
+from looptrans.runtime.inspect import Inspection, LeftOut, inspected
 from looptrans.runtime.inspect_code import Code, Work
 from looptrans.runtime.inspect_job import Job, Measurement, Refusal, Result
 
@@ -80,6 +80,31 @@ def test_a_kernel_as_text() -> None:
         "  matrix instructions: 8 wgmma\n"
         "  loop 1: 8 wgmma, 1 wait · 34 exp2, 0 beside wgmma · 0 divisions\n"
     )
+
+
+def test_all_configurations_as_a_table() -> None:
+    loop = work(matrix={"HGMMA.64x64x16.F32.BF16": 8}, exp2=34, waits=2, exp2_in_flight=28)
+    results = (measurement(code=Code(loop, (loop,))), measurement(spills=8), Refusal("no shape"))
+    kernels = tuple(each for result in results for each in inspection(result).kernels)
+    first = kernels[0]
+    left = LeftOut(first.kernel, first.device, first.sizes, first.config, "it is too large")
+    found = Inspection("scale", "bfloat16", kernels, left_out=(left,))
+    assert configurations_text(found) == (
+        "scale_kernel on cuda:90 W=64\n"
+        "  BLOCK_R  num_warps  num_stages  registers  spills  shared  matrix  waits  exp2  beside"
+        "  occupancy\n"
+        "      128          8           3        168       0   98304       8      2    34      28"
+        "          1\n"
+        "!     128          8           3        168       8   98304       -      -     -       -"
+        "          1\n"
+        "!     128          8           3          -       -       -       -      -     -       -"
+        "          -\n"
+        "  not compiled: 128 8 3: no shape\n"
+        "  left out: 128 8 3: it is too large\n"
+    )
+    (entry,) = json.loads(inspection_json(found))["left_out"]
+    assert entry["reason"] == "it is too large"
+    assert entry["config"] == {"BLOCK_R": 128, "num_warps": 8, "num_stages": 3}
 
 
 @pytest.mark.parametrize(

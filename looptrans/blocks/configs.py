@@ -25,9 +25,11 @@ from looptrans.blocks.program import (
 # GPUs, and for larger heads, a launch makes of them what fits.
 _LANES = 128
 _SHARED = 227 * 1024
-# How many numbers of blocks a thread holds in a default configuration: where it is close to what it
-# may hold, whether sm_90 spills depends on trifles.
-_ROOMY = 112
+# Rows, columns and warps of default configurations, the first that leaves enough room is taken, and
+# how many numbers of blocks a thread then holds: where it is close to what it may hold, whether
+# sm_90 spills depends on trifles. The first table is for up to two products in a loop.
+_FEW = ((128, 64, 8), (128, 32, 8), (64, 32, 4), (32, 32, 4)), 112
+_MANY = ((64, 32, 8), (64, 16, 8), (32, 32, 4)), 128
 
 
 def choices(
@@ -147,15 +149,13 @@ def _of_rows(
     """
     names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
     own = {d.block or "" for d in rows}
-    sizes = ((128, 64, 8), (128, 32, 8), (64, 32, 4)) if few else ()
+    sizes, most = _FEW if few else _MANY
 
     def config(row: int, tile: int, warps: int, stages: int) -> Config:
         return Config({n: row if n in own else tile for n in names}, warps, stages)
 
-    starts = [
-        config(row, tile, warps, 3) for row, tile, warps in (*sizes, (64, 32, 8), (32, 32, 8))
-    ]
-    roomy = (each for each in starts if held(needed, each, _lanes(needed)) <= _ROOMY)
+    starts = [config(row, tile, warps, 3) for row, tile, warps in sizes]
+    roomy = (each for each in starts if held(needed, each, _lanes(needed)) <= most)
     narrow = fitted(needed, next(roomy, starts[-1]), _lanes(needed), 2, _SHARED)
     wide = config(32, 32, 8, 1)
     high_and_warps = ((64, 4), (64, 8), (128, 8), (128, 4))

@@ -269,9 +269,7 @@ def _places(ops: tuple[Op, ...]) -> list[Sizes]:
 
     def look(expr: Expr) -> None:
         if isinstance(expr, Load):
-            for subscript in expr.subscripts:
-                # An address has twice the bits of a number.
-                found.extend([_sizes(subscript)] * 2 * (len(dims_of(subscript)) > 1))
+            found.extend(_sizes(each) for each in expr.subscripts if len(dims_of(each)) > 1)
             return
         if isinstance(expr, Binary) and len(dims_of(expr)) > 1:
             if expr.op in _COMPARED and kind_of(expr.left) == "int":

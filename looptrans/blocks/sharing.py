@@ -121,7 +121,7 @@ def _alive(ops: tuple[Op, ...], after: frozenset[str]) -> tuple[tuple[Op, ...], 
     found: list[Op] = []
     alive = after
     for op in reversed(ops):
-        if isinstance(op, TileLoop | ElementLoop | Branch):
+        if isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
             around = alive
             body, inner = _alive(op.body, around)
             while isinstance(op, TileLoop | ElementLoop) and not inner <= around:
