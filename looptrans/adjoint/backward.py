@@ -20,6 +20,7 @@ from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes, sizes_of
 from looptrans.adjoint.statistics import with_log_sums
 from looptrans.adjoint.sums import Term, in_order, value_of
+from looptrans.adjoint.tightening import tightened
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
@@ -270,6 +271,7 @@ class _Derivation:
         writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)
+        text = tightened(text)
         saved = [writer.shown[name] for name in writer.saved]
         before = (*map(_closed, self.closings), *map(_unguarded, self.unguarded))
         steps = (*before, *steps_of(self.reverse, statistics, writer))
