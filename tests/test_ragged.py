@@ -5,17 +5,20 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from looptrans.adjoint.backward import backward
 from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.recurrence import recurrence
+from looptrans.emit.listing import lowered
 from looptrans.executor.inputs import prepare
 from looptrans.ir.listing import listing
 from looptrans.runtime.device import prepare_device
 from looptrans.runtime.load import load_module
 from tests.analysis import SPECS, program, spec, verdicts
+from tests.visits import visits
 
 prepare_device()  # parts of torch import triton too, and then it would not interpret
 pytest.importorskip("triton")
@@ -106,6 +109,38 @@ def test_ragged_kernels_agree_with_attention_over_all_rows_under_a_mask() -> Non
     assert alone.sum() == 2 + 3 + 19
     assert bool((out[alone] == 0).all()) and bool(torch.isneginf(lse[alone]).all())
     assert bool((given["Q"].grad[alone] == 0).all())
+
+
+PRODUCTS = """
+def products(
+    X: Float[Array, "T E"],
+    Z: Float[Array, "U E"],
+    cu: Int[Array, "B+1", "0:T+1"],
+    n: Int[Array, "B", "0:U+1"],
+):
+    assert all(cu[b] <= cu[b + 1] for b in range(0, B))
+    Y = zeros(T)
+    for b in range(0, B):
+        for i in range(cu[b], cu[b + 1]):
+            for j in range(0, n[b]):
+                Y[i] = Y[i] + sum(X[i, e] * Z[j, e] for e in range(0, E))
+    return Y
+"""
+
+
+def test_no_block_beyond_a_sequence_is_visited() -> None:
+    (kernel,) = lowered(program(PRODUCTS)).kernels
+    ends, counts = np.array([1, 1, 6, 13]), np.array([7, 0, 9])
+    sizes = {"T": 15, "U": 11, "E": 2, "B": 3}
+    blocks = {dim.block: 4 if dim.role != "lanes" else 2 for dim in kernel.dims if dim.block}
+    rows: list[tuple[int, int]] = []
+    for visit in visits(kernel, sizes, blocks, {"cu": ends, "n": counts}):
+        own, b = visit.places["i"], visit.places["b"].start
+        rows += [(b, i) for i in own]
+        assert {i for i, _ in visit.elements("X")} <= set(own)
+        wanted = range(0, int(counts[b]), 4) if own else ()
+        assert [block.first for block in visit.blocks] == list(wanted)
+    assert rows == [(b, i) for b in range(3) for i in range(ends[b], ends[b + 1])]
 
 
 def test_random_ends_of_sequences_are_found_at_once_and_some_are_equal() -> None:

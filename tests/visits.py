@@ -32,6 +32,7 @@ from looptrans.blocks.program import (
     Op,
     Position,
     Reduce,
+    RowBlock,
     Scalar,
     Store,
     TileLoop,
@@ -118,6 +119,11 @@ def visits(
     """
     steps = []
     for dim in kernel.grid:
+        if dim.most is not None:
+            most, size = evaluate(dim.most, numbers), blocks[dim.block or ""]
+            assert most is not None
+            steps.append([range(at, at + size) for at in range(0, most, size)])
+            continue
         start, stop = evaluate(dim.start, numbers), evaluate(dim.stop, numbers)
         assert start is not None
         assert stop is not None
@@ -165,6 +171,12 @@ class _Program:
                 case ElementLoop(dim, start, stop, body):
                     for at in range(self._number(start), self._number(stop), dim.step):
                         self._inside(dim, at, self.kind, body)
+                case RowBlock(dim, start, stop, body):
+                    first, last = self._number(start) + self.firsts[dim], self._number(stop)
+                    rows = range(first, max(first, min(first + self._size(dim), last)))
+                    self.visit.places[dim.name] = rows
+                    if rows:
+                        self._inside(dim, first, self.kind, body)
                 case Branch(condition, body):
                     if self.of(condition):
                         self.run(body)
