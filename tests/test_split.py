@@ -50,6 +50,22 @@ def window(X: Float[Array, "M N"], W: int):
             y[i] = y[i] + X[i, j]
     return y
 """
+# It begins with something, which a part does not, and a part may see nothing for a while.
+SINK = """\
+def sink(X: Float[Array, "M N"], s: Float[Array, "M"], V: Float[Array, "N"]):
+    o = zeros(M)
+    for i in range(0, M):
+        m = s[i]
+        l = 1.0
+        for j in range(0, N):
+            t = X[i, j] if j > i else -inf
+            n = max(m, t)
+            l = l * exp(m - n) + exp(t - n)
+            o[i] = o[i] * exp(m - n) + exp(t - n) * V[j]
+            m = n
+        o[i] = o[i] / l
+    return o
+"""
 # Few queries at the end of a cache of keys, whose heads are shared, some of which have no keys.
 DECODE = """\
 def decode(
@@ -98,8 +114,9 @@ def refusal(text: str) -> str:
         (TOTAL, {"N": 1100}),
         (LOGSUMEXP, {"M": 3, "N": 1100}),
         (WINDOW, {"M": 9, "N": 700, "W": 3}),
+        (SINK, {"M": 9, "N": 600}),
     ],
-    ids=["total", "logsumexp", "window"],
+    ids=["total", "logsumexp", "window", "sink"],
 )
 def test_any_number_of_parts_gives_what_the_listing_does(
     text: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
@@ -226,8 +243,19 @@ def test_names_change_names_only() -> None:
             "    return y\n",
             ["it is not known how far j runs at most: n[i] has no declared range"],
         ),
+        (
+            "def packed(x: Float[Array, 'T N'], cu: Int[Array, 'B+1', '0:T+1']):\n"
+            "    assert all(cu[b] <= cu[b + 1] for b in range(0, B))\n"
+            "    y = zeros(T)\n"
+            "    for b in range(0, B):\n"
+            "        for i in range(cu[b], cu[b + 1]):\n"
+            "            for j in range(0, N):\n"
+            "                y[i] = y[i] + x[i, j]\n"
+            "    return y\n",
+            ["which iterations i has is read from memory"],
+        ),
     ],
-    ids=["no operator", "scan", "no bound"],
+    ids=["no operator", "scan", "no bound", "packed"],
 )
 def test_what_has_no_parts_is_refused(text: str, reasons: list[str]) -> None:
     said = refusal(text)

@@ -44,14 +44,25 @@ from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import Update, Writer, done, inputs_written, suffix_of
 from looptrans.ir.affine import difference, extremum, product, quotient, total
 from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Arith, Index, Int, Param, Var
+from looptrans.ir.index import (
+    Arith,
+    Extremum,
+    Index,
+    Int,
+    Opaque,
+    Param,
+    Var,
+    children,
+    opaque_terms,
+    rebuild,
+)
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Contract, Declaration, If, Loop, Node, Parameter, Program
 from looptrans.ir.value import Access, Create, Range, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops as all_loops
 from looptrans.transforms.accesses import listed
-from looptrans.transforms.extents import extents_of
+from looptrans.transforms.extents import End, extents_of
 from looptrans.transforms.nest import (
     RangeNotFound,
     fresh_name,
@@ -145,7 +156,7 @@ class Pieces:
         laws = []
         if self.guards:
             # Refuted, it only says that the empty part cannot be told apart in this way.
-            law = neutral(self.step, operator, self.guards)
+            law = neutral(self.partial, operator, self.guards)
             laws.append(require_proved(law, decisive=False))
         laws.append(require_proved(empty_side(self.step, operator)))
         return tuple(laws)
@@ -170,9 +181,6 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
         raise NotDone(f"a part of {loop} has results beside the state")
     if step.range.step != 1:
         raise NotDone(f"{loop} does not count by one")
-    guards = conditions(next_values(step), step, operator)
-    if guarded and set(guarded) != set(guards):
-        raise NotDone("the empty prefix is guarded in another way")
     cells = tuple(state.access for state in step.states)
     rest = rest_of(program, loop, flow(program), cells, labels_of(step))
     position, node = position_of(program, loop)
@@ -186,6 +194,10 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
         Declaration(cell.array, Create("empty", shape)) for cell, shape in storage.values()
     )
     partial = _with_cells(step, operator, {name: cell for name, (cell, _) in storage.items()})
+    # A part begins with nothing, also where the loop begins with something.
+    guards = conditions(next_values(partial), partial, operator)
+    if guarded and set(guarded) != set(guards):
+        raise NotDone("the empty prefix is guarded in another way")
     around = [path.variable for path in outer]
     starts: list[Node] = []
     for state in partial.states:
@@ -350,7 +362,7 @@ def _storage(
 
     Each iteration of the loops `around` has elements of its own.
     """
-    outer = {path.variable: vector_extent(path.loop.range) for path in around}
+    outer = {path.variable: _extent(path.loop) for path in around}
     found: dict[str, tuple[Access, tuple[Index, ...]]] = {}
     for state in step.states:
         if any(isinstance(s, Whole) for s in state.access.subscripts):
@@ -370,6 +382,36 @@ def _storage(
         name = writer.array(f"{array.name.replace('.', '_')}_part", shape, array.element)
         found[state.name] = (Access(name, places), shape)
     return found
+
+
+def _extent(loop: Loop) -> Index:
+    """Return how many elements an array needs that is indexed by a loop's variable.
+
+    Raises:
+        NotDone: That is not known.
+    """
+    if opaque_terms(loop.range.start) or opaque_terms(loop.range.stop):
+        raise NotDone(
+            f"which iterations {loop.variable} has is read from memory, so it is not known how "
+            "many results of parts there are"
+        )
+    return vector_extent(loop.range)
+
+
+def declared_end(program: Program, index: Index, end: End) -> Index:
+    """Replace elements of integer arrays by the lowest or highest value they are declared to have.
+
+    Only where the index rises with them all; elsewhere it is left as it is.
+    """
+    if isinstance(index, Opaque):
+        declared = program.array(index.array).value_range
+        if declared is None:
+            return index
+        return declared[0] if end == "lowest" else difference(declared[1], Int(1))
+    if isinstance(index, Extremum) or (isinstance(index, Arith) and index.op == "+"):
+        parts = children(index)
+        return rebuild(index, tuple(declared_end(program, part, end) for part in parts))
+    return index
 
 
 def _with_cells(step: Recurrence, operator: Operator, cells: dict[str, Access]) -> Recurrence:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.algebra.cells import is_own_cell
 from looptrans.derivation.bodies import read_in, written_in
-from looptrans.derivation.parts import Pieces, order_of_parts, pieces
+from looptrans.derivation.parts import Pieces, declared_end, order_of_parts, pieces
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, total
 from looptrans.ir.facts import DependenceReport
@@ -23,11 +23,8 @@ from looptrans.ir.index import (
     Extremum,
     Index,
     Int,
-    Opaque,
     Var,
-    children,
     opaque_terms,
-    rebuild,
     variables,
 )
 from looptrans.ir.listing import index_text
@@ -191,22 +188,7 @@ def _end(program: Program, index: Index, ranges: dict[str, Range], end: End) -> 
     for side in sides:
         if not variables(side) and not opaque_terms(side):
             return side
-    return extreme(_declared(program, index, end), ranges, end)
-
-
-def _declared(program: Program, index: Index, end: End) -> Index:
-    """Replace elements of integer arrays by the lowest or highest value they are declared to have.
-
-    Only where the index rises with them all; elsewhere it is left as it is.
-    """
-    if isinstance(index, Opaque):
-        declared = program.array(index.array).value_range
-        if declared is None:
-            return index
-        return declared[0] if end == "lowest" else difference(declared[1], Int(1))
-    if isinstance(index, Extremum) or (isinstance(index, Arith) and index.op == "+"):
-        return rebuild(index, tuple(_declared(program, part, end) for part in children(index)))
-    return index
+    return extreme(declared_end(program, index, end), ranges, end)
 
 
 def _nested(around: tuple[LoopPath, ...], body: tuple[Node, ...]) -> tuple[Node, ...]:
