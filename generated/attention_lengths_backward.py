@@ -86,19 +86,18 @@
 #                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]
 #         for b in range(0, B):
 #             for h in range(0, H):
-#                 for j in range(0, N):
-#                     if j < n_kv[b]:
-#                         for i in range(0, M):
-#                             S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
-#                             S_2 = scale * S_sum_2
-#                             P_2 = exp(S_2 - lse[b, h, i])
-#                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                             dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
-#                             dS_sum_2 = dS_2 * scale
-#                             for e in range(0, E):
-#                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
-#                             for d in range(0, D):
-#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2
+#                 for j in range(0, n_kv[b]):
+#                     for i in range(0, M):
+#                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                         S_2 = scale * S_sum_2
+#                         P_2 = exp(S_2 - lse[b, h, i])
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
+#                         dS_sum_2 = dS_2 * scale
+#                         for e in range(0, E):
+#                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
+#                         for d in range(0, D):
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -202,21 +201,19 @@
 #             private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
 #             for h in parallel(0, H):
 #                 private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
-#                 for j in parallel(0, N):
+#                 for j in parallel(0, n_kv[b]):
 #                     private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
-#                     if j < n_kv[b]:
-#                         for i in range(0, M):
-#                             # S11
-#                             S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
-#                             S_2 = scale * S_sum_2  # S12
-#                             P_2 = exp(S_2 - lse[b, h, i])  # S13
-#                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S14
-#                             dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S15
-#                             dS_sum_2 = dS_2 * scale  # S16
-#                             for e in parallel(0, E):
-#                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S17
-#                             for d in parallel(0, D):
-#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S18
+#                     for i in range(0, M):
+#                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S11
+#                         S_2 = scale * S_sum_2  # S12
+#                         P_2 = exp(S_2 - lse[b, h, i])  # S13
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S14
+#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S15
+#                         dS_sum_2 = dS_2 * scale  # S16
+#                         for e in parallel(0, E):
+#                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S17
+#                         for d in parallel(0, D):
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S18
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -763,6 +760,7 @@ def attention_lengths_backward_dK_dV_kernel(
 ):
     """A program does BLOCK_J iterations of j, for one b and one h.
 
+    j goes from 0 to n_kv[b]: a program whose block begins beyond does nothing.
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), n_kv (B,), lse (B, H, M), dO (B, H, M,
     D), dlse (B, H, M), delta (B, H, M).
     Writes dK (B, H, N, E), dV (B, H, N, D).
@@ -771,7 +769,7 @@ def attention_lengths_backward_dK_dV_kernel(
     blocks_j = tl.cdiv(N, BLOCK_J)
     b = pid // blocks_j // H
     h = pid // blocks_j % H
-    j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
+    block_j = pid % blocks_j
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -798,111 +796,99 @@ def attention_lengths_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += h * stride_dV_h
 
-    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
-    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
-    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
     n_kv_b = tl.load(n_kv_ptr + b * stride_n_kv_b)
-    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
-    K_je = tl.load(
-        K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-        mask=(j[:, None] < N) & e_in[None, :] & (j[:, None] < n_kv_b),
-        other=0.0
-    )  # S11
-    V_jd = tl.load(
-        V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-        mask=(j[:, None] < N) & d_in[None, :] & (j[:, None] < n_kv_b),
-        other=0.0
-    )  # S14
-    # Full blocks.
-    for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S11
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
-        P_2 = tl.exp2(
-            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
-        )  # S15
-        dS_sum_2 = dS_2 * scale  # S16
-        dK = tl.where(
-            j[:, None] < n_kv_b,
-            tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee"),
-            dK
-        )  # S17
-        dV = tl.where(
-            j[:, None] < n_kv_b,
-            tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee"),
-            dV
-        )  # S18
-    # The last, partial block.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
+    j_first = block_j * BLOCK_J
+    j = j_first + tl.arange(0, BLOCK_J)
+    if j_first < n_kv_b:
+        dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+        dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+        i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < n_kv_b) & e_in[None, :],
             other=0.0
         )  # S11
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
-        P_2 = tl.exp2(
-            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < n_kv_b) & d_in[None, :],
             other=0.0
         )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
-        )  # S15
-        dS_sum_2 = dS_2 * scale  # S16
-        dK = tl.where(
-            j[:, None] < n_kv_b,
-            tl.dot(
+        # Full blocks.
+        for i_first in range(0, i_full, BLOCK_I):
+            i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+            Q_ie = tl.load(
+                Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+                mask=e_in[None, :],
+                other=0.0
+            )  # S11
+            S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
+            S_2 = scale * S_sum_2  # S12
+            lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
+            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+            dO_id = tl.load(
+                dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S14
+            dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
+            dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S15
+            delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
+            dS_2 = P_2 * (
+                dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
+            )  # S15
+            dS_sum_2 = dS_2 * scale  # S16
+            dK = tl.dot(
+                dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee"
+            )  # S17
+            dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
+        # The last, partial block.
+        for i_first in range(i_full, M, BLOCK_I):
+            i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+            Q_ie = tl.load(
+                Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+                mask=(i[:, None] < M) & e_in[None, :],
+                other=0.0
+            )  # S11
+            S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
+            S_2 = scale * S_sum_2  # S12
+            lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
+            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+            dO_id = tl.load(
+                dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+                mask=(i[:, None] < M) & d_in[None, :],
+                other=0.0
+            )  # S14
+            dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
+            dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S15
+            delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
+            dS_2 = P_2 * (
+                dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
+            )  # S15
+            dS_sum_2 = dS_2 * scale  # S16
+            dK = tl.dot(
                 tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
                 Q_ie,
                 dK,
                 input_precision="ieee"
-            ),
-            dK
-        )  # S17
-        dV = tl.where(
-            j[:, None] < n_kv_b,
-            tl.dot(
+            )  # S17
+            dV = tl.dot(
                 tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
                 dO_id,
                 dV,
                 input_precision="ieee"
-            ),
-            dV
-        )  # S18
-    if dK_ptr is not None:
-        tl.store(
-            dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
-            dK,
-            mask=(j[:, None] < N) & e_in[None, :]
-        )  # S17
-    if dV_ptr is not None:
-        tl.store(
-            dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
-            dV,
-            mask=(j[:, None] < N) & d_in[None, :]
-        )  # S18
+            )  # S18
+        if dK_ptr is not None:
+            tl.store(
+                dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
+                dK,
+                mask=(j[:, None] < n_kv_b) & e_in[None, :]
+            )  # S17
+        if dV_ptr is not None:
+            tl.store(
+                dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
+                dV,
+                mask=(j[:, None] < n_kv_b) & d_in[None, :]
+            )  # S18
 
 
 def attention_lengths_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
@@ -1283,10 +1269,10 @@ def attention_lengths_backward(
         dQ = torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device)
     dK = None
     if "dK" in wanted:
-        dK = torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device)
+        dK = torch.full((B, H, N, E), 0.0, dtype=Q.dtype, device=Q.device)
     dV = None
     if "dV" in wanted:
-        dV = torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device)
+        dV = torch.full((B, H, N, D), 0.0, dtype=Q.dtype, device=Q.device)
     dscale = None
     if "dscale" in wanted:
         dscale = torch.empty((), dtype=torch.float32, device=Q.device)
@@ -1417,7 +1403,7 @@ def attention_lengths_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_lengths_forward_efcff316", mutates_args=())
+@torch.library.custom_op("looptrans::attention_lengths_forward_f6a9438e", mutates_args=())
 def _attention_lengths_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1437,7 +1423,7 @@ def _(Q, K, V, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_lengths_backward_efcff316", mutates_args=())
+@torch.library.custom_op("looptrans::attention_lengths_backward_f6a9438e", mutates_args=())
 def _attention_lengths_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

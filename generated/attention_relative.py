@@ -304,13 +304,13 @@ def attention_relative_kernel_footprint(
     shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
         BLOCK_J * BLOCK_E + BLOCK_I * BLOCK_J + BLOCK_J * BLOCK_D
     )
-    held = BLOCK_I * BLOCK_D + 4 * BLOCK_I * BLOCK_J
+    held = BLOCK_I * BLOCK_D + 3 * BLOCK_I * BLOCK_J
     return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_relative_kernel_default = {
-    2: attention_relative_kernel_config(64, 32, 0, 8, 3),
+    2: attention_relative_kernel_config(128, 32, 0, 8, 3),
     4: attention_relative_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -319,7 +319,7 @@ attention_relative_kernel_tuned = {
     2: triton.autotune(
         [
             attention_relative_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (0, 1), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_relative_kernel_footprint, 2)},

@@ -490,13 +490,13 @@ def attention_relative_kernel_footprint(
     shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
         BLOCK_J * BLOCK_E + BLOCK_I * BLOCK_J + BLOCK_J * BLOCK_D
     )
-    held = BLOCK_I * BLOCK_D + 4 * BLOCK_I * BLOCK_J
+    held = BLOCK_I * BLOCK_D + 3 * BLOCK_I * BLOCK_J
     return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_relative_kernel_default = {
-    2: attention_relative_kernel_config(64, 32, 0, 8, 3),
+    2: attention_relative_kernel_config(128, 32, 0, 8, 3),
     4: attention_relative_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -505,7 +505,7 @@ attention_relative_kernel_tuned = {
     2: triton.autotune(
         [
             attention_relative_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (0, 1), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_relative_kernel_footprint, 2)},
@@ -757,7 +757,7 @@ def attention_relative_backward_dQ_kernel_footprint(
     shared = width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D) + num_stages * width * (
         BLOCK_J * BLOCK_E + BLOCK_I * BLOCK_J + BLOCK_J * BLOCK_D
     )
-    held = BLOCK_I * BLOCK_E + 5 * BLOCK_I * BLOCK_J
+    held = BLOCK_I * BLOCK_E + 4 * BLOCK_I * BLOCK_J
     return shared, held
 
 
@@ -974,7 +974,7 @@ def attention_relative_backward_dK_dV_kernel_footprint(
     shared = width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D) + num_stages * width * (
         BLOCK_I * BLOCK_E + BLOCK_J * BLOCK_I + BLOCK_I * BLOCK_D
     )
-    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 5 * BLOCK_J * BLOCK_I
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 4 * BLOCK_J * BLOCK_I
     return shared, held
 
 
@@ -1721,7 +1721,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op("looptrans::attention_relative_forward_c39d02ae", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_forward_a745eb17", mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1740,7 +1740,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_relative_backward_c39d02ae", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_backward_a745eb17", mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool
