@@ -349,7 +349,7 @@ def _fitting(footprint, width):
     return fitting
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["seed"])
 def attention_dropout_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, O_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
@@ -541,7 +541,7 @@ attention_dropout_kernel_tuned = {
             attention_dropout_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
-        key=["H", "M", "N", "seed", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_dropout_kernel_footprint, 2)},
         cache_results=True,
     )(attention_dropout_kernel),
@@ -556,7 +556,7 @@ attention_dropout_kernel_tuned = {
                 (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
             ]
         ],
-        key=["H", "M", "N", "seed", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_dropout_kernel_footprint, 4)},
         cache_results=True,
     )(attention_dropout_kernel),
@@ -645,7 +645,7 @@ attention_dropout_backward_delta_kernel_tuned = triton.autotune(
 )(attention_dropout_backward_delta_kernel)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["seed"])
 def attention_dropout_backward_dQ_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
@@ -809,7 +809,7 @@ attention_dropout_backward_dQ_kernel_tuned = {
             attention_dropout_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
-        key=["H", "M", "N", "seed", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         prune_configs_by={
             "early_config_prune": _fitting(attention_dropout_backward_dQ_kernel_footprint, 2)
         },
@@ -825,7 +825,7 @@ attention_dropout_backward_dQ_kernel_tuned = {
                 (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
             ]
         ],
-        key=["H", "M", "N", "seed", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         prune_configs_by={
             "early_config_prune": _fitting(attention_dropout_backward_dQ_kernel_footprint, 4)
         },
@@ -901,7 +901,7 @@ attention_dropout_backward_dp_part_kernel_tuned = triton.autotune(
 )(attention_dropout_backward_dp_part_kernel)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["seed"])
 def attention_dropout_backward_dK_dV_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
@@ -1131,7 +1131,7 @@ attention_dropout_backward_dK_dV_kernel_tuned = {
             attention_dropout_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
-        key=["H", "M", "N", "seed", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         prune_configs_by={
             "early_config_prune": _fitting(attention_dropout_backward_dK_dV_kernel_footprint, 2)
         },
@@ -1147,7 +1147,7 @@ attention_dropout_backward_dK_dV_kernel_tuned = {
                 (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
             ]
         ],
-        key=["H", "M", "N", "seed", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         prune_configs_by={
             "early_config_prune": _fitting(attention_dropout_backward_dK_dV_kernel_footprint, 4)
         },
@@ -1651,7 +1651,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_forward_d253bfb9", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_forward_0e97a6f8", mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1671,7 +1671,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_backward_d253bfb9", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_backward_0e97a6f8", mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool
