@@ -23,6 +23,7 @@ from looptrans.derivation.derive import derive  # noqa: E402
 from looptrans.executor.inputs import prepare  # noqa: E402
 from looptrans.executor.philox import uniform  # noqa: E402
 from looptrans.ir.condition import Data  # noqa: E402
+from looptrans.ir.listing import listing as show  # noqa: E402
 from looptrans.ir.value import Binary, Compare, Const, Real, Select, Value  # noqa: E402
 from looptrans.runtime.load import load_module  # noqa: E402
 from tests.analysis import program, spec  # noqa: E402
@@ -173,12 +174,10 @@ def draw(X: Float[Array, "M N"], seed: int):
 @pytest.mark.parametrize("way", WAYS)
 def test_dropout_is_one_pass_however_it_is_written(way: str) -> None:
     found = derive(program(listing(WAYS[way])), "fold")
-    assert [step.kind for step in found.steps] == [
-        "one pass",
-        "one pass",
-        "guarded change of state",
-        "parallel",
-    ]
+    kinds = list(dict.fromkeys(step.kind for step in found.steps))
+    assert kinds == ["one pass", "guarded change of state", "parallel"]
+    text = show(found.last)
+    assert text.count("in range(0, N)") == 1
     assert not found.notes
 
 
