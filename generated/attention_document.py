@@ -332,13 +332,13 @@ def attention_document_kernel_footprint(
     shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
         BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
     )
-    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    held = max(BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J, BLOCK_I * BLOCK_D + 2 * BLOCK_I * BLOCK_J)
     return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_document_kernel_default = {
-    2: attention_document_kernel_config(128, 64, 0, 8, 3),
+    2: attention_document_kernel_config(128, 32, 0, 8, 3),
     4: attention_document_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -347,7 +347,7 @@ attention_document_kernel_tuned = {
     2: triton.autotune(
         [
             attention_document_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_document_kernel_footprint, 2)},

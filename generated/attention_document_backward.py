@@ -488,13 +488,13 @@ def attention_document_kernel_footprint(
     shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
         BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
     )
-    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    held = max(BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J, BLOCK_I * BLOCK_D + 2 * BLOCK_I * BLOCK_J)
     return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_document_kernel_default = {
-    2: attention_document_kernel_config(128, 64, 0, 8, 3),
+    2: attention_document_kernel_config(128, 32, 0, 8, 3),
     4: attention_document_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -503,7 +503,7 @@ attention_document_kernel_tuned = {
     2: triton.autotune(
         [
             attention_document_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_document_kernel_footprint, 2)},
@@ -778,7 +778,7 @@ def attention_document_backward_dQ_kernel_footprint(
     shared = width * (
         BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
     ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
-    held = BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J
+    held = max(BLOCK_I * BLOCK_E + 2 * BLOCK_I * BLOCK_J, BLOCK_I * BLOCK_E + 3 * BLOCK_I * BLOCK_J)
     return shared, held
 
 
@@ -1054,7 +1054,10 @@ def attention_document_backward_dK_dV_kernel_footprint(
     shared = width * (
         BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
     ) + num_stages * width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
-    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    held = max(
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 3 * BLOCK_J * BLOCK_I,
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
+    )
     return shared, held
 
 
@@ -1558,7 +1561,7 @@ def attention_document_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_document_forward_88061e4f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_forward_7a3b1096", mutates_args=())
 def _attention_document_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1578,7 +1581,7 @@ def _(Q, K, V, doc, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_document_backward_88061e4f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_backward_7a3b1096", mutates_args=())
 def _attention_document_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],
