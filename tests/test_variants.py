@@ -118,7 +118,18 @@ def shown(options: Options) -> str:
     return "-".join(f"{name}={getattr(options, name)}" for name in names)
 
 
-CHOSEN = COMBINATIONS if ALL else COMBINATIONS[:42]
+# Those that take least: all values of all options occur in them, and four fifths of the pairs.
+QUICK = (
+    *(1, 2, 5, 7, 8, 9, 12, 13, 16, 17, 21, 22, 23, 25, 27, 28, 29, 31, 33, 37, 38, 40, 44, 45),
+    *(46, 48, 52, 54, 55, 57, 66, 69, 72, 73, 77, 80, 85, 90, 91, 99, 103, 111),
+)
+CHOSEN = COMBINATIONS if ALL else [COMBINATIONS[number] for number in QUICK]
+
+
+def test_the_quick_ones_have_every_value() -> None:
+    assert len(set(QUICK)) >= 40
+    for name, values in VALUES.items():
+        assert {getattr(COMBINATIONS[number], name) for number in QUICK} == set(values)
 
 
 @pytest.mark.parametrize("options", CHOSEN, ids=shown)

@@ -20,6 +20,7 @@ from looptrans.frontend import parse
 from looptrans.frontend.appearance import names_in
 from looptrans.frontend.comments import label_of
 from looptrans.ir.condition import Condition, Data, Every, Relation
+from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index
 from looptrans.ir.listing import access_text, listing
 from looptrans.ir.program import Array, Assign, Element, Loop, Node, Program
@@ -304,8 +305,15 @@ def _labelled(node: Node) -> tuple[Node, ...]:
 
 
 def reread(program: Program) -> Program:
-    """Read the listing of a program again, so that it is just what a saved text gives."""
-    return parse(Source("<derivation>", listing(program)))
+    """Read the listing of a program again, so that it is just what a saved text gives.
+
+    Raises:
+        NotDone: It is no listing, as where a sum over e is written into a loop over e.
+    """
+    try:
+        return parse(Source("<derivation>", listing(program)))
+    except ListingError as error:
+        raise NotDone(f"what it would be cannot be read again: {error}") from None
 
 
 def without(body: tuple[Node, ...], drop: Callable[[Node], bool]) -> tuple[Node, ...]:
