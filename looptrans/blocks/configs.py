@@ -29,6 +29,7 @@ _SHARED = 227 * 1024
 # how many numbers of blocks a thread then holds: where it is close to what it may hold, whether
 # sm_90 spills depends on trifles. The first table is for up to two products in a loop.
 _FEW = ((128, 64, 8), (128, 32, 8), (64, 32, 4), (32, 32, 4)), 112
+_PLAIN = 64  # a block of a plain product, and nothing beside it
 _MANY = ((64, 32, 8), (64, 16, 8), (32, 32, 4)), 128
 
 
@@ -102,6 +103,8 @@ def _of_two_rows(
     inner = tuple(dict.fromkeys(d.block or "" for d in tiles))
     if inner:
         start = Config({first: 128, second: 128, **dict.fromkeys(inner, 64)}, 8, 3)
+        if held(needed, start, _lanes(needed)) > _PLAIN:
+            start = Config({first: 64, second: 64, **dict.fromkeys(inner, 32)}, 8, 2)
         areas = ((64, 64, 4), (64, 128, 4), (128, 64, 4), (128, 128, 8), (128, 256, 8))
         stages: tuple[int, ...] = (3, 4)
     else:
