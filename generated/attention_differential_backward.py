@@ -1335,7 +1335,7 @@ def attention_differential_backward_dQ2_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_differential_backward_dQ2_kernel_default = {
-    2: attention_differential_backward_dQ2_kernel_config(128, 128, 64, 8, 3),
+    2: attention_differential_backward_dQ2_kernel_config(64, 64, 32, 8, 2),
     4: attention_differential_backward_dQ2_kernel_config(64, 64, 32, 4, 2),
 }
 
@@ -1345,12 +1345,12 @@ attention_differential_backward_dQ2_kernel_tuned = {
         [
             attention_differential_backward_dQ2_kernel_config(*row)
             for row in [
-                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
                 (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
                 (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
                 (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
-                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
+                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
             ]
         ],
         key=["H", "M", "E", "N"],
@@ -1710,7 +1710,7 @@ def attention_differential_backward_dK2_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_differential_backward_dK2_kernel_default = {
-    2: attention_differential_backward_dK2_kernel_config(128, 128, 64, 8, 3),
+    2: attention_differential_backward_dK2_kernel_config(64, 64, 32, 8, 2),
     4: attention_differential_backward_dK2_kernel_config(64, 64, 32, 4, 2),
 }
 
@@ -1720,12 +1720,12 @@ attention_differential_backward_dK2_kernel_tuned = {
         [
             attention_differential_backward_dK2_kernel_config(*row)
             for row in [
-                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
                 (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
                 (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
                 (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
-                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
+                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
             ]
         ],
         key=["H", "M", "E", "N"],
@@ -1910,7 +1910,7 @@ def attention_differential_backward_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_differential_backward_dV_kernel_default = {
-    2: attention_differential_backward_dV_kernel_config(128, 128, 64, 8, 3),
+    2: attention_differential_backward_dV_kernel_config(64, 64, 32, 8, 2),
     4: attention_differential_backward_dV_kernel_config(64, 64, 32, 4, 2),
 }
 
@@ -1920,12 +1920,12 @@ attention_differential_backward_dV_kernel_tuned = {
         [
             attention_differential_backward_dV_kernel_config(*row)
             for row in [
-                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
                 (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
                 (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
                 (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
-                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
+                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
             ]
         ],
         key=["H", "M", "N", "D", "E"],
@@ -2600,7 +2600,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op("looptrans::attention_differential_forward_29947bcd", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_forward_eea0486d", mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2621,7 +2621,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_differential_backward_29947bcd", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_backward_eea0486d", mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

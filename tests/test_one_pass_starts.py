@@ -1,0 +1,53 @@
+"""Passes over the same elements whose sums do not start from nothing, or change in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.derivation.derive import derive
+from looptrans.executor import execute
+from tests.analysis import program
+
+# What stands before the second pass, after it, what the third divides by, and how many become one.
+CASES = {
+    "a start that moves": ("l = exp(first - m)", "rest = 0.0", "l", 3),
+    "a start that does not": ("l = exp(first - 1.0)", "rest = 0.0", "l", 0),
+    "what it starts from has changed": ("s = 0.5 * s; l = exp(s - m)", "rest = 0.0", "l", 0),
+    "changed between the passes": ("l = 0.0", "l = l + exp(first - m)", "l", 2),
+    "another name for the sum": ("l = 0.0", "total = l + exp(first - m)", "total", 3),
+    "a name for what the sum was": ("l = 0.0; total = l + 2.0", "rest = 0.0", "total", 3),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_sum_starts_from_what_it_starts_from(case: str) -> None:
+    before, after, divisor, joined = CASES[case]
+    listing = program(f"""
+def mean(x: Float[Array, "N"], v: Float[Array, "N"], first: float):
+    s = first
+    m = first
+    o = 0.0
+    for j in range(0, N):
+        m = max(m, x[j])
+    {before.replace("; ", chr(10) + "    ")}
+    for j in range(0, N):
+        l = l + exp(x[j] - m)
+    {after}
+    for j in range(0, N):
+        o = o + exp(x[j] - m) / {divisor} * v[j]
+    return o, l
+""")
+    found = derive(listing, "fold")
+    names = [step.name for step in found.steps if step.name.startswith("one pass instead of")]
+    assert names[:1] == [] if not joined else names[0].startswith(f"one pass instead of {joined}")
+    random = np.random.default_rng(0)
+    for count in (0, 1, 5):
+        given = {"x": random.standard_normal(count), "v": random.standard_normal(count)}
+        for first in (-2.0, 3.0):
+            inputs: dict[str, Any] = {**given, "first": first}
+            want, mine = (execute(each, inputs=inputs) for each in (listing, found.last))
+            for name, value in want.items():
+                np.testing.assert_allclose(mine[name], value, rtol=1e-12, err_msg=case)
