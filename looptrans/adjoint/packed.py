@@ -535,6 +535,11 @@ class _Back:
             view = self.views.get(access.array)
             if view is None:
                 continue
+            if len(access.subscripts) <= max(view.places):
+                raise NotDifferentiated(
+                    f"{access.array} is kept for rows of all sequences: its rows have no batch",
+                    remedy=f"work {access.array} out in each loop, in a number, where it is read",
+                )
             batch, row = (access.subscripts[n] for n in view.places)
             if row != Var(variable):
                 continue

@@ -100,6 +100,16 @@ class _Writer:
     def axes(self) -> Axes:
         return self.pieces.axes
 
+    def score(self, side: _Side) -> str:
+        """Return where a score is: of packed rows, which are of one batch, in a number."""
+        return side.scores if self.axes.packed else self.axes.row(side.scores, "j")
+
+    def again(self) -> list[str]:
+        """Return the statements that work scores out in a later loop, where they are not kept."""
+        if not self.axes.packed:
+            return []
+        return [line for side in self.sides for line in self._scores(side)]
+
     @property
     def sides(self) -> list[_Side]:
         return [_Side(""), _Side("2")] if self.options.differential else [_Side("")]
@@ -196,7 +206,7 @@ class _Writer:
                 lines.append(f"assert all({name}[b] <= {name}[b + 1] for b in range(0, B))")
         rows = ", ".join(axes.row_shape())
         whole = ", ".join([*axes.row_shape(), axes.keys])
-        if options.weights == "softmax":
+        if options.weights == "softmax" and not axes.packed:
             lines += [f"{side.scores} = zeros(({whole}))" for side in self.sides]
         shape = ", ".join(self._output_shape())
         lines.append(f"O = zeros(({shape}))")
@@ -233,18 +243,19 @@ class _Writer:
         yield self._loop()
         for side in self.sides:
             yield from _indented(self._scores(side), 1)
-            scores = self.axes.row(side.scores, "j")
-            text = f"{side.top} = max({side.top}, {scores})"
+            text = f"{side.top} = max({side.top}, {self.score(side)})"
             yield from _indented([self._labelled(text, "Aggregation over j")], 1)
         for side in self.sides:
             first = f"exp({sink} - {side.top})" if has_sink else "0.0"
             what = "the share of the sink" if has_sink else "an empty sum"
             yield self._labelled(f"{side.total} = {first}", what)
         yield self._loop()
+        yield from _indented(self.again(), 1)
         for side in self.sides:
             text = f"{side.total} = {side.total} + {self._exponential(side)}"
             yield from _indented([self._labelled(text, "Aggregation over j")], 1)
         yield self._loop()
+        yield from _indented(self.again(), 1)
         weights = [f"{self._exponential(side)} / {side.total}" for side in self.sides]
         yield from _indented(self._sum(weights, "the weighted mean of the rows of V"), 1)
         if len(weights) > 1:
@@ -269,11 +280,10 @@ class _Writer:
         return f"for j in range({', '.join(self.pieces.keys)}):"
 
     def _exponential(self, side: _Side) -> str:
-        return f"exp({self.axes.row(side.scores, 'j')} - {side.top})"
+        return f"exp({self.score(side)} - {side.top})"
 
     def _scores(self, side: _Side) -> list[str]:
         """Return the statements that work out a score, or a weight where it stands alone."""
-        axes = self.axes
         query, key, _ = self._rows(side, "e")
         product = f"sum({query} * {key} for e in range(0, E))"
         steps = [Step("s", self._scaled(product), "the scaled score")]
@@ -287,7 +297,7 @@ class _Writer:
             steps.append(
                 Step("seen", f"{{}} if {seen} else {hidden}", "hidden keys count for nothing")
             )
-        last = side.weight if apart else axes.row(side.scores, "j")
+        last = side.weight if apart else self.score(side)
         lines, before = [], ""
         for number, step in enumerate(steps, 1):
             name = last if number == len(steps) else f"{step.name}{side.mark}"
