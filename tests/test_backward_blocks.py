@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import product
 
+import numpy as np
 import pytest
 
 from looptrans.blocks.program import Kernel, TileLoop
@@ -75,25 +76,34 @@ def test_scores_and_weights_are_never_stored(name: str, form: Form) -> None:
         assert not {"M", "N"} <= named, array
 
 
-CAUSAL: dict[str, Callable[[int, int, int, int], bool]] = {
+LEFT, RIGHT, PREFIX = 3, 2, 5
+MASKS: dict[str, Callable[[int, int, int, int], bool]] = {
     "attention_causal": lambda i, j, M, N: j <= i,
     "attention_causal_bottom_right": lambda i, j, M, N: j <= i + N - M,
+    "attention_window": lambda i, j, M, N: i - LEFT <= j <= i + RIGHT,
+    "attention_window_left": lambda i, j, M, N: i - LEFT <= j <= i,
+    "attention_prefix": lambda i, j, M, N: j <= i or j < PREFIX,
+    "attention_sinks": lambda i, j, M, N: i - LEFT <= j <= i,
 }
 
 
-@pytest.mark.parametrize("name", CAUSAL)
-def test_blocks_visited_under_a_causal_mask(name: str) -> None:
+@pytest.mark.parametrize("name", MASKS)
+def test_blocks_visited_under_a_mask(name: str) -> None:
     """Every block with a pair is visited once, no other is, and full ones have no mask."""
-    kernels = [kernel for kernel in made(name).backward.kernels if stored(kernel)]
+    both = made(name)
+    kernels = [kernel for kernel in both.backward.kernels if stored(kernel)]
     assert [stored(kernel) for kernel in kernels] == list(TWO_LOOPS)
-    for kernel, (M, N), (rows, width) in product(kernels, SIZES, BLOCKS):
+    (forward,) = both.forward.kernels
+    for kernel, (M, N), (rows, width) in product((forward, *kernels), SIZES, BLOCKS):
         (own,) = (dim.name for dim in kernel.grid if dim.role == "rows")
         sizes = {"M": M, "N": N, "B": 1, "H": 2, "G": 1, "R": 2, "E": 2, "D": 3}
-        pairs = {(i, j) for i, j in product(range(M), range(N)) if CAUSAL[name](i, j, M, N)}
+        sizes |= {"window_left": LEFT, "window_right": RIGHT}
+        memory = {"prefix": np.array([min(PREFIX, N)])}
+        pairs = {(i, j) for i, j in product(range(M), range(N)) if MASKS[name](i, j, M, N)}
         if own == "j":
             pairs = {(j, i) for i, j in pairs}
         met = 0
-        for visit in visits(kernel, sizes, sizes_of_blocks(kernel, rows, width)):
+        for visit in visits(kernel, sizes, sizes_of_blocks(kernel, rows, width), memory):
             places = visit.places[own]
             firsts = [block.first for block in visit.blocks]
             assert len(set(firsts)) == len(firsts), "a block is visited twice"
