@@ -137,3 +137,17 @@ def test_what_does_not_fit_is_said() -> None:
             looptrans.attention(**{"query": query, "key": key, "value": value, **options})
     with pytest.raises(Conflict, match="causal=True and window_right"):
         looptrans.attention(query, key, value, is_causal=True, window=(2, 3))
+
+
+def test_dropout_keeps_the_same_weights_in_both_passes() -> None:
+    q, k = tensors((1, 2, 9, 8), (1, 2, 16, 8))
+    v = torch.eye(16).expand(1, 2, 16, 16).clone().requires_grad_()  # shows the weights
+    torch.manual_seed(5)
+    out = looptrans.attention(q, k, v, dropout_p=0.25)
+    weights = torch.softmax(q @ k.transpose(-1, -2) / 8**0.5, -1)
+    kept = out.detach() != 0
+    assert 0.6 < kept.float().mean() < 0.9
+    compare([q, k, v], out, (weights * kept / 0.75) @ v)
+    torch.manual_seed(5)
+    assert torch.equal(looptrans.attention(q, k, v, dropout_p=0.25), out)
+    assert not torch.equal(looptrans.attention(q, k, v, dropout_p=0.25), out)
