@@ -51,7 +51,7 @@ OCCASIONS = {
     "split": ("reduction",),
     "tile": ("chain", "temporaries"),
 }
-ENOUGH = 20 if "LOOPTRANS_TEST_ALL" in os.environ else 6
+ENOUGH = 20 if "LOOPTRANS_TEST_ALL" in os.environ else 5
 MOST = 300
 HEAVIEST = 12
 SHUFFLES = range(5)
