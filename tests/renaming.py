@@ -15,7 +15,7 @@ LANGUAGE = frozenset(
         r"\w+",
         "def for in if else return assert and or not range parallel private zeros full ones empty"
         " sum max min all exp exp2 log sqrt abs tanh where inf float int bool Float Int Bool Array"
-        " dtype float32 float16 int32 True False",
+        " dtype float32 float16 int32 True False uniform Const stop_gradient",
     )
 )
 _LABEL = re.compile(r"#\s*([A-Z][A-Za-z_]*\d+)\b")
@@ -63,17 +63,19 @@ def renamed(text: str, scheme: str) -> Renamed:
     names = _new_names(list(found), loops, scheme)
     numbers = {label: f"Zeile{len(labels) - place}" for place, label in enumerate(labels)}
 
-    def changed(token: tokenize.TokenInfo, table: Mapping[str, str]) -> str:
+    def changed(
+        token: tokenize.TokenInfo, table: Mapping[str, str], numbers: Mapping[str, str]
+    ) -> str:
         if token.type in (tokenize.NAME, tokenize.STRING):
             return _WORD.sub(lambda word: table.get(word[0], word[0]), token.string)
         if token.type == tokenize.COMMENT:
             label = _LABEL.match(token.string)
-            return "" if label is None else f"# {table.get(label[1], label[1])}"
+            return "" if label is None else f"# {numbers.get(label[1], label[1])}"
         return token.string
 
     before, after = (
-        tokenize.untokenize((token.type, changed(token, table)) for token in tokens)
-        for table in ({}, {**names, **numbers})
+        tokenize.untokenize((token.type, changed(token, *tables)) for token in tokens)
+        for tables in (({}, {}), (names, numbers))
     )
     return Renamed(before, after, names, loops)
 

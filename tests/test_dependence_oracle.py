@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from looptrans.analysis.budget import BudgetExceeded
 from looptrans.frontend import load
+from tests.analysis import BASIC
 from tests.oracle.compare import compare, weight
 from tests.oracle.nests import Nest, nests
 
-SPECS = sorted((Path(__file__).parent.parent / "specs").glob("*.py"))
 SMALL = (2, 0, 3, 1)
 CHUNK = 20
 # What is heavier takes the analysis seconds; `make fuzz` has it, and LOOPTRANS_TEST_ALL=1 some.
@@ -42,7 +42,7 @@ def sizes_to_try(names: list[str]) -> list[dict[str, int]]:
     return list({tuple(sizes.items()): sizes for sizes in found}.values())
 
 
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", BASIC, ids=lambda path: path.stem)
 def test_listings_of_specs(path: Path) -> None:
     names = [p.name for p in load(str(path)).parameters if p.is_integer]
     tried = sizes_to_try(names)

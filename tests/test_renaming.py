@@ -10,7 +10,7 @@ import pytest
 from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused
 from looptrans.ir.listing import listing
-from tests.analysis import SPECS, program, spec
+from tests.analysis import BASIC, program, spec
 from tests.renaming import name_map, renamed, same_words, shapes, stream, texts
 
 SCHEMES = ("short", "long", "reversed")
@@ -37,8 +37,8 @@ def products(A: Float[Array, "B K M"], C: Float[Array, "B K N"], t: Float[Array,
                 P[b, i, j] = tanh(s * u) + t[j]  # S3
     return P
 """,
-    "stages": """\
-def stages(A: Float[Array, "M K"], C: Float[Array, "K N"], y: Float[Array, "M"]):
+    "squares": """\
+def squares(A: Float[Array, "M K"], C: Float[Array, "K N"], y: Float[Array, "M"]):
     P = zeros((M, N))
     for i in range(M):
         for j in range(N):
@@ -72,6 +72,9 @@ def lengths(X: Float[Array, "B N"], n: Int[Array, "B", "0:N+1"], g: Int[Array, "
 }
 
 
+VARIANTS = ("attention_differential", "attention_dropout", "attention_paged", "attention_sinks")
+
+
 @cache
 def text_of(name: str) -> str:
     return OWN[name] if name in OWN else listing(replace(spec(name), docstring=None))
@@ -80,7 +83,7 @@ def text_of(name: str) -> str:
 def _pairs() -> list[tuple[str, str]]:
     """Pair listings with schemes: what takes long to derive has one of them, in turn."""
     found = []
-    for number, name in enumerate([*OWN, *(path.stem for path in SPECS)]):
+    for number, name in enumerate([*OWN, *(path.stem for path in BASIC), *VARIANTS]):
         slow = name.startswith(("attention", "flash"))
         found += [(name, s) for k, s in enumerate(SCHEMES) if not slow or k == number % 3]
     return found

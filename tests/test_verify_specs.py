@@ -1,5 +1,6 @@
 """The kernels of `specs/` against a float64 execution of the listings, at the usual shapes.
 
+The variants of attention are verified in test_variants, test_dropout, test_layouts and test_ragged.
 Every pair of a listing, lengths, a head size and a type occurs; `make verify-all` has the product.
 """
 
@@ -17,7 +18,7 @@ from looptrans.emit.listing import emitted
 from looptrans.frontend import load
 from looptrans.ir.program import Program
 from looptrans.reports.verify import verification_text
-from tests.analysis import SPECS
+from tests.analysis import BASIC
 from tests.verify_all import DTYPES, HEADS, LENGTHS, pairs, product
 
 pytest.importorskip("torch")
@@ -38,9 +39,9 @@ def quick(program: Program, sizes: list[Mapping[str, float]]) -> list[Mapping[st
     return [each for each in sizes if math.prod(max(1, v) for v in each.values()) < 2e6]
 
 
-@pytest.mark.parametrize("number", range(len(SPECS)), ids=lambda number: SPECS[number].stem)
+@pytest.mark.parametrize("number", range(len(BASIC)), ids=lambda number: BASIC[number].stem)
 def test_a_listing_and_its_kernels_agree(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = load(str(SPECS[number]))
+    program = load(str(BASIC[number]))
     monkeypatch.setattr(verification, "emitted", cache(emitted))
     # One kind of inputs for each listing in turn; `make verify-all` has them all.
     monkeypatch.setattr(verification, "KINDS", (KINDS[number % len(KINDS)],))
@@ -55,7 +56,7 @@ def test_a_listing_and_its_kernels_agree(number: int, monkeypatch: pytest.Monkey
 def test_every_pair_of_lengths_head_size_and_type_occurs() -> None:
     """Between the listings that have all of them; each has every one of them by itself."""
     both: set[tuple[object, object]] = set()
-    for number, path in enumerate(SPECS):
+    for number, path in enumerate(BASIC):
         program = load(str(path))
         here = [
             ((each["M"], each["N"]), each["E"], dtype)
@@ -73,5 +74,5 @@ def test_every_pair_of_lengths_head_size_and_type_occurs() -> None:
 
 
 def test_the_product() -> None:
-    program = load(str(next(path for path in SPECS if path.stem == "attention_naive")))
+    program = load(str(next(path for path in BASIC if path.stem == "attention_naive")))
     assert len(product(program)) == len(LENGTHS) * len(HEADS)

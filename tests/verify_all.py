@@ -32,7 +32,7 @@ LENGTHS = ((113, 203), (128, 217), (256, 512), (1, 77), (0, 5), (5, 0))
 DTYPES = ("float32", "float16")
 HEADS = (32, 40, 59, 64, 96, 128)
 # What a size of a listing in `specs/` is: a length, a head size, or a count of batches and heads.
-COUNTS = {"B": 1, "H": 2, "G": 1, "R": 2}
+COUNTS = {"B": 1, "H": 2, "G": 1, "R": 2, "P": 16, "window_left": 40, "window_right": 7}
 HEAD_SIZES = ("E", "D", "K")
 
 
@@ -42,7 +42,7 @@ def sizes_of(program: Program, lengths: tuple[int, int], head: int) -> Mapping[s
     fixed = COUNTS | dict.fromkeys(HEAD_SIZES, head)
     others = (name for name in names if name not in fixed)
     found = fixed | dict(zip(others, lengths, strict=False))
-    return {name: found[name] for name in names}
+    return {name: found.get(name, 8) for name in names}
 
 
 def product(program: Program) -> list[Mapping[str, float]]:

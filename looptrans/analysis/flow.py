@@ -41,11 +41,14 @@ def affine_dependences(
     rows: list[_Group] = []
     for array in arrays:
         groups = _groups(model, array)
-        if "memory" not in bases:
+        # A write under a condition on data hides that of an earlier iteration only from what is
+        # under the same one, which isl's dataflow analysis does not know.
+        if "memory" not in bases and not any(group.may is not None for group in groups):
             rows += groups
             continue
         memory = {kind: _memory(kind, groups, orders) for kind, _, _ in _MEMORY}
-        relations += [relation for found in memory.values() for relation in found.values()]
+        if "memory" in bases:
+            relations += [relation for found in memory.values() for relation in found.values()]
         if "value" not in bases:
             continue
         if all(group.single_cell for group in groups if group.is_write):
