@@ -341,7 +341,7 @@ def matmul_backward_dA_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_J, 
 
 # Used where nothing is timed, by the bytes of an element.
 matmul_backward_dA_kernel_default = {
-    2: matmul_backward_dA_kernel_config(128, 128, 64, 8, 3),
+    2: matmul_backward_dA_kernel_config(64, 64, 32, 8, 2),
     4: matmul_backward_dA_kernel_config(64, 64, 32, 4, 2),
 }
 
@@ -351,12 +351,12 @@ matmul_backward_dA_kernel_tuned = {
         [
             matmul_backward_dA_kernel_config(*row)
             for row in [
-                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
                 (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
                 (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
                 (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
-                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
+                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
             ]
         ],
         key=["M", "K", "N"],
@@ -466,7 +466,7 @@ def matmul_backward_dB_kernel_footprint(width, /, num_stages, BLOCK_J, BLOCK_I, 
 
 # Used where nothing is timed, by the bytes of an element.
 matmul_backward_dB_kernel_default = {
-    2: matmul_backward_dB_kernel_config(128, 128, 64, 8, 3),
+    2: matmul_backward_dB_kernel_config(64, 64, 32, 8, 2),
     4: matmul_backward_dB_kernel_config(64, 64, 32, 4, 2),
 }
 
@@ -476,12 +476,12 @@ matmul_backward_dB_kernel_tuned = {
         [
             matmul_backward_dB_kernel_config(*row)
             for row in [
-                (128, 128, 64, 8, 3), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
+                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
                 (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
                 (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
                 (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 4), (128, 256, 32, 8, 3), (128, 256, 32, 8, 4),
-                (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
+                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
             ]
         ],
         key=["M", "K", "N"],
@@ -835,7 +835,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op("looptrans::matmul_forward_44cfddf7", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_forward_6ae2c1ce", mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -849,7 +849,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op("looptrans::matmul_backward_44cfddf7", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_backward_6ae2c1ce", mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

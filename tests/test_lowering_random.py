@@ -19,7 +19,7 @@ from looptrans.frontend import parse
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
 from looptrans.reports.verify import verification_text
-from tests.analysis import SPECS
+from tests.analysis import BASIC
 from tests.listing_mutants import Mutant, mutants
 from tests.listings import listing, sizes
 
@@ -106,7 +106,7 @@ def test_at_most_a_fifth_is_refused() -> None:
 
 def _mutants() -> list[tuple[str, Mutant]]:
     found = []
-    for path in SPECS:
+    for path in BASIC:
         text = path.read_text(encoding="utf-8")
         every = 1 if ALL else EVERY.get(path.stem, SELDOM)
         made = mutants(text[text.index("def ") :])
