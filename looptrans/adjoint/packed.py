@@ -22,9 +22,9 @@ from typing import TypeVar
 from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
-from looptrans.ir.affine import is_same, simplified, total
+from looptrans.ir.affine import is_same, sides, simplified, total
 from looptrans.ir.condition import ALWAYS, Condition, Every, Relation
-from looptrans.ir.index import Extremum, Index, Int, Opaque, Var, variables
+from looptrans.ir.index import Index, Int, Opaque, Var, variables
 from looptrans.ir.listing import contract_text, listing
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
@@ -185,21 +185,16 @@ def _range_of(bounds: Range, counts: Mapping[str, Index]) -> tuple[str, str] | N
     """Return the array of ends and the variable of the sequence that a range lies in."""
     if bounds.step != 1:
         return None
-    for low in _arguments("max", bounds.start):
+    for low in sides("max", bounds.start):
         match low:
             case Opaque(name, (Var(variable),)) if name in counts:
                 stop = total(Var(variable), 1)
-                for high in _arguments("min", bounds.stop):
+                for high in sides("min", bounds.stop):
                     if is_same(high, Opaque(name, (stop,))):
                         return name, variable
             case _:
                 pass
     return None
-
-
-def _arguments(op: str, index: Index) -> tuple[Index, ...]:
-    plain = simplified(index)
-    return plain.arguments if isinstance(plain, Extremum) and plain.op == op else (plain,)
 
 
 def _is_whole(bounds: Range) -> bool:
@@ -263,8 +258,9 @@ def _order(use: _Use, row: int, counts: Mapping[str, Index]) -> tuple[int, ...]:
 
     def depth(dimension: int) -> tuple[int, int]:
         subscript = Var(found[1]) if dimension < 0 else use.access.subscripts[dimension]
-        known = isinstance(subscript, Var) and subscript.name in names
-        return (names.index(subscript.name), 0) if known else (len(names), dimension)  # type: ignore[union-attr]
+        if isinstance(subscript, Var) and subscript.name in names:
+            return names.index(subscript.name), 0
+        return len(names), dimension
 
     return tuple(sorted((-1, *range(len(use.access.subscripts))), key=depth))
 

@@ -23,6 +23,7 @@ from looptrans.blocks.program import (
     children,
     dims_of,
     kind_of,
+    walk,
 )
 
 LOG2E: Final = Number(math.log2(math.e))
@@ -129,6 +130,11 @@ def rebuilt(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
             return Dot(operands[0], operands[1], rows, columns, over, *operands[2:])
         case _:
             return expr
+
+
+def mentions(expr: Expr, name: str) -> bool:
+    """Tell whether an expression looks at a name."""
+    return any(isinstance(part, Name) and part.name == name for part in walk(expr))
 
 
 def mapped(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from looptrans.blocks.arithmetic import both, conjuncts
+from looptrans.blocks.arithmetic import both, conjuncts, mentions
 from looptrans.blocks.program import (
     Binary,
     Call,
@@ -187,7 +187,7 @@ class Builder:
             self.defined.pop(op.name, None)
             # What was worked out from the value the name had is another value now.
             for frame in self.frames:
-                for key in [k for k in frame.named if _mentions(k, op.name)]:
+                for key in [k for k in frame.named if mentions(k, op.name)]:
                     del frame.named[key]
 
     @contextmanager
@@ -437,10 +437,6 @@ class Builder:
         self.emit(Let(name, value, labels, note, dims))
         self.defined[name] = value
         return Name(name, dims, kind_of(value))
-
-
-def _mentions(expr: Expr, name: str) -> bool:
-    return any(isinstance(part, Name) and part.name == name for part in walk(expr))
 
 
 def _surely_there(subscript: Expr, extent: Index | None) -> bool:

@@ -17,6 +17,7 @@ from looptrans.blocks.arithmetic import (
     LOG2E,
     factors,
     mapped,
+    mentions,
     minus,
     negative,
     plus,
@@ -114,7 +115,7 @@ def _names_set(ops: tuple[Op, ...]) -> set[str]:
 def _forget(known: dict[str, Let], name: str) -> None:
     known.pop(name, None)
     for other, let in list(known.items()):
-        if any(isinstance(part, Name) and part.name == name for part in walk(let.value)):
+        if mentions(let.value, name):
             del known[other]
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.blocks.arithmetic import conjuncts, mapped
+from looptrans.blocks.arithmetic import conjuncts, mapped, mentions
 from looptrans.blocks.program import (
     Binary,
     Branch,
@@ -146,7 +146,7 @@ def _candidate(lets: list[Let], at: int, tile: Dim) -> _Product | None:
     if let.name not in {part.name for part in inside} or len(_setting(lets, let.name)) > 1:
         return None
     looked = sum(_mentions(each, let.name) for number, each in enumerate(lets) if number != at)
-    if looked or any(_mentions_name(side, let.name) for side in (dot.left, dot.right)):
+    if looked or any(mentions(side, let.name) for side in (dot.left, dot.right)):
         return None
     for made, other in ((dot.left, dot.right), (dot.right, dot.left)):
         load = _load(lets[:at], other, tile)
@@ -198,11 +198,7 @@ def _setting(lets: Iterable[Let], name: str) -> list[Let]:
 
 
 def _mentions(op: Op, name: str) -> bool:
-    return any(_mentions_name(expr, name) for expr in exprs_of(op))
-
-
-def _mentions_name(expr: Expr, name: str) -> bool:
-    return any(isinstance(part, Name) and part.name == name for part in walk(expr))
+    return any(mentions(expr, name) for expr in exprs_of(op))
 
 
 def _alike(one: _Product, other: _Product) -> bool:

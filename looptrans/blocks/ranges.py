@@ -30,7 +30,7 @@ from looptrans.blocks.program import (
     Where,
     dims_of,
 )
-from looptrans.ir.affine import difference, extremum, simplified
+from looptrans.ir.affine import difference, extremum, sides
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import (
     Arith,
@@ -83,14 +83,7 @@ class Bounds:
 
 def bounds_of(range_: Range) -> Bounds:
     """Return the bounds of a range, a `max` and a `min` taken apart."""
-    return Bounds(_parts("max", range_.start), _parts("min", range_.stop))
-
-
-def _parts(op: str, index: Index) -> tuple[Index, ...]:
-    plain = simplified(index)
-    if isinstance(plain, Extremum) and plain.op == op:
-        return plain.arguments
-    return (plain,)
+    return Bounds(sides("max", range_.start), sides("min", range_.stop))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from looptrans.derivation.reading import as_written, over_listing
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import Update, Writer, done, inputs_written, suffix_of
 from looptrans.ir.condition import Condition
-from looptrans.ir.listing import access_text
 from looptrans.ir.program import Node, Program
 from looptrans.ir.value import Access, Holds, Read, Select, Value
 from looptrans.transforms.nest import loops_around, replace_at, statements_in
@@ -164,16 +163,3 @@ def expected(
             update = Select(holds.condition, update, Read(state.access))
         found.append((state.access, state.initial, over_listing(update, step)))
     return tuple(found)
-
-
-def loop_around(program: Program, step: Recurrence) -> str:
-    """Return a name of the loop of a recurrence that stays good while labels stay."""
-    labels = labels_of(step)
-    if not labels:
-        raise NotDone(f"the loop {step.loop} writes nothing")
-    return f"{step.loop}@{labels[-1]}"
-
-
-def cells_text(step: Recurrence) -> list[str]:
-    """Return the cells of a recurrence as the listing writes them."""
-    return [access_text(state.access) for state in step.states]

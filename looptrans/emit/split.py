@@ -35,8 +35,8 @@ from looptrans.emit.listing import lowered
 from looptrans.emit.module import OWN, Part, written
 from looptrans.emit.python_text import index_python
 from looptrans.emit.refusal import NotInParts, Refused
-from looptrans.ir.affine import difference, extremum, simplified
-from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, children, rebuild, variables
+from looptrans.ir.affine import difference, extremum, sides
+from looptrans.ir.index import Arith, Index, Int, Opaque, children, rebuild, variables
 from looptrans.ir.program import Program
 from looptrans.ir.value import Range
 from looptrans.transforms.extents import extreme
@@ -267,8 +267,8 @@ def length_of(in_parts: InParts, listing: Program) -> Index | None:
     kernel, loop = in_parts.program.kernels[in_parts.partial], in_parts.loop
     ranges = {dim.name: Range(dim.start, dim.stop) for dim in kernel.grid}
     found = []
-    for upper in _sides("min", loop.stop):
-        for lower in _sides("max", loop.start):
+    for upper in sides("min", loop.stop):
+        for lower in sides("max", loop.start):
             apart = difference(_widest(upper, listing, 1), _widest(lower, listing, 0))
             most = extreme(apart, ranges, "highest")
             if most is not None:
@@ -276,11 +276,6 @@ def length_of(in_parts: InParts, listing: Program) -> Index | None:
     if not found:
         found = _along(kernel, loop)[:1]
     return extremum("min", found) if found else None
-
-
-def _sides(op: str, index: Index) -> tuple[Index, ...]:
-    plain = simplified(index)
-    return plain.arguments if isinstance(plain, Extremum) and plain.op == op else (plain,)
 
 
 def _widest(index: Index, listing: Program, side: int) -> Index:

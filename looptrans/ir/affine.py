@@ -153,6 +153,12 @@ def remainder(index: Index, divisor: int) -> Index:
     return index_of(_divided("%", form_of(index), Form({}, divisor)))
 
 
+def sides(op: str, index: Index) -> tuple[Index, ...]:
+    """Return what an index is the `max` or `min` of: itself where it is none."""
+    plain = simplified(index)
+    return plain.arguments if isinstance(plain, Extremum) and plain.op == op else (plain,)
+
+
 def extremum(op: str, arguments: Iterable[Index]) -> Index:
     """Return the `min` or `max` of index expressions: nested ones joined, repeated ones once.
 

@@ -64,27 +64,6 @@ def difference(before: Program, after: Program, sizes: Mapping[str, int]) -> Dif
     return None
 
 
-def races_on(program: Program, sizes: Mapping[str, int], array: str) -> bool:
-    """Run a program with parallel loops on random inputs, and tell whether an array is raced on.
-
-    Args:
-        program: The program.
-        sizes: Values of integer parameters; the others are small numbers.
-        array: The array or scalar.
-    """
-    from looptrans.executor import ExecutionError, RaceLog, execute_on, prepare
-
-    for seed in SEEDS:
-        found = RaceLog()
-        try:
-            execute_on(program, prepare(program, sizes, seed=seed), schedule=seed, races=found)
-        except ExecutionError:
-            continue
-        if any(race.array == array for race in found.races):
-            return True
-    return False
-
-
 def _on(before: Program, after: Program, inputs: Inputs, seed: int) -> Difference | None:
     import numpy as np
 
