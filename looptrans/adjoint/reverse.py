@@ -181,13 +181,23 @@ class Reverse:
             split = [self._without_sums(term, name, definition) for term in terms]
         small = self.sizes.is_small(definition.extents)
         plain = not any(t.generators or t.brackets for t in split)
-        if small and plain and len(split) <= MOST_INLINED:
+        few = small and len(split) <= MOST_INLINED
+        if plain and (few or (len(split) == 1 and self._is_multiple(split[0]))):
             self.simplifier.inlined[name] = (definition.variables, split)
         value = value_of(split)
         self.system.add(Definition(name, definition.indices, value, "adjoint", definition.label))
         if len(split) == 1 and split[0].generators:
             self.prepared.learn(self.system.definitions[name], split[0])
         return cell
+
+    def _is_multiple(self, term: Term) -> bool:
+        """Tell whether a term is a cell of a given array times numbers that all cells have."""
+        cells = [(atom, exponent) for atom, exponent in term.factors if free_variables(atom)]
+        match cells:
+            case [(Read(access), 1)]:
+                return access.array not in self.system.definitions
+            case _:
+                return False
 
     def _where_it_counts(self, term: Term) -> Term:
         """Put a term under the conditions without which one of its factors is 0.

@@ -62,7 +62,9 @@ def choices(
             return _of_two_rows(rows, tiles, needed)
         return _of_rows(rows, tiles, needed, few=_most_in_a_loop(body) <= 2)
     if products or largest > 2:
-        spaces = (_square(blocks, (16, 32)), _square(blocks, (16,)))
+        # A side of a matrix product has at least 16; a third dimension fills registers by itself.
+        sizes = ((16, 32), (16,)) if products else ((4, 8, 16), (4, 8, 16))
+        spaces = tuple(_square(blocks, each) for each in sizes)
         return Choice(spaces[0][0], spaces[0]), Choice(spaces[1][0], spaces[1])
     return _of_reductions(rows, tiles, _contiguous(body))
 

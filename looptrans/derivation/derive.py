@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import pairwise
+from typing import Literal, TypeAlias, get_args
 
 from looptrans.analysis import api
 from looptrans.derivation.apart import branching
@@ -43,6 +44,8 @@ from looptrans.transforms.tree import (
     walk_positions,
 )
 
+Nests: TypeAlias = Literal["joined", "as written", "apart"]
+NESTS: tuple[Nests, ...] = get_args(Nests)
 BLOCK = 64
 PARTS = 4
 PARTS_SIZE = "parts"
@@ -54,7 +57,7 @@ def derive(
     *,
     block: int = BLOCK,
     parts: int = PARTS,
-    apart: bool = False,
+    nests: Nests = "joined",
 ) -> Derivation:
     """Derive a nest that can be run fast, every step proved.
 
@@ -64,14 +67,15 @@ def derive(
             `forward`: the same in blocks; `split`: partial results of parts, and their joining.
         block: For `forward`, how many iterations a block has.
         parts: For `split`, how many parts there are.
-        apart: For `fold`, to take nests apart where they hold several loops, instead of joining
-            those that stand side by side; what one loop hands to another then goes through memory.
+        nests: Whether nests that stand side by side are joined, stay as written, or, for `fold`,
+            are taken apart where they hold several loops; what one loop hands to another then goes
+            through memory.
     """
     _load_analysis()
     # The docstring speaks of the listing as it was written.
     plain = replace(program, docstring=None)
     work = _Work(reread(with_selects(plain) if goal == "fold" else plain))
-    if not apart:
+    if nests == "joined":
         work.side_by_side()
     work.one_pass()
     decision: Decision = "legal"
@@ -81,7 +85,7 @@ def derive(
             notes, work = work.notes, _Work(work.first)
             work.notes += notes
             work.folds()
-        if apart:
+        if nests == "apart":
             work.apart()
         known = work.scalars_with_flow()
         work.parallel_by_flow(known)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrans.blocks.lower import lower
 from looptrans.blocks.program import BlockProgram, NotLowered
-from looptrans.derivation.derive import derive
+from looptrans.derivation.derive import NESTS, derive
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
 from looptrans.emit.refusal import Refused
@@ -41,16 +41,21 @@ def lowered(program: Program, *, rounded: bool = False) -> BlockProgram:
     Raises:
         Refused: It cannot be run in blocks.
     """
-    derivation = derive(program, "fold")
-    try:
-        return lower(derivation, rounded=rounded)
-    except NotLowered as error:
-        refusal = Refused(error, program, derivation.last)
-    try:
-        # What a kernel cannot keep goes through memory, from one kernel to the next.
-        return lower(derive(program, "fold", apart=True), rounded=rounded)
-    except NotLowered:
-        raise refusal from None
+    refusal: Refused | None = None
+    joined = False
+    # Nests that are not joined, and what a kernel cannot keep, go through memory, from one kernel
+    # to the next.
+    for nests in NESTS:
+        if nests == "as written" and not joined:
+            continue
+        derivation = derive(program, "fold", nests=nests)
+        joined = joined or any(step.kind == "transformation" for step in derivation.steps)
+        try:
+            return lower(derivation, rounded=rounded)
+        except NotLowered as error:
+            refusal = refusal or Refused(error, program, derivation.last)
+    assert refusal is not None
+    raise refusal
 
 
 def emitted(program: Program) -> Emitted:
