@@ -21,8 +21,9 @@ import pytest
 from looptrans.adjoint.backward import backward
 from looptrans.blocks.program import NotLowered
 from looptrans.emit.backward import emitted_with_backward
-from looptrans.executor.inputs import prepare
+from looptrans.executor.inputs import Inputs, prepare
 from looptrans.frontend import parse
+from looptrans.ir.listing import listing
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
 from looptrans.reports.verify import verification_json, verification_text
@@ -54,6 +55,7 @@ from looptrans.runtime.verify_backward import (  # noqa: E402
     verify_pass,
 )
 from looptrans.runtime.verify_gradients import Expected, compared_gradient  # noqa: E402
+from looptrans.runtime.verify_handed_over import with_rounded_operands  # noqa: E402
 
 
 def program_of(text: str) -> Program:
@@ -470,3 +472,29 @@ def test_a_listing_without_a_backward_pass() -> None:
     assert report.runs
     assert not report.passed
     assert "no output of floating-point numbers" in report.refused
+
+
+# What a kernel must round
+
+
+def test_operands_of_products_with_inputs_are_rounded() -> None:
+    """dQ is a sum of dS * K that nearly cancels: rounding dS moves it, rounding once does not."""
+    given = program_of(
+        """
+def f(K: Float[Array, "N"], s: Float[Array, "N"], w: Float32[Array, "N"]):
+    r = 0.0
+    for j in range(N):
+        dS = s[j] - 1.0
+        r = r + dS * K[j] + s[j] * K[j] + 2.0 * (w[j] * dS)
+    return r
+"""
+    )
+    rounded = listing(with_rounded_operands(given, "float16"))
+    assert "r = r + float16(dS) * K[j] + s[j] * K[j] + 2.0 * (w[j] * dS)" in rounded
+    s = np.array([2.0 + 2.0**-13, 0.0])
+    sizes, inputs = {"N": 2}, {"K": np.array([4.0, 4.0]), "s": s, "w": np.zeros(2)}
+    exact, near = (
+        reference_of(each).run(Inputs(sizes, {}, inputs))["r"]
+        for each in (given, with_rounded_operands(given, "float16"))
+    )
+    assert float(exact - near) == pytest.approx(4.0 * 2.0**-13)

@@ -259,7 +259,7 @@ class GradientRun:
         exact = run()
         other = run(last_at_ties=True) if exact.tied else None
         later: dict[str, Differentiated] = {}
-        shift = HandedOver(self.found, self.inputs, incoming, saved)
+        shift = HandedOver(self.found, self.inputs, incoming, saved, self.dtype)
 
         def once(what: str, **how: Any) -> Differentiated:
             if what not in later:

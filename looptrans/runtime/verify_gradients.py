@@ -37,7 +37,8 @@ class Expected:
             absolute values of its terms. Asked only where it may matter.
         terms: For a real parameter the sum of the absolute values of its terms; else None.
         handed_over: How far the gradient moves, in the Frobenius norm, because what the forward
-            pass saves is rounded to the type it is kept in. Asked only where it may matter.
+            pass saves is rounded to the type it is kept in, and in 16 bits what inputs are
+            multiplied with. Asked only where it may matter.
         undefined: Which elements hang on something saved that is nan in the listing itself. Asked
             only where it may matter.
     """
@@ -73,6 +74,7 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
     To the largest is added what rounding the saved values does (`Expected.handed_over`): no kernel
     can know better than what it is handed. In 16 bits, where delta comes from a rounded O, and for
     large scores, where P comes from a log-sum-exp in float32, that is often most of the error. In
+    16 bits the operands of products are rounded besides, as matrix instructions want them. In
     float32 it is added twice: what is worked out anew beside a saved value, as a score beside the
     log-sum-exp, is rounded to the same type, while autograd has both from one rounding.
 

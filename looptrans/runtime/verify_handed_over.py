@@ -1,8 +1,10 @@
-"""How much gradients move because what the forward pass saves is rounded.
+"""How much gradients move because what kernels hand over, and multiply, is rounded.
 
 The backward listing is executed twice in float64: on what the forward listing computes in float64,
-and on what the forward kernels returned. The difference is no error of the backward kernels. It
-only widens a tolerance: what is right is said by autograd alone, which has no part in this.
+and on what the forward kernels returned, in 16 bits with operands of products rounded as matrix
+instructions want them. The difference is no error of the backward kernels: where a sum of dS * K
+nearly cancels, rounding dS is large beside it. It only widens a tolerance: what is right is said by
+autograd alone, which has no part in this.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ import torch
 from looptrans.adjoint.backward import Backward
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
-from looptrans.ir.program import Program
+from looptrans.ir.program import Assign, Node, Program
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import Binary, Call, Read, Value
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_memory import to_array
+from looptrans.transforms.tree import rewritten
 
 Values = np.ndarray[Any, Any]
 
@@ -37,12 +42,14 @@ class HandedOver:
         inputs: What the listing starts from.
         incoming: Gradients of outputs.
         saved: What the forward kernels returned.
+        dtype: The type of the floating-point inputs.
     """
 
     found: Backward
     inputs: Inputs
     incoming: Mapping[str, Values]
     saved: Mapping[str, torch.Tensor]
+    dtype: str
     _moved: dict[str, float] = field(default_factory=dict)
 
     def of(self, argument: str) -> float:
@@ -59,7 +66,8 @@ class HandedOver:
             if not any(np.isnan(exact[each.name]).any() for each in self.found.saved):
                 return nothing
             saved = {each.name: exact[each.name] for each in self.found.saved}
-            found: Values = np.isnan(self._gradients(saved)[self.found.gradients[argument]])
+            gradients = self._gradients(self.found.program, saved)
+            found: Values = np.isnan(gradients[self.found.gradients[argument]])
             return found
         except ExecutionError:
             return nothing
@@ -77,8 +85,11 @@ class HandedOver:
             given = {s.name: to_array(self.saved[s.name]) for s in self.found.saved}
             if not self._are_right(reference, exact):
                 return nothing
-            one = self._gradients({s.name: exact[s.name] for s in self.found.saved})
-            other = self._gradients(given)
+            program = self.found.program
+            one = self._gradients(program, {s.name: exact[s.name] for s in self.found.saved})
+            if self.dtype != "float32":
+                program = with_rounded_operands(program, self.dtype)
+            other = self._gradients(program, given)
         except ExecutionError:
             return nothing
         return {
@@ -112,12 +123,46 @@ class HandedOver:
             for name in others
         )
 
-    def _gradients(self, saved: Mapping[str, Values]) -> Outputs:
+    def _gradients(self, program: Program, saved: Mapping[str, Values]) -> Outputs:
         given = {self.found.incoming[name]: values for name, values in self.incoming.items()}
         arrays = {**self.inputs.arrays, **saved, **given}
-        names = [array.name for array in self.found.program.arrays if array.role == "input"]
+        names = [array.name for array in program.arrays if array.role == "input"]
         inputs = replace(self.inputs, arrays={name: arrays[name] for name in names})
-        return _reference(self.found.program).run(inputs)
+        return _reference(program).run(inputs)
+
+
+def with_rounded_operands(program: Program, dtype: str) -> Program:
+    """Return a listing in which what is multiplied with an input is rounded to its type before.
+
+    Args:
+        program: The listing.
+        dtype: The type of its inputs that have none of their own.
+    """
+    inputs = {
+        array.name
+        for array in program.arrays
+        if array.role == "input" and array.element == "float" and array.rank
+        if not (array.annotation or "").startswith("Float32[")
+    }
+
+    def is_input(value: Value) -> bool:
+        return isinstance(value, Read) and value.access.array in inputs
+
+    def change(part: Value) -> Value | None:
+        match part:
+            case Binary("*", left, right) if is_input(left) and not is_input(right):
+                return Binary("*", left, Call(dtype, (replaced(right, change),)))
+            case Binary("*", left, right) if is_input(right) and not is_input(left):
+                return Binary("*", Call(dtype, (replaced(left, change),)), right)
+            case _:
+                return None
+
+    def rounded(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Assign):
+            node = replace(node, values=tuple(replaced(v, change) for v in node.values))
+        return (node,)
+
+    return replace(program, body=rewritten(program.body, rounded))
 
 
 @functools.lru_cache(maxsize=8)
