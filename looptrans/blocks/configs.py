@@ -28,9 +28,11 @@ _SHARED = 227 * 1024
 # Rows, columns and warps of default configurations, the first that leaves enough room is taken, and
 # how many numbers of blocks a thread then holds: where it is close to what it may hold, whether
 # sm_90 spills depends on trifles. The first table is for up to two products in a loop.
-_FEW = ((128, 64, 8), (128, 32, 8), (64, 32, 4), (32, 32, 4)), 112
+_FEW = ((128, 64, 8), (128, 32, 8), (64, 64, 8), (64, 32, 4), (32, 32, 4)), 112
 _PLAIN = 64  # a block of a plain product, and nothing beside it
-_MANY = ((64, 32, 8), (64, 16, 8), (32, 32, 4)), 128
+_MANY = ((64, 32, 8), (64, 64, 8), (64, 16, 8), (32, 32, 4)), 128
+# The bytes of a row of a loaded block: of less, sm_90 waits for each matrix instruction.
+_ROW = 64
 
 
 def choices(
@@ -160,8 +162,10 @@ def _of_rows(
         return Config({n: row if n in own else tile for n in names}, warps, stages)
 
     starts = [config(row, tile, warps, 3) for row, tile, warps in sizes]
-    roomy = (each for each in starts if held(needed, each, _lanes(needed)) <= most)
-    narrow = fitted(needed, next(roomy, starts[-1]), _lanes(needed), 2, _SHARED)
+    lanes = _lanes(needed)
+    wide_rows = [each for each in starts if _least_row(needed, each, lanes) >= _ROW] or starts
+    roomy = (each for each in wide_rows if held(needed, each, lanes) <= most)
+    narrow = fitted(needed, next(roomy, starts[-1]), lanes, 2, _SHARED)
     wide = config(32, 32, 8, 1)
     high_and_warps = ((64, 4), (64, 8), (128, 8), (128, 4))
     return (
@@ -188,6 +192,13 @@ def _of_rows(
             ),
         ),
     )
+
+
+def _least_row(needed: Footprints, config: Config, lanes: dict[str, int]) -> int:
+    """Return the bytes of the shortest row of a block that is loaded in a loop."""
+    sizes = {**lanes, **config.blocks}
+    pieces = [piece for each in needed for piece in each.staged if len(piece.sizes) > 1]
+    return min((sizes[p.sizes[-1]] * (p.bytes or 2) for p in pieces), default=_ROW)
 
 
 def _lanes(needed: Footprints) -> dict[str, int]:
