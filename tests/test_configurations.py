@@ -267,6 +267,7 @@ class Driver:
 
 triton.runtime.driver.set_active(Driver())
 torch.cuda.current_device = lambda: 0
+torch.cuda.get_device_name = lambda: sys.argv[2]
 import kept
 
 tuned = kept.attention_kernel_tuned[2]
@@ -288,13 +289,13 @@ print(len(asked), *launched[-1])
 """
 
 
-def test_timings_survive_the_process(tmp_path: Path) -> None:
+def test_timings_survive_the_process_and_are_of_one_gpu(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(emitted(spec("attention")).text)
 
-    def run(columns: int) -> list[int]:
+    def run(columns: int, device: str) -> list[int]:
         environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
         done = subprocess.run(
-            [sys.executable, "-c", TIMED.format(folder=str(tmp_path)), str(columns)],
+            [sys.executable, "-c", TIMED.format(folder=str(tmp_path)), str(columns), device],
             env={**environment, "TRITON_CACHE_DIR": str(tmp_path / "cache")},
             capture_output=True,
             text=True,
@@ -303,6 +304,7 @@ def test_timings_survive_the_process(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return [int(word) for word in done.stdout.split()]
 
-    timed, *chosen = run(64)
+    timed, *chosen = run(64, "one")
     assert timed > 1
-    assert run(64) == [0, *chosen]
+    assert run(64, "one") == [0, *chosen]
+    assert run(64, "another") == [timed, *chosen]

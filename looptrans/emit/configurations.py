@@ -50,9 +50,10 @@ class Configurations:
     @property
     def helpers(self) -> tuple[str, ...]:
         """The functions of `runtime_text` that must be defined before the text."""
+        timed = ("_Timed",) if self.tuned is not None else ()
         if self.footprint is None:
-            return ()
-        return ("_fitted", "_fitting") if self.tuned is not None else ("_fitted",)
+            return timed
+        return (*timed, "_fitted", "_fitting") if timed else ("_fitted",)
 
     @property
     def _blocks(self) -> list[BlockSize]:
@@ -99,7 +100,7 @@ class Configurations:
         return [
             *head,
             *statement(f"blocks = {{{blocks}}}", 1),
-            f"{INDENT}return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)",
+            f"{INDENT}return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)",
             "",
             "",
         ]

@@ -54,8 +54,16 @@ def _fitting(footprint, width):
 
     return fitting
 '''
+_TIMED = '''\
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+'''
 # What configurations are chosen with; the numbers are those of `blocks.footprint`.
 FITTING: Mapping[str, str] = {
+    "_Timed": _TIMED,
     "_fitted": re.sub(
         "MOST_HELD|SPARE|LEAST", lambda word: str(getattr(footprint, word[0])), _FITTED
     ),
