@@ -193,7 +193,11 @@ class _Derivation:
         self.reading, self.closings = read(program)
         self.system: System = self.reading.system
         self.outputs = self.reading.outputs
-        made_one(self.system, frozenset(self.outputs.values()))
+        for name in made_one(self.system, frozenset(self.outputs.values())):
+            if name in self.reading.sites:
+                # It has a cell in each iteration of loops that it is no longer an array over.
+                site = self.reading.sites[name]
+                self.reading.sites[name] = replace(site, indices=(None,))
         self.unguarded = taken_out(self.system, frozenset(self.outputs.values()))
         self.prepared = prepared(self.system, frozenset(self.outputs.values()))
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)

@@ -6,6 +6,10 @@
 
 A listing often works the same thing out in several passes. Adjoints of one definition meet where
 those of two would not, and what is stored is recognized under one name only.
+
+A sum that is worked out in loops it does not depend on is a definition without their indices:
+
+    for i: for j: n = sum(K[j, t] for t)    ->    n[j] = sum(K[j, t] for t)
 """
 
 from __future__ import annotations
@@ -16,19 +20,24 @@ from looptrans.adjoint.definitions import Definition, System, free_variables
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.ir.affine import simplified
 from looptrans.ir.condition import Condition, Data, Every, Not, Some
-from looptrans.ir.index import Index, Var, substitute
+from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Generator, Holds, Range, Read, Reduce, Select, Value
 
 
-def made_one(system: System, outputs: frozenset[str]) -> None:
+def made_one(system: System, outputs: frozenset[str]) -> frozenset[str]:
     """Let every reader of a copy or of a repetition read the first of its kind.
 
     Args:
         system: The definitions, each behind those it reads.
         outputs: Definitions that are outputs; they stay, and are read rather than others.
+
+    Returns:
+        The definitions that have fewer indices now.
     """
-    _Equal(system, outputs).run()
+    work = _Equal(system, outputs)
+    work.run()
+    return frozenset(work.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +53,13 @@ class _Equal:
     system: System
     outputs: frozenset[str]
     instead: dict[str, _Instead] = field(default_factory=dict)
+    kept: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    shortened: str = ""
 
     def run(self) -> None:
         self._copies()
+        while self._without_indices():
+            pass
         while self._repetitions():
             pass
         for name in self.instead:
@@ -59,6 +72,38 @@ class _Equal:
             if isinstance(own.value, Read) and own.name not in self.outputs:
                 self.instead[own.name] = _Instead(own.variables, own.value.access)
 
+    def _without_indices(self) -> bool:
+        """Take indices from sums that do not depend on them; tell whether there were any."""
+        for definition in list(self.system.definitions.values()):
+            own = self._rewritten(definition)
+            if not own.has_reduction or own.name in self.kept or own.name in self.outputs:
+                continue
+            if own.name in self.instead:
+                continue
+            free = set(free_variables(own.value))
+            for g in own.indices:
+                if g.variable in free:
+                    free |= {*variables(g.range.start), *variables(g.range.stop)}
+            kept = tuple(n for n, g in enumerate(own.indices) if g.variable in free)
+            if len(kept) < len(own.indices):
+                self._take_indices(own, kept)
+                return True
+        return False
+
+    def _take_indices(self, definition: Definition, kept: tuple[int, ...]) -> None:
+        """Let a definition have some of its indices only, wherever it is read."""
+        name = definition.name
+        self.kept[name] = kept
+        indices = tuple(definition.indices[n] for n in kept)
+        self.system.add(replace(definition, indices=indices))
+        self.shortened = name
+        for reader in list(self.system.definitions.values()):
+            if name in reader.reads():
+                self.system.add(replace(reader, value=self._value(reader.value)))
+        for other, known in self.instead.items():
+            self.instead[other] = replace(known, access=self._access(known.access))
+        self.shortened = ""
+
     def _repetitions(self) -> bool:
         """Find definitions with the same value; tell whether there were any."""
         alike: dict[str, list[Definition]] = {}
@@ -66,8 +111,7 @@ class _Equal:
             own = self._rewritten(definition)
             if own.name in self.instead or not (own.has_reduction or own.reads()):
                 continue
-            if set(free_variables(own.value)) >= set(own.variables):
-                alike.setdefault(_key(own), []).append(own)
+            alike.setdefault(_key(own), []).append(own)
         found = False
         for group in alike.values():
             chosen = min(group, key=lambda d: (d.name not in self.outputs, not d.array))
@@ -111,6 +155,10 @@ class _Equal:
         return replaced(value, change)
 
     def _access(self, access: Access) -> Access:
+        if access.array == self.shortened:
+            return Access(
+                access.array, tuple(access.subscripts[n] for n in self.kept[access.array])
+            )
         known = self.instead.get(access.array)
         if known is None:
             return access
@@ -133,9 +181,10 @@ class _Equal:
 
 
 def _in_order(definition: Definition) -> tuple[str, ...]:
-    """Return the variables of the indices in the order in which the value mentions them."""
-    own = set(definition.variables)
-    return tuple(name for name in free_variables(definition.value) if name in own)
+    """Return the variables of the indices as the value mentions them, then those it does not."""
+    own = dict.fromkeys(definition.variables)
+    shown = [name for name in free_variables(definition.value) if name in own]
+    return tuple(dict.fromkeys((*shown, *own)))
 
 
 def _key(definition: Definition) -> str:

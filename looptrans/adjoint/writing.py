@@ -200,7 +200,7 @@ class Writer:
         target = Access(gradient.name, tuple(Var(g.variable) for g in gradient.indices))
         groups: dict[str, list[Term]] = {}
         for term in gradient.terms:
-            ordered = replace(term, generators=in_order(term.generators))
+            ordered = replace(term, generators=in_order(self._as_in_text(term.generators)))
             groups.setdefault(_group(ordered), []).append(ordered)
         found = []
         keys = sorted(groups, key=lambda k: bool(groups[k][0].generators))
@@ -258,13 +258,36 @@ class Writer:
             inner = tuple(g for g in indices if g.variable not in used)
         outer = [g for g in indices if g not in inner]
         if inner:
-            # In the order of the listing's own loops, so that nests that share work become one.
-            own = [loop.variable for loop in loops(self.program)]
-            if all(plain_name(g.variable) in own for g in outer):
-                outer.sort(key=lambda g: own.index(plain_name(g.variable)))
+            outer = list(self._as_in_text(tuple(outer), generators))
         update = Update(target, inner, body, adds)
         nest = Nest((*outer, *generators), tested, tuple(scalars.values()), (update,))
         return _without_quotients(nest)
+
+    def _as_in_text(
+        self, given: tuple[Generator, ...], inside: tuple[Generator, ...] = ()
+    ) -> tuple[Generator, ...]:
+        """Order loops as the listing has them, so that nests that share work become one.
+
+        A variable that the listing does not have stands where the loop does that it bounds.
+        """
+        own = [loop.variable for loop in loops(self.program)]
+        places: dict[str, int] = {}
+        for g in (*given, *inside):
+            name = plain_name(g.variable)
+            if name in own:
+                places[g.variable] = own.index(name)
+        for g in given:
+            bounded = [
+                places[other.variable]
+                for other in inside
+                if g.variable in {*variables(other.range.start), *variables(other.range.stop)}
+                and other.variable in places
+            ]
+            if g.variable not in places and bounded:
+                places[g.variable] = min(bounded)
+        if any(g.variable not in places for g in given):
+            return given
+        return tuple(sorted(given, key=lambda g: places[g.variable]))
 
     # Text
 

@@ -47,7 +47,7 @@ from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Binary, Call, Const, Read, Real, Value, walk_value
-from looptrans.ir.walk import inner_bodies, nodes
+from looptrans.ir.walk import Placed, inner_bodies, nodes, placed
 
 Decision = Literal["fused", "refused", "unknown"]
 
@@ -164,6 +164,13 @@ class _Work:
         *outer, last = iteration.position
         return _body_at(self.program, tuple(outer))[self.iterations[0].position[-1] : last]
 
+    def _is_between(self, place: Placed, iteration: Iteration) -> bool:
+        """Tell whether a statement stands from the first loop up to the end of a later one."""
+        *outer, last = iteration.position
+        inside = place.position[: len(outer)] == tuple(outer)
+        first = self.iterations[0].position[-1]
+        return inside and first <= place.position[len(outer)] <= last
+
     def _definitions(self, iteration: Iteration) -> list[_Definition]:
         """Return what cells written between the loops, or once in each iteration, hold."""
         found: list[_Definition] = []
@@ -199,8 +206,19 @@ class _Work:
     ) -> str:
         """Return why a cell may hold something else than it is taken for, or nothing."""
         labels: dict[str, list[tuple[Access, frozenset[str]]]] = {}
+        between = {
+            place.label for place in placed(self.program) if self._is_between(place, iteration)
+        }
         for access, state in zip(finals, self.recurrence.states, strict=True):
-            labels.setdefault(access.array, []).append((access, frozenset(state.statements)))
+            # Where updates stand under conditions on data, the state may still be what it began as.
+            begun = {
+                edge.source
+                for earlier in self.iterations
+                for edge in earlier.edges
+                if edge.kind == "entering" and edge.array == access.array
+            }
+            by = frozenset((*state.statements, *(begun - between)))
+            labels.setdefault(access.array, []).append((access, by))
         for definition in definitions:
             kept = labels.setdefault(definition.access.array, [])
             kept[:] = [(access, by) for access, by in kept if access != definition.access]

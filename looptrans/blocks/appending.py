@@ -304,16 +304,20 @@ class Appending:
                 expr = self.b.named(self.b.name(_stem(expr), ("elements", value)), expr)
                 expr = self._masked(expr, op)
                 self.v.known[value] = (expr, factor)
+            elif isinstance(expr, Name) and expr.holds is None and self._is_guarded():
+                # Outside of the guard the value may be asked for as it is.
+                expr = self._masked(expr, op, self.b.name(f"{expr.name}_seen", ("seen", expr.name)))
+                self.v.known[value] = (expr, factor)
         else:
             expr = self.v.number(value)
         if isinstance(expr, Name) and expr.name in self.pure and expr.holds is None:
-            expr = self._masked(expr, op)
+            expr = expr if self._is_guarded() else self._masked(expr, op)
         elif isinstance(expr, Cast) and isinstance(expr.operand, Name):
             load = self.b.read.get(expr.operand.name)
             if load is not None and set(conjuncts(self._mask())) <= set(conjuncts(load.mask)):
                 self.b.with_other(expr.operand.name, IDENTITY[op])
         scaled = expr if factor is None else times(expr, factor)
-        if op == "max":
+        if op == "max" and self._is_least_outside(expr):
             self.b.nonpositive.add((scaled, array))
         found = reduced(self.b, op, expr, self.dim, self._mask())
         for context in self._around(state):
@@ -338,22 +342,35 @@ class Appending:
     def _mask(self) -> Expr | None:
         return both(self.b.inside((self.dim,)), *self.b.guards[self.base :])
 
-    def _masked(self, name: Name, op: Monoid) -> Name:
+    def _is_guarded(self) -> bool:
+        """Tell whether a guard stands around the statement, inside of the loop."""
+        return len(self.b.guards) != self.masks
+
+    def _is_least_outside(self, expr: Expr) -> bool:
+        """Tell whether a value is -inf in iterations that do not count."""
+        name = expr.operand if isinstance(expr, Cast) else expr
+        parts = conjuncts(self._mask())
+        if not isinstance(name, Name):
+            return not parts
+        return all(known_where(self.b, part).get(name.name) == -math.inf for part in parts)
+
+    def _masked(self, name: Name, op: Monoid, new: str | None = None) -> Name:
         """Mask a value once, where it is a name, so that all that follows from it is right."""
-        if len(self.b.guards) != self.masks or self.outer is not None:
+        if self.outer is not None:
             return name
-        mask = self._mask()
-        parts = conjuncts(mask)
+        parts = conjuncts(self._mask())
         identity = IDENTITY[op]
         needed = [c for c in parts if known_where(self.b, c).get(name.name) != identity]
         condition = both(*needed)
-        if condition is not None:
-            value = Where(condition, name, Number(identity))
-            dims = dims_of(value)
-            self.b.emit(Let(name.name, value, (), "outside: the least there is", dims))
-            name = Name(name.name, dims)
-            self.b.values[name.name] = name
-            self.b.known.setdefault(name.name, {}).update(dict.fromkeys(parts, identity))
+        if condition is None:
+            return name
+        value = Where(condition, name, Number(identity))
+        dims = dims_of(value)
+        known = {} if new else self.b.known.get(name.name, {})
+        name = Name(new or name.name, dims)
+        self.b.emit(Let(name.name, value, (), "outside: the least there is", dims))
+        self.b.values[name.name] = name
+        self.b.known[name.name] = known | dict.fromkeys(parts, identity)
         return name
 
     def _multiplied(self, array: str, value: Value) -> Expr | None:

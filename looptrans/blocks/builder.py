@@ -436,6 +436,7 @@ class Builder:
         dims = dims_of(value)
         self.emit(Let(name, value, labels, note, dims))
         self.defined[name] = value
+        self.known.pop(name, None)
         return Name(name, dims, kind_of(value))
 
 

@@ -121,10 +121,17 @@ def _chosen_factors(b: Builder, expr: Expr, over: Dim) -> list[Expr] | None:
         return None
     own = set(dims_of(expr.condition))
     above, below = factors(expr.chosen)
-    inside = [part for part in above if dims_of(part) and set(dims_of(part)) <= own]
-    outside = [part for part in above if part not in inside]
     numbers = [] if b.rounded else [part for part in below if not dims_of(part)]
     divisors = [part for part in below if part not in numbers]
+    for part in above:
+        # Where the choice does not tell iterations apart, it is made in a factor that they change;
+        # so it is where a factor need not be finite in what is not chosen.
+        dims = set(dims_of(part))
+        summed = over in dims and over not in own
+        if own <= dims and (summed or not is_finite(b, part, own)):
+            own = dims
+    inside = [part for part in above if dims_of(part) and set(dims_of(part)) <= own]
+    outside = [part for part in above if part not in inside]
     if over not in own or not all(set(dims_of(part)) <= own for part in divisors):
         return None
     if not all(is_finite(b, part, own) for part in outside):

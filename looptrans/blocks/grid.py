@@ -137,9 +137,14 @@ def rows_of(loops: tuple[Loop, ...]) -> tuple[str, ...]:
     grid = [loop.variable for loop in loops]
     body = loops[-1].body
     reads = _reads(body)
+    bounds = {
+        node.variable: {v for end in _ends(node) for v in variables(end)}
+        for node in nodes(body)
+        if isinstance(node, Loop)
+    }
     chosen: set[str] = set()
     for over, factors in _sums(body):
-        sets = [_depends(factor, reads) for factor in factors]
+        sets = [_bounded(_depends(factor, reads), bounds) for factor in factors]
         inside = [own for own in sets if over in own or over is None]
         for number, own in enumerate(inside):
             others = [other for k, other in enumerate(inside) if k != number]
@@ -236,6 +241,17 @@ def _depends(value: Value, written: dict[str, list[Value]]) -> set[str]:
                         visit(assigned)
 
     visit(value)
+    return found
+
+
+def _bounded(names: set[str], bounds: dict[str, set[str]]) -> set[str]:
+    """Return variables with those that the loops over them depend on."""
+    found = set(names)
+    queue = list(names)
+    while queue:
+        for name in bounds.get(queue.pop(), set()) - found:
+            found.add(name)
+            queue.append(name)
     return found
 
 

@@ -112,7 +112,14 @@ class _Lowering:
         touched = [{s.array for _, n in g for s in sites((n,))} for g in groups]
         for number in range(len(groups)):
             later = set().union(*touched[number + 1 :]) if number + 1 < len(groups) else set()
-            kept_after.append(frozenset(outputs | later))
+            # What each iteration of a loop has for itself nobody looks at afterwards.
+            own = {
+                name
+                for _, node in groups[number]
+                if isinstance(node, Loop)
+                for name in node.private
+            }
+            kept_after.append(frozenset((outputs | later) - own))
         kernels: list[Kernel] = []
         before: set[str] = set()
         for number, group in enumerate(groups):

@@ -270,8 +270,12 @@ class Nest:
             self.body(node.body, (*path, 1))
             return
         condition = self._settled(self.b.condition(tested, self.v.truth_of), node, path)
+        known = dict(self.v.known)
         with self.b.guarded(condition):
             self.body(node.body, (*path, 1))
+        # What has a name as it is where the guard holds has it only there.
+        self.v.known.clear()
+        self.v.known.update(known)
         if node.orelse:
             with self.b.guarded(Unary("not", condition)):
                 self.body(node.orelse, (*path, 2))

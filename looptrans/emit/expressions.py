@@ -252,6 +252,9 @@ class Expressions:
                 below = SUM if binding == COMPARE else binding
                 first = self._shaped(left, dims).within(below)
                 second = self._shaped(right, dims).within(below + (binding != COMPARE))
+                if op == "/" and _is_of_arguments(expr):
+                    # As Python would work it out, which raises where the divisor is 0.
+                    second = f"tl.cast({self._shaped(right, dims).text}, tl.float32)"
                 return Text(f"{first} {op} {second}", binding)
 
     def _is_mask_of_lanes(self, expr: Expr) -> bool:
@@ -489,6 +492,12 @@ class Expressions:
                 return self.is_wide(chosen) or self.is_wide(otherwise)
             case _:
                 return False
+
+
+def _is_of_arguments(division: Binary) -> bool:
+    """Tell whether a division is of numbers alone that are arguments, or worked out from those."""
+    plain = all(isinstance(part, Binary | Unary | Number | Scalar) for part in walk(division))
+    return plain and any(isinstance(part, Scalar) for part in walk(division.right))
 
 
 def number(value: float | int | bool) -> Text:

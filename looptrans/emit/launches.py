@@ -235,11 +235,15 @@ class Launches:
         """Return what is returned for an output, as Python."""
         name = self.facts.names[output]
         made = self.facts.made.get(output)
-        if made is None or not made.rounded or self.facts.sample is None:
-            return name
-        rounded = f"{name}.to({self.facts.sample}.dtype)"
-        is_optional = self.facts.needs is not None and self.facts.may_be_none(output)
-        return f"None if {name} is None else {rounded}" if is_optional else rounded
+        needs = self.facts.needs
+        given = name
+        if made is not None and made.rounded and self.facts.sample is not None:
+            given = f"{name}.to({self.facts.sample}.dtype)"
+        if needs is not None and needs.arrays.get(output, frozenset()) - {output}:
+            # Other gradients need it as well, so that it is there where nobody asked for it.
+            return f'{given} if "{output}" in wanted else None'
+        is_optional = needs is not None and self.facts.may_be_none(output)
+        return f"None if {name} is None else {given}" if is_optional and given != name else given
 
     def _return(self) -> list[str]:
         if not self.facts.program.outputs:
