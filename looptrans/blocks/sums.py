@@ -18,7 +18,8 @@ from looptrans.blocks.program import (
     TileLoop,
     union,
 )
-from looptrans.blocks.ranges import bounds_of, parts
+from looptrans.blocks.ranges import Ranges, bounds_of
+from looptrans.blocks.runs import parts
 from looptrans.blocks.shapes import Shapes, is_of_sizes
 from looptrans.blocks.values import Values
 from looptrans.ir.condition import ALWAYS
@@ -96,7 +97,7 @@ class Sums:
         self.b.emit(Let(name, Number(IDENTITY[op]), label, dims=dims))
         dim = self.b.dim(generator.variable, "tile", generator.range.start, generator.range.stop)
         self.shapes.around.append(((-1,), dim))
-        for part in parts(self.b, dim, bounds_of(generator.range)):
+        for part in parts(self.b, dim, Ranges(bounds_of(generator.range))):
             self.b.stops[dim] = part.hull
             with (
                 self.b.frame({dim.name}) as frame,
