@@ -40,8 +40,7 @@ def lifted(
 ) -> tuple[Ranges, tuple[Lifted, ...]]:
     """Make what every iteration with an effect is guarded by part of the bounds.
 
-    Of guards inside one another, each may give bounds; where they leave too many ranges, what
-    would is still tested.
+    Of guards inside one another, each may give bounds.
 
     Args:
         variable: The variable of the loop.
@@ -57,22 +56,34 @@ def lifted(
         guard = body[number]
         assert isinstance(guard, If)
         path = (*path, number)
-        rest: list[Condition] = []
-        parts = conjuncts(guard.condition)
-        for part in parts:
-            own = solved(variable, part, bounds.start)
-            narrower = None if own is None else _narrowed(ranges, own)
-            if narrower is None:
-                rest.append(part)
-            else:
-                ranges = narrower
-        if len(rest) < len(parts):
-            found.append(Lifted(path, conjunction(*rest)))
+        ranges, rest = narrowed(variable, ranges, guard.condition)
+        if rest != guard.condition:
+            found.append(Lifted(path, rest))
         path, body = (*path, 1), guard.body
     return ranges, tuple(found)
 
 
-def _narrowed(ranges: Ranges, own: tuple[Bounds, ...]) -> Ranges | None:
+def narrowed(variable: str, ranges: Ranges, condition: Condition) -> tuple[Ranges, Condition]:
+    """Return the part of some ranges where a condition holds, and what is still to be tested.
+
+    Args:
+        variable: The variable.
+        ranges: What it is in.
+        condition: The condition.
+    """
+    rest: list[Condition] = []
+    start = ranges.common.start
+    for part in conjuncts(condition):
+        own = solved(variable, part, start)
+        narrower = None if own is None else _in_both(ranges, own)
+        if narrower is None:
+            rest.append(part)
+        else:
+            ranges = narrower
+    return ranges, conjunction(*rest)
+
+
+def _in_both(ranges: Ranges, own: tuple[Bounds, ...]) -> Ranges | None:
     """Return what is in some ranges and in some others too; None where it is too many."""
     if len(own) == 1:
         found = Ranges(joined(ranges.common, own[0]), ranges.apart).reduced()

@@ -15,7 +15,6 @@ from typing import Final
 from looptrans.blocks.ranges import ALL, Bounds, Unless, is_surely_empty, joined
 from looptrans.ir.affine import Form, difference, extremum, form_of, index_of, quotient, total
 from looptrans.ir.condition import (
-    NEGATED,
     Comparison,
     Condition,
     Every,
@@ -24,6 +23,7 @@ from looptrans.ir.condition import (
     Some,
     Truth,
     conjunction,
+    opposite,
 )
 from looptrans.ir.index import (
     Arith,
@@ -71,8 +71,8 @@ def conjuncts(condition: Condition) -> tuple[Condition, ...]:
         case Every(parts):
             return tuple(part for each in parts for part in conjuncts(each))
         case Not(part):
-            opposite = _opposite(part)
-            return (condition,) if isinstance(opposite, Not) else conjuncts(opposite)
+            other = opposite(part)
+            return (condition,) if isinstance(other, Not) else conjuncts(other)
         case Relation():
             apart = _taken_apart(condition)
             return conjuncts(apart) if isinstance(apart, Every) else (condition,)
@@ -167,29 +167,12 @@ def _alternatives(variable: str, condition: Condition) -> tuple[_Both, ...] | No
                     return None
             return all_parts
         case Not(part):
-            opposite = _opposite(part)
-            return None if isinstance(opposite, Not) else _alternatives(variable, opposite)
+            other = opposite(part)
+            return None if isinstance(other, Not) else _alternatives(variable, other)
         case Relation():
             return _of_relation(variable, condition)
         case _:
             return None
-
-
-def _opposite(part: Condition) -> Condition:
-    """Return where a condition does not hold, what it is made of negated."""
-    match part:
-        case Truth(value):
-            return Truth(not value)
-        case Not(inner):
-            return inner
-        case Relation(op, left, right):
-            return Relation(NEGATED[op], left, right)
-        case Every(parts):
-            return Some(tuple(map(_opposite, parts)))
-        case Some(parts):
-            return Every(tuple(map(_opposite, parts)))
-        case _:
-            return Not(part)
 
 
 def _of_relation(variable: str, relation: Relation) -> tuple[_Both, ...] | None:
@@ -212,7 +195,7 @@ def _taken_apart(relation: Relation) -> Condition:
     if op in ("==", "!=") and any(isinstance(side, Extremum) for side in (left, right)):
         below, above = Relation("<=", left, right), Relation(">=", left, right)
         found = Every((below, above))
-        return found if op == "==" else _opposite(found)
+        return found if op == "==" else opposite(found)
     if op in (">", ">="):
         op, left, right = _MIRRORED[op], right, left
     if op not in ("<", "<="):
