@@ -44,7 +44,7 @@ from looptrans.blocks.program import (
     dims_of,
     walk,
 )
-from looptrans.blocks.ranges import Part
+from looptrans.blocks.runs import Part
 from looptrans.blocks.serial import RunSerially
 from looptrans.blocks.sites import Path
 from looptrans.blocks.units import in_units

@@ -1,10 +1,10 @@
-"""Masks written as -inf through a ternary, made guards.
+"""Masks written as -inf or 0 through a ternary, made guards.
 
     S_ij = x if j <= i else -inf            S_ij = x
     m_ij = max(m, S_ij)              ->     if j <= i:
     l = l * … + exp(S_ij - m_ij)                m_ij = max(m, S_ij); l = …
 
-Right where an element of -inf leaves every state of the fold as it is, which is tried on numbers:
+Right where such an element leaves every state of the fold as it is, which is tried on numbers:
 a state that an update changes by as much as a rounding is a reason not to.
 """
 
@@ -18,11 +18,10 @@ from looptrans.algebra.append import Append
 from looptrans.blocks.bottom import Unsure, worked_out
 from looptrans.blocks.sites import Site, sites
 from looptrans.ir.condition import (
-    NEGATED,
     Condition,
     Data,
-    Relation,
-    negation,
+    is_data_dependent,
+    opposite,
     walk_condition,
 )
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -74,40 +73,36 @@ def _guarded(body: tuple[Node, ...], fact: Append, program: Program) -> tuple[No
         found = _masked(node.values[0])
         if found is None or name in states:
             continue
-        condition, value = found
+        condition, value, masked = found
         rest = body[number + 1 :]
         if _looks_at(condition, states | _set_in(body)) or name in _read_in(body[:number]):
             continue
         if _is_seen_elsewhere(name, (node, *rest), program):
             continue
-        if _leaves(rest, name, states):
+        if _leaves(rest, name, masked, states):
             return (*body[:number], replace(node, values=(value,)), If(condition, rest))
     return None
 
 
-def _masked(value: Value) -> tuple[Condition, Value] | None:
-    """Take `x if c else -inf` apart, whichever way it is written."""
+def _masked(value: Value) -> tuple[Condition, Value, float] | None:
+    """Take `x if c else -inf`, or 0, apart, whichever way it is written."""
     match value:
-        case Select(condition, chosen, Const(number)) if number == -math.inf:
-            return condition, chosen
-        case Select(condition, Const(number), otherwise) if number == -math.inf:
-            return _opposite(condition), otherwise
-        case Call("where", (condition, chosen, Const(number))) if number == -math.inf:
-            return _truth(condition), chosen
-        case Call("where", (condition, Const(number), otherwise)) if number == -math.inf:
-            return _opposite(_truth(condition)), otherwise
+        case Call("where", (condition, chosen, otherwise)):
+            return _masked(Select(_truth(condition), chosen, otherwise))
+        case Select(condition, chosen, Const(number)) if _is_mask(condition, number):
+            return condition, chosen, float(number)
+        case Select(condition, Const(number), otherwise) if _is_mask(condition, number):
+            return opposite(condition), otherwise, float(number)
         case _:
             return None
 
 
+def _is_mask(condition: Condition, number: float) -> bool:
+    return number == -math.inf or (number == 0 and not is_data_dependent(condition))
+
+
 def _truth(value: Value) -> Condition:
     return value.condition if isinstance(value, Holds) else Data(value)
-
-
-def _opposite(condition: Condition) -> Condition:
-    if isinstance(condition, Relation):
-        return Relation(NEGATED[condition.op], condition.left, condition.right)
-    return negation(condition)
 
 
 def _set_in(body: tuple[Node, ...]) -> set[str]:
@@ -155,12 +150,12 @@ def _statements(body: tuple[Node, ...]) -> Iterator[Assign | None]:
             yield None
 
 
-def _leaves(body: tuple[Node, ...], name: str, states: set[str]) -> bool:
-    """Tell whether statements leave the states alone where a name is -inf."""
+def _leaves(body: tuple[Node, ...], name: str, masked: float, states: set[str]) -> bool:
+    """Tell whether statements leave the states alone where a name is what is masked."""
     order = sorted(states)
     trials = [{s: 0.375 + (k + turn) % 3 for k, s in enumerate(order)} for turn in range(3)]
     for begun in trials:
-        held: dict[str, float] = {**begun, name: -math.inf}
+        held: dict[str, float] = {**begun, name: masked}
         own: set[str] = set()
         for statement in _statements(body):
             if statement is None or len(statement.values) != 1:

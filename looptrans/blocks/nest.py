@@ -27,7 +27,8 @@ from looptrans.blocks.program import (
     union,
 )
 from looptrans.blocks.program import walk as parts_of
-from looptrans.blocks.ranges import bounds_of, parts
+from looptrans.blocks.ranges import bounds_of
+from looptrans.blocks.runs import parts
 from looptrans.blocks.shapes import Shapes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.statements import Statements
@@ -226,9 +227,10 @@ class Nest:
             for s in self.b.storage.values()
             if s.place == "register" and s.is_written and s.is_local_to(path)
         ]
-        bounds, guards = lifted(node.variable, bounds_of(node.range), node.body, pure)
+        ranges, guards = lifted(node.variable, bounds_of(node.range), node.body, pure)
         for guard in guards:
             self.lifted[(*path, *guard.path)] = guard.rest
+        bounds = ranges.common
         dim = self.b.dim(node.variable, "tile", bounds.start, bounds.stop)
         before = {name: dict(facts) for name, facts in self.b.known.items()}
         context: Appending | None = None
@@ -238,7 +240,7 @@ class Nest:
             context.enter()
             self.statements.appending.append(context)
         self.shapes.around.append((path, dim))
-        for part in parts(self.b, dim, bounds):
+        for part in parts(self.b, dim, ranges):
             # Blocks of one kind know nothing of what the others set for themselves.
             for name in pure:
                 self.b.values.pop(name, None)

@@ -1,9 +1,4 @@
-"""Which blocks of a loop are visited, and which of them need a mask.
-
-With rows i0 .. i1 in a program and the bounds  max(L)  <= j <  min(U)  of a loop over j:
-
-    visited    from  max of least L  to  min of greatest U      over the rows
-    full       from  max of greatest L  to  min of least U
+"""Bounds of a loop, and their least and greatest values over the rows of a program.
 
 A bound that is monotone in the row takes its least and greatest value at the first or last row;
 any other is worked out for every row and reduced.
@@ -12,25 +7,20 @@ any other is worked out for every row and reduced.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from itertools import product
+from typing import Final, Literal, TypeAlias
 
-from looptrans.blocks.arithmetic import extreme
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.program import (
-    Binary,
-    Call,
     Dim,
     Edge,
     Expr,
-    Name,
     Number,
-    Position,
     Reduce,
-    Scalar,
     Where,
     dims_of,
 )
-from looptrans.ir.affine import difference, extremum, sides
+from looptrans.ir.affine import difference, extremum, form_of, sides
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import (
     Arith,
@@ -81,108 +71,64 @@ class Bounds:
         return extremum("min", [i for i in self.upper if not isinstance(i, Unless)])
 
 
+ALL: Final = Bounds((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """What is in one range and in any of some others as well.
+
+    Attributes:
+        common: The bounds of all.
+        apart: What each has beside them; a single one has nothing.
+    """
+
+    common: Bounds
+    apart: tuple[Bounds, ...] = (ALL,)
+
+    def reduced(self) -> Ranges:
+        """Return the same without what is plainly empty, unless all are."""
+        every = tuple(dict.fromkeys(self.apart))
+        kept = [each for each in every if not is_surely_empty(joined(self.common, each))]
+        if len(kept) > 1:
+            return Ranges(self.common, tuple(kept))
+        return Ranges(joined(self.common, (kept or every)[0]))
+
+
+def joined(one: Bounds, other: Bounds) -> Bounds:
+    """Return the bounds of what is in two ranges, each bound once."""
+    return Bounds(
+        tuple(dict.fromkeys((*one.lower, *other.lower))),
+        tuple(dict.fromkeys((*one.upper, *other.upper))),
+    )
+
+
+def is_surely_empty(bounds: Bounds) -> bool:
+    """Tell whether some lower bound of a range is plainly not below an upper one."""
+    for low, high in product(bounds.lower, bounds.upper):
+        if isinstance(low, Unless) or isinstance(high, Unless):
+            continue
+        apart = form_of(high).plus(form_of(low), -1)
+        if apart.is_constant and apart.constant <= 0:
+            return True
+    return False
+
+
 def bounds_of(range_: Range) -> Bounds:
     """Return the bounds of a range, a `max` and a `min` taken apart."""
     return Bounds(sides("max", range_.start), sides("min", range_.stop))
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A run of blocks.
-
-    Attributes:
-        kind: Whether they need a mask.
-        start: The first iteration of the first block.
-        stop: What first iterations stay below.
-        hull: What every iteration stays below that any row asks for; None in full blocks.
-        masks: Conditions of rows and iterations together, in boundary blocks.
-        note: Why.
-    """
-
-    kind: Literal["full", "boundary"]
-    start: Expr
-    stop: Expr
-    hull: Expr | None
-    masks: tuple[Expr, ...]
-    note: str
-
-
-def parts(b: Builder, dim: Dim, bounds: Bounds) -> tuple[Part, ...]:
-    """Return the runs of blocks of a loop, in order; names for their ends are emitted."""
-    block = Scalar(dim.block or "")
-    upper = [_at(b, bound, bounds.stop) for bound in bounds.upper]
-    lower = [_at(b, bound, bounds.start) for bound in bounds.lower]
-    ragged_above = [expr for expr in upper if dims_of(expr)]
-    ragged_below = [expr for expr in lower if dims_of(expr)]
-    hull = extreme("min", [_end(b, bound, bounds.stop, "max") for bound in bounds.upper])
-    start = extreme("max", [_end(b, bound, bounds.start, "min") for bound in bounds.lower])
-    name = dim.name
-    position = Position(dim)
-    masks = tuple(Binary("<", position, expr) for expr in ragged_above)
-    masks += tuple(Binary(">=", position, expr) for expr in ragged_below)
-    start = _named(b, f"{name}_start", start, "no row begins earlier" if ragged_below else "")
-    hull = _named(b, f"{name}_stop", hull, "no row goes further" if ragged_above else "")
-    is_zero = start == Number(0)
-    if not ragged_above and not ragged_below:
-        length = hull if is_zero else Binary("-", hull, start)
-        whole = Binary("*", Binary("//", length, block), block)
-        if not _is_size(length):
-            # A length below zero: no block, and division rounds the other way.
-            length = Call("max", (length, Number(0)))
-            whole = Binary("*", Binary("//", length, block), block)
-        end = whole if is_zero else Binary("+", start, whole)
-        full = _named(b, f"{name}_full", end, "blocks before this one are full")
-        return (
-            Part("full", start, full, None, (), "full blocks"),
-            Part("boundary", full, hull, hull, (), "the last, partial block"),
-        )
-    first = extreme("max", [_end(b, bound, bounds.start, "max") for bound in bounds.lower])
-    last = extreme("min", [_end(b, bound, bounds.stop, "min") for bound in bounds.upper])
-    found: list[Part] = []
-    if ragged_below:
-        # The first block that begins where all rows have begun.
-        gap = Call("max", (Binary("-", first, start), Number(0)))
-        blocks = Binary("//", Binary("-", Binary("+", gap, block), Number(1)), block)
-        begun = Binary("+", start, Binary("*", blocks, block))
-        first = _named(b, f"{name}_begun", begun, "all rows have begun")
-        until = Call("min", (first, hull))
-        found.append(Part("boundary", start, until, hull, masks, "some rows have not begun"))
-    else:
-        first = start
-    length = Call("max", (Binary("-", last, first) if first != Number(0) else last, Number(0)))
-    whole = Binary("*", Binary("//", length, block), block)
-    end = whole if first == Number(0) else Binary("+", first, whole)
-    full = _named(b, f"{name}_full", end, "blocks before this one are full")
-    found.append(Part("full", first, full, None, (), "full blocks"))
-    found.append(Part("boundary", full, hull, hull, masks, "some rows have ended"))
-    return tuple(found)
-
-
-def _is_size(expr: Expr) -> bool:
-    return isinstance(expr, Scalar)
-
-
-def _named(b: Builder, stem: str, value: Expr, note: str) -> Expr:
-    if isinstance(value, Number | Scalar | Name):
-        return value
-    for frame in b.frames:
-        if value in frame.named:
-            return frame.named[value]
-    made = b.named(b.name(stem, ("end", stem, value)), value, note=note)
-    b.frames[-1].named[value] = made
-    return made
-
-
-def _at(b: Builder, bound: Bound, without: Index) -> Expr:
+def at(b: Builder, bound: Bound, without: Index) -> Expr:
     """Return a bound of each row; rows that do not have it have another."""
     if isinstance(bound, Unless):
         return Where(b.condition(bound.free), b.index(without), b.index(bound.index))
     return b.index(bound)
 
 
-def _end(b: Builder, bound: Bound, without: Index, want: Literal["min", "max"]) -> Expr:
+def end(b: Builder, bound: Bound, without: Index, want: Literal["min", "max"]) -> Expr:
     """Return the least or greatest value of a bound over the vectors it depends on."""
-    expr = _at(b, bound, without)
+    expr = at(b, bound, without)
     vectors = dims_of(expr)
     if not vectors:
         return expr
@@ -212,7 +158,7 @@ def _at_ends(
         rising = (ways[name] or 0) >= 0
         b.places[name] = Edge(dim, "last" if rising == (want == "max") else "first")
     try:
-        return _at(b, bound, without)
+        return at(b, bound, without)
     finally:
         b.places.clear()
         b.places.update(places)

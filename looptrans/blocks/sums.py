@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from looptrans.blocks.arithmetic import both
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import IDENTITY, Monoid, reduced, summed
+from looptrans.blocks.lifting import narrowed
 from looptrans.blocks.program import (
     Call,
     Expr,
@@ -18,7 +19,8 @@ from looptrans.blocks.program import (
     TileLoop,
     union,
 )
-from looptrans.blocks.ranges import bounds_of, parts
+from looptrans.blocks.ranges import Ranges, bounds_of
+from looptrans.blocks.runs import parts
 from looptrans.blocks.shapes import Shapes, is_of_sizes
 from looptrans.blocks.values import Values
 from looptrans.ir.condition import ALWAYS
@@ -96,7 +98,9 @@ class Sums:
         self.b.emit(Let(name, Number(IDENTITY[op]), label, dims=dims))
         dim = self.b.dim(generator.variable, "tile", generator.range.start, generator.range.stop)
         self.shapes.around.append(((-1,), dim))
-        for part in parts(self.b, dim, bounds_of(generator.range)):
+        ranges = Ranges(bounds_of(generator.range))
+        ranges, tested = narrowed(generator.variable, ranges, generator.condition)
+        for part in parts(self.b, dim, ranges):
             self.b.stops[dim] = part.hull
             with (
                 self.b.frame({dim.name}) as frame,
@@ -104,8 +108,8 @@ class Sums:
                 self.b.guarded(*part.masks),
             ):
                 guard = None
-                if generator.condition != ALWAYS:
-                    guard = self.b.condition(generator.condition, self.v.truth_of)
+                if tested != ALWAYS:
+                    guard = self.b.condition(tested, self.v.truth_of)
                 with self.b.guarded(guard):
                     body = self.v.number(inner)
                 mask = both(self.b.inside((dim,)), *part.masks, guard)

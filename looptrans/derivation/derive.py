@@ -18,6 +18,7 @@ from looptrans.derivation.apart import branching
 from looptrans.derivation.bodies import flow, recurrence_of
 from looptrans.derivation.free import free_loops
 from looptrans.derivation.guards import divides, starts_infinite
+from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
 from looptrans.derivation.ordinary import contractible
 from looptrans.derivation.selects import with_selects
@@ -74,7 +75,7 @@ def derive(
     _load_analysis()
     # The docstring speaks of the listing as it was written.
     plain = replace(program, docstring=None)
-    work = _Work(reread(with_selects(plain) if goal == "fold" else plain))
+    work = _Work(reread(with_guards(with_selects(plain)) if goal == "fold" else plain))
     if nests == "joined":
         work.side_by_side()
     work.one_pass()
@@ -130,7 +131,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
         NotDone: No loop can be split, or not with its parts as programs of their own.
     """
     _load_analysis()
-    work = _Work(reread(with_selects(replace(program, docstring=None))))
+    work = _Work(reread(with_guards(with_selects(replace(program, docstring=None)))))
     work.side_by_side()
     work.one_pass()
     if not work.folds():

@@ -100,6 +100,19 @@ def negation(part: Condition) -> Condition:
             return Not(part)
 
 
+def opposite(part: Condition) -> Condition:
+    """Return the opposite of a condition, with the comparisons in it turned round."""
+    match part:
+        case Relation(op, left, right):
+            return Relation(NEGATED[op], left, right)
+        case Every(parts):
+            return Some(tuple(map(opposite, parts)))
+        case Some(parts):
+            return Every(tuple(map(opposite, parts)))
+        case _:
+            return negation(part)
+
+
 def parts_of(condition: Condition) -> tuple[Condition, ...]:
     """Return the direct parts of a condition."""
     match condition:

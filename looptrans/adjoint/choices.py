@@ -1,0 +1,57 @@
+"""Guards whose two sides set the same thing, read as a choice between two values.
+
+if j <= i:                               S[i, j] = x if j <= i else -inf
+S[i, j] = x
+else:                        ->
+S[i, j] = -inf
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.ir.condition import Condition, Relation, is_data_dependent, walk_condition
+from looptrans.ir.index import Index, opaque_terms
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.value import Select
+
+
+def with_choices(program: Program) -> Program:
+    """Return a program that means the same, with a ternary for such a guard."""
+    return replace(program, body=tuple(map(_with_choices, program.body)))
+
+
+def _with_choices(node: Node) -> Node:
+    match node:
+        case If(_, body, orelse):
+            inner = tuple(map(_with_choices, body))
+            return _chosen(replace(node, body=inner, orelse=tuple(map(_with_choices, orelse))))
+        case Loop(body=body):
+            return replace(node, body=tuple(map(_with_choices, body)))
+        case _:
+            return node
+
+
+def _chosen(node: If) -> Node:
+    """Return `x = a if condition else b` for a choice between two statements that set x."""
+    match node:
+        case If(condition, (Assign() as first,), (Assign() as second,)):
+            if (
+                len(first.targets) == len(first.values) == len(second.values) == 1
+                and first.targets == second.targets
+                and is_of_indices(condition)
+            ):
+                value = Select(condition, first.values[0], second.values[0])
+                return replace(first, values=(value,))
+    return node
+
+
+def is_of_indices(condition: Condition) -> bool:
+    """Tell whether a condition compares indices alone, none of them read from an array."""
+    return not is_data_dependent(condition) and not any(map(opaque_terms, compared(condition)))
+
+
+def compared(condition: Condition) -> list[Index]:
+    """Return the index expressions that a condition compares."""
+    relations = [part for part in walk_condition(condition) if isinstance(part, Relation)]
+    return [side for each in relations for side in (each.left, each.right)]
