@@ -71,6 +71,7 @@ def derive(
     # The docstring speaks of the listing as it was written.
     plain = replace(program, docstring=None)
     work = _Work(reread(with_selects(plain) if goal == "fold" else plain))
+    work.take("rows in place")
     if not apart:
         work.side_by_side()
     work.one_pass()
@@ -127,6 +128,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     """
     _load_analysis()
     work = _Work(reread(with_selects(replace(program, docstring=None))))
+    work.take("rows in place")
     work.side_by_side()
     work.one_pass()
     if not work.folds():
