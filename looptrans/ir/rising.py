@@ -27,12 +27,14 @@ class Rise:
         variable: What `least` calls v.
         range: The values of v.
         least: How far it rises at least, in elements of other arrays at v.
+        is_exact: Whether it rises just as far.
     """
 
     array: str
     variable: str
     range: Range
     least: Form
+    is_exact: bool = False
 
 
 def rises(contract: Contract) -> tuple[Rise, ...]:
@@ -66,7 +68,8 @@ def _rise(condition: Condition, variable: str, limits: Range) -> Rise | None:
             if is_same(high.arguments[0], following) and terms.get(low) == -1:
                 constant = form_of(way).constant - (condition.op in ("<", ">"))
                 rest = {t: -n for t, n in terms.items() if t not in (low, high)}
-                return Rise(high.array, variable, limits, Form(rest, -constant))
+                least = Form(rest, -constant)
+                return Rise(high.array, variable, limits, least, condition.op == "==")
     return None
 
 
