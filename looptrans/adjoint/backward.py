@@ -30,6 +30,7 @@ from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Array, Program
 from looptrans.ir.value import Access, Generator, Read, Real, walk_value
 from looptrans.ir.verdict import Certificate
+from looptrans.transforms.shift import Shifted, with_rows_in_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,10 @@ def backward(
     Raises:
         NotDifferentiated: It has none that is derived here; the reason says why.
     """
+    placed = with_rows_in_place(program)
+    if placed is not None:
+        back = _counted(backward(placed.program, of, wrt), program, placed)
+        return replace(back, program=annotated(back.program)) if annotate else back
     view = unpacked(program)
     if view is not None:
         back = _packed(backward(view.program, of, wrt), view)
@@ -114,6 +119,13 @@ def backward(
         found.sweep()
     done = found.backward(notes)
     return replace(done, program=annotated(done.program)) if annotate else done
+
+
+def _counted(found: Backward, program: Program, placed: Shifted) -> Backward:
+    """Return the backward pass of a listing, from that of the one that counts rows in place."""
+    forward = program if found.forward is found.listing else found.forward
+    step = Step(placed.text, (placed.certificate,))
+    return replace(found, listing=program, forward=forward, steps=(step, *found.steps))
 
 
 def _packed(found: Backward, view: Unpacked) -> Backward:

@@ -22,16 +22,17 @@ from typing import TypeVar
 from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
-from looptrans.ir.affine import is_same, sides, simplified, total
-from looptrans.ir.condition import ALWAYS, Condition, Every, Relation
+from looptrans.ir.affine import in_one_order, is_same, simplified, total
+from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Index, Int, Opaque, Var, variables
-from looptrans.ir.listing import contract_text, listing
+from looptrans.ir.listing import listing
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.walk import accesses, nodes, placed
 from looptrans.transforms.accesses import with_accesses
+from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
 from looptrans.transforms.tree import rewritten
 
 T = TypeVar("T")
@@ -74,14 +75,16 @@ class Unpacked:
         listing: The listing.
         program: The listing as it is seen.
         views: How each array with packed rows is seen.
-        counts: For each array of ends, how many sequences there are.
+        known: The arrays of ends.
+        wholes: For each array of ends, what is gone over as the rows of a sequence.
         contracts: What this leans on, as written.
     """
 
     listing: Program
     program: Program
     views: Mapping[str, View]
-    counts: Mapping[str, Index]
+    known: Mapping[str, Segments]
+    wholes: Mapping[str, Rows]
     contracts: tuple[str, ...]
 
     def law(self) -> str:
@@ -103,31 +106,33 @@ class Unpacked:
         views = {a.name: self.views[a.name] for a in program.arrays if a.name in self.views}
         views |= {new: self.views[old] for new, old in alike.items() if old in self.views}
         fixed = {a.name for a in self.listing.arrays} | set(alike)
-        return _Back(program, views, self.counts, frozenset(fixed)).run()
+        return _Back(program, views, self.known, self.wholes, frozenset(fixed)).run()
 
 
 def unpacked(program: Program) -> Unpacked | None:
     """Return a listing with packed rows as one with a batch; None where it has none of these."""
-    segments = dict(_segments(program))
-    if not segments:
+    known = segments_of(program)
+    if not known:
         return None
-    counts = {name: count for name, (count, _) in segments.items()}
-    views = {a.name: view for a in program.arrays if (view := _view(program, a, counts))}
+    views = {a.name: view for a in program.arrays if (view := _view(program, a, known))}
     if not views:
         return None
     ends = {view.ends for view in views.values()}
-    contracts = tuple(dict.fromkeys(text for name, (_, text) in segments.items() if name in ends))
+    texts = (text for name, each in known.items() if name in ends for text in each.contracts)
+    contracts = tuple(dict.fromkeys(texts))
+    wholes = _wholes(program, known)
 
     def seen(body: tuple[Node, ...], batches: tuple[str, ...]) -> tuple[Node, ...]:
         found: list[Node] = []
         for node in body:
             match node:
                 case Loop():
-                    here = _range_of(node.range, counts)
+                    here = rows_of(node.range, known)
                     inner = (*batches, node.variable)
                     bounds = node.range
-                    if here is not None and _is_whole(node.range) and _is_free(node, views):
-                        rows = _rows(program, node, views)
+                    is_whole = here is not None and _is_all_of(node.range, wholes, here)
+                    if is_whole and _is_free(node, views):
+                        rows = _row_count(program, node, views)
                         bounds = node.range if rows is None else Range(Int(0), rows)
                     found.append(replace(node, range=bounds, body=seen(node.body, inner)))
                 case _:
@@ -135,11 +140,11 @@ def unpacked(program: Program) -> Unpacked | None:
         return tuple(found)
 
     body = seen(program.body, ())
-    sequences = _sequences(program, views, counts)
+    sequences = _sequences(program, views, known)
     body = with_accesses(body, lambda access: _seen_access(access, views, sequences))
-    changed = _with_shapes(program, body, views, counts)
+    changed = _with_shapes(program, body, views, known)
     again = parse(Source(f"<{program.name}>", listing(changed)))
-    return Unpacked(program, again, views, counts, contracts)
+    return Unpacked(program, again, views, known, wholes, contracts)
 
 
 def is_same_shape(one: Array, other: Array) -> bool:
@@ -150,57 +155,32 @@ def is_same_shape(one: Array, other: Array) -> bool:
     )
 
 
-def _segments(program: Program) -> Iterator[tuple[str, tuple[Index, str]]]:
-    """Yield arrays that never fall from 0 on: how many steps are known of, and by what contract."""
-    for contract in program.contracts:
-        if len(contract.generators) != 1:
-            continue
-        (generator,) = contract.generators
-        if generator.condition != ALWAYS or generator.range.step != 1:
-            continue
-        if simplified(generator.range.start) != Int(0):
-            continue
-        condition = contract.condition
-        for part in condition.parts if isinstance(condition, Every) else (condition,):
-            name = _rising(part, generator.variable)
-            if name is not None:
-                yield name, (generator.range.stop, contract_text(contract))
+def _wholes(program: Program, known: Mapping[str, Segments]) -> dict[str, Rows]:
+    """Return what is gone over as the rows of a sequence, for each array of ends.
+
+    Where not all ranges end at one place, that is up to the rows of the next sequence.
+    """
+    found: dict[str, Rows] = {}
+    for name in known:
+        every = Rows(name, "b", Opaque(name, (total(Var("b"), 1),)))
+        stops = {
+            in_one_order(rows.of("b").stop)
+            for bounds in _ranges(program)
+            if (rows := rows_of(bounds, known)) is not None and rows.ends == name
+        }
+        found[name] = replace(every, stop=stops.pop()) if len(stops) == 1 else every
+    return found
 
 
-def _rising(condition: Condition, variable: str) -> str | None:
-    """Return f where a condition says that `f[b] <= f[b + 1]`, or `<`."""
-    match condition:
-        case Relation("<=" | "<", Opaque(one, (low,)), Opaque(other, (high,))):
-            pass
-        case Relation(">=" | ">", Opaque(one, (high,)), Opaque(other, (low,))):
-            pass
-        case _:
-            return None
-    here = Var(variable)
-    plain = one == other and simplified(low) == here and is_same(high, total(here, 1))
-    return one if plain else None
+def _ranges(program: Program) -> Iterator[Range]:
+    for use in _uses(program):
+        yield from use.around.values()
 
 
-def _range_of(bounds: Range, counts: Mapping[str, Index]) -> tuple[str, str] | None:
-    """Return the array of ends and the variable of the sequence that a range lies in."""
-    if bounds.step != 1:
-        return None
-    for low in sides("max", bounds.start):
-        match low:
-            case Opaque(name, (Var(variable),)) if name in counts:
-                stop = total(Var(variable), 1)
-                for high in sides("min", bounds.stop):
-                    if is_same(high, Opaque(name, (stop,))):
-                        return name, variable
-            case _:
-                pass
-    return None
-
-
-def _is_whole(bounds: Range) -> bool:
-    return isinstance(simplified(bounds.start), Opaque) and isinstance(
-        simplified(bounds.stop), Opaque
-    )
+def _is_all_of(bounds: Range, wholes: Mapping[str, Rows], rows: Rows) -> bool:
+    """Tell whether a range has all rows of a sequence."""
+    whole = wholes[rows.ends].of(rows.sequence)
+    return is_same(bounds.start, whole.start) and is_same(bounds.stop, whole.stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,45 +199,43 @@ def _uses(program: Program) -> Iterator[_Use]:
             yield _Use(relation.access, loops | inner)
 
 
-def _view(program: Program, array: Array, counts: Mapping[str, Index]) -> View | None:
+def _view(program: Program, array: Array, known: Mapping[str, Segments]) -> View | None:
     """Return how an array is seen: the dimension whose subscript is always a row of a sequence."""
     uses = [use for use in _uses(program) if use.access.array == array.name]
     if array.element != "float" or not uses:
         return None
     for row in range(array.rank):
         extent = array.shape[row]
-        ends = {_sequence(use, row, counts) for use in uses}
-        names = {None if end is None else end[0] for end in ends}
+        found = [_sequence(use, row, known) for use in uses]
+        names = {None if rows is None else rows.ends for rows in found}
         if extent is None or len(names) != 1 or None in names:
             continue
         (name,) = (name for name in names if name is not None)
-        return View(name, row, _order(uses[0], row, counts))
+        return View(name, row, _order(uses[0], row, known))
     return None
 
 
-def _sequence(use: _Use, row: int, counts: Mapping[str, Index]) -> tuple[str, str] | None:
-    """Return the ends and the variable of the sequence whose row a subscript is."""
+def _sequence(use: _Use, row: int, known: Mapping[str, Segments]) -> Rows | None:
+    """Return the rows of the sequence whose row a subscript is."""
     subscript = use.access.subscripts[row]
     if not isinstance(subscript, Var) or subscript.name not in use.around:
         return None
-    found = _range_of(use.around[subscript.name], counts)
-    if found is None or found[1] not in use.around:
+    found = rows_of(use.around[subscript.name], known)
+    if found is None or found.sequence not in use.around:
         return None
-    if any(found[1] in variables(index) for index in use.access.indices):
+    if any(found.sequence in variables(index) for index in use.access.indices):
         return None  # there is a row for each sequence
-    batch = use.around[found[1]]
-    whole = batch.step == 1 and simplified(batch.start) == Int(0)
-    return found if whole and is_same(batch.stop, counts[found[0]]) else None
+    return found if is_over_all(use.around[found.sequence], known[found.ends]) else None
 
 
-def _order(use: _Use, row: int, counts: Mapping[str, Index]) -> tuple[int, ...]:
+def _order(use: _Use, row: int, known: Mapping[str, Segments]) -> tuple[int, ...]:
     """Return dimensions in the order of the loops that run along them."""
     names = list(use.around)
-    found = _sequence(use, row, counts)
+    found = _sequence(use, row, known)
     assert found is not None
 
     def depth(dimension: int) -> tuple[int, int]:
-        subscript = Var(found[1]) if dimension < 0 else use.access.subscripts[dimension]
+        subscript = Var(found.sequence) if dimension < 0 else use.access.subscripts[dimension]
         if isinstance(subscript, Var) and subscript.name in names:
             return names.index(subscript.name), 0
         return len(names), dimension
@@ -266,7 +244,7 @@ def _order(use: _Use, row: int, counts: Mapping[str, Index]) -> tuple[int, ...]:
 
 
 def _sequences(
-    program: Program, views: Mapping[str, View], counts: Mapping[str, Index]
+    program: Program, views: Mapping[str, View], known: Mapping[str, Segments]
 ) -> dict[Access, str]:
     """Return the variable of the sequence of every access; one spelling has one."""
     found: dict[Access, str] = {}
@@ -274,9 +252,9 @@ def _sequences(
         view = views.get(use.access.array)
         if view is None:
             continue
-        own = _sequence(use, view.row, counts)
+        own = _sequence(use, view.row, known)
         assert own is not None
-        if found.setdefault(use.access, own[1]) != own[1]:
+        if found.setdefault(use.access, own.sequence) != own.sequence:
             raise NotDifferentiated(
                 f"{use.access.array} is read by sequences of two names: call their loops alike"
             )
@@ -292,7 +270,7 @@ def _seen_access(
     return Access(access.array, view.seen(access.subscripts, Var(sequences[access])))
 
 
-def _rows(program: Program, loop: Loop, views: Mapping[str, View]) -> Index | None:
+def _row_count(program: Program, loop: Loop, views: Mapping[str, View]) -> Index | None:
     """Return how many rows there are of what a loop over rows writes, where it is one number."""
     extents = []
     for node in nodes(loop.body):
@@ -350,7 +328,10 @@ def _sets_first(body: tuple[Node, ...], numbers: set[str], known: set[str]) -> b
 
 
 def _with_shapes(
-    program: Program, body: tuple[Node, ...], views: Mapping[str, View], counts: Mapping[str, Index]
+    program: Program,
+    body: tuple[Node, ...],
+    views: Mapping[str, View],
+    known: Mapping[str, Segments],
 ) -> Program:
     """Return a program whose arrays have the shapes in which they are seen."""
     arrays = []
@@ -358,7 +339,7 @@ def _with_shapes(
     for array in program.arrays:
         view = views.get(array.name)
         if view is not None:
-            seen = view.seen(array.shape, counts[view.ends])
+            seen = view.seen(array.shape, known[view.ends].count)
             shapes[array.name] = tuple(e for e in seen if e is not None)
         arrays.append(_shaped(array, shapes.get(array.name)))
     return replace(program, arrays=tuple(arrays), body=_created(body, shapes))
@@ -388,13 +369,15 @@ class _Back:
     Attributes:
         program: A listing made of the one that is seen.
         views: How its arrays are seen.
-        counts: How many sequences there are, for each array of ends.
+        known: The arrays of ends.
+        wholes: What is gone over as the rows of a sequence, for each array of ends.
         fixed: The arrays that have the shape they are to have, unless they are among the views.
     """
 
     program: Program
     views: dict[str, View]
-    counts: Mapping[str, Index]
+    known: Mapping[str, Segments]
+    wholes: Mapping[str, Rows]
     fixed: frozenset[str]
 
     def run(self) -> Program:
@@ -443,9 +426,9 @@ class _Back:
         if one.name not in use.around or other.name not in use.around:
             return None
         bounds = use.around[other.name]
-        found = _range_of(bounds, self.counts)
-        if found is not None and found[1] == one.name:
-            return found[0]
+        found = rows_of(bounds, self.known)
+        if found is not None and found.sequence == one.name:
+            return found.ends
         return "" if bounds.step == 1 and simplified(bounds.start) == Int(0) else None
 
     def _check(self, program: Program) -> None:
@@ -455,16 +438,14 @@ class _Back:
             if view is None:
                 continue
             batch, row = (use.access.subscripts[n] for n in view.places)
-            rows = use.around.get(row.name) if isinstance(row, Var) else None
-            found = None if rows is None else _range_of(rows, self.counts)
-            around = use.around.get(found[1]) if found is not None else None
+            bounds = use.around.get(row.name) if isinstance(row, Var) else None
+            rows = None if bounds is None else rows_of(bounds, self.known)
+            around = use.around.get(rows.sequence) if rows is not None else None
             if (
-                found is None
+                rows is None
                 or around is None
-                or (found[0], Var(found[1])) != (view.ends, batch)
-                or around.step != 1
-                or simplified(around.start) != Int(0)
-                or not is_same(around.stop, self.counts[view.ends])
+                or (rows.ends, Var(rows.sequence)) != (view.ends, batch)
+                or not is_over_all(around, self.known[view.ends])
             ):
                 raise NotDifferentiated(
                     f"{use.access.array} is needed at rows that are none of the sequence around it"
@@ -483,11 +464,10 @@ class _Back:
                     rows = self._of(node.variable, _accesses_in(node.body), around)
                     bounds = node.range
                     inner = node.body
-                    if rows is not None and _range_of(bounds, self.counts) != rows:
+                    if rows is not None and not self._is_of(bounds, rows):
                         ends, batch = rows
-                        low, high = _ends(ends, batch)
                         self._is_all(node.variable, bounds, ends)
-                        bounds = Range(low, high)
+                        bounds = self.wholes[ends].of(batch)
                         inner = _without_bounds(inner, node.variable, bounds)
                     inside = around | {node.variable: bounds}
                     found.append(replace(node, range=bounds, body=self._cut(inner, inside)))
@@ -513,14 +493,19 @@ class _Back:
             for g in part.generators:
                 rows = self._of(g.variable, ((access, False) for access in read), inside)
                 bounds = g.range
-                if rows is not None and _range_of(bounds, self.counts) != rows:
+                if rows is not None and not self._is_of(bounds, rows):
                     self._is_all(g.variable, bounds, rows[0])
-                    bounds = Range(*_ends(*rows))
+                    bounds = self.wholes[rows[0]].of(rows[1])
                 inside[g.variable] = bounds
                 generators.append(replace(g, range=bounds))
             return Reduce(part.function, tuple(generators), self._sums(part.body, inside))
 
         return replaced(value, change)
+
+    def _is_of(self, bounds: Range, rows: tuple[str, str]) -> bool:
+        """Tell whether a range has rows of a sequence, given by its ends and its variable."""
+        found = rows_of(bounds, self.known)
+        return found is not None and (found.ends, found.sequence) == rows
 
     def _of(
         self, variable: str, inside: Iterable[tuple[Access, bool]], around: Mapping[str, Range]
@@ -553,10 +538,6 @@ class _Back:
         """Refuse a loop that is no loop over all rows."""
         if bounds.step != 1 or simplified(bounds.start) != Int(0):
             raise NotDifferentiated(f"{variable} does not go over all rows that {ends} divides")
-
-
-def _ends(name: str, batch: str) -> tuple[Index, Index]:
-    return Opaque(name, (Var(batch),)), Opaque(name, (total(Var(batch), 1),))
 
 
 def _without_bounds(body: tuple[Node, ...], variable: str, bounds: Range) -> tuple[Node, ...]:

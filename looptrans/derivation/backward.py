@@ -15,6 +15,7 @@ from looptrans.adjoint.backward import Backward, backward
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.derivation.flows import flow_of, once_defined
+from looptrans.derivation.ordinary import in_place
 from looptrans.derivation.sharing import alternatives, formed
 from looptrans.derivation.step import Derivation, DerivationStep, Form, NotDone
 from looptrans.derivation.writing import reread
@@ -48,9 +49,11 @@ def derive_backward(
         `unknown` where there is one and the form is not allowed; the notes say why.
     """
     first = reread(replace(program, docstring=None))
+    begun = _in_place(first)
+    counted = begun[-1].after if begun else first
     try:
-        found = backward(first, of, wrt)
-        steps = _steps(first, found)
+        found = backward(counted, of, wrt)
+        steps = [*begun, *_steps(counted, found)]
     except NotDifferentiated as error:
         return Derivation(first, "backward", (), "unknown", (f"{_sentence(str(error))}.",))
     except NotDone as error:
@@ -73,6 +76,14 @@ def derive_backward(
         form=form,
         alternatives=alternatives(last, tuple(found.gradients.values())),
     )
+
+
+def _in_place(first: Program) -> list[DerivationStep]:
+    """Return the step that counts rows where they are, if there are any."""
+    try:
+        return [in_place(first)]
+    except NotDone:
+        return []
 
 
 def _steps(first: Program, found: Backward) -> list[DerivationStep]:

@@ -76,6 +76,7 @@ def derive(
     # The docstring speaks of the listing as it was written.
     plain = replace(program, docstring=None)
     work = _Work(reread(with_guards(with_selects(plain)) if goal == "fold" else plain))
+    work.take("rows in place")
     if nests == "joined":
         work.side_by_side()
     work.one_pass()
@@ -85,6 +86,7 @@ def derive(
             # Passes of their own give a number where one pass without a guard would give none.
             notes, work = work.notes, _Work(work.first)
             work.notes += notes
+            work.take("rows in place")
             work.folds()
         if nests == "apart":
             work.apart()
@@ -132,11 +134,13 @@ def derive_two_nests(program: Program) -> InTwoNests:
     """
     _load_analysis()
     work = _Work(reread(with_guards(with_selects(replace(program, docstring=None)))))
+    work.take("rows in place")
     work.side_by_side()
     work.one_pass()
     if not work.folds():
         notes, work = work.notes, _Work(work.first)
         work.notes += notes
+        work.take("rows in place")
         work.folds()
     work.scalars_with_flow()
     loop = work.fold()

@@ -4,21 +4,27 @@
            for j: m = max(m, x[i, j])     and y[i] is touched by that iteration only:
            y[i] = m                       i is free once m is private to it
 
+    for b: for i in range(cu[b], …):      rows of two b are never the same, where a contract says
+               y[i] = …                   that cu does not fall: b is free
+
 What is said here holds; what is not said may hold as well, and is then asked of isl.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from looptrans.algebra.cells import is_own_cell
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.facts import DependenceReport
+from looptrans.ir.index import Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.value import Range
 from looptrans.ir.walk import live_out, nodes, placed
 from looptrans.transforms.accesses import AccessSite, sites_of
+from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
 from looptrans.transforms.tree import LoopPath, Position, loop_paths, loops_around
 
 _PLAIN = (Assign, Declaration, If, Loop)
@@ -32,11 +38,13 @@ class Free:
         path: The loop.
         private: What must be private to its iterations, in order of first appearance.
         own: The arrays whose cells each iteration has to itself.
+        contracts: What that leans on, as written.
     """
 
     path: LoopPath
     private: tuple[str, ...]
     own: tuple[str, ...]
+    contracts: tuple[str, ...] = ()
 
 
 def free_loops(program: Program, flow: DependenceReport) -> tuple[Free, ...] | None:
@@ -52,22 +60,27 @@ def free_loops(program: Program, flow: DependenceReport) -> tuple[Free, ...] | N
     carrying = _carrying(program, flow)
     found = []
     for path in loop_paths(program):
-        if path.loop.execution == "sequential" and path.position not in carrying:
+        if path.loop.execution != "sequential":
+            continue
+        # Flow through rows that are chosen by arrays is not exact: the text may know better.
+        if path.position not in carrying or carrying[path.position]:
             each = freed(program, path)
-            if each is None:
+            if each is not None:
+                found.append(each)
+            elif path.position not in carrying:
                 return None
-            found.append(each)
     return tuple(found)
 
 
-def _carrying(program: Program, flow: DependenceReport) -> set[Position]:
-    """Return the places of the loops that carry flow."""
+def _carrying(program: Program, flow: DependenceReport) -> dict[Position, bool]:
+    """Return the places of the loops that carry flow, and whether none of it is certain."""
     places = {place.label: place for place in placed(program)}
-    found = set()
+    found: dict[Position, bool] = {}
     for dependence in flow.dependences:
         level = next((n for n, sign in enumerate(dependence.direction) if sign != "="), None)
         if level is not None:
-            found.add(places[dependence.source].loop_positions[level])
+            position = places[dependence.source].loop_positions[level]
+            found[position] = found.get(position, True) and dependence.may
     return found
 
 
@@ -83,8 +96,10 @@ def freed(program: Program, path: LoopPath, private: Iterable[str] | None = None
         return None
     outer = {around.variable for around in loops_around(program, path.position)}
     outside = set(live_out(program))
+    known = segments_of(program)
     kept: list[str] = []
     own: list[str] = []
+    contracts: dict[str, None] = {}
     for array in program.arrays:
         sites = sites_of(program, array.name)
         inside = [site for site in sites if path.position in site.place.loop_positions]
@@ -94,6 +109,11 @@ def freed(program: Program, path: LoopPath, private: Iterable[str] | None = None
         if not wanted and is_own_cell([s.access for s in inside], path.variable, outer):
             own.append(array.name)
             continue
+        segments = None if wanted else _own_rows(inside, path, known)
+        if segments is not None:
+            own.append(array.name)
+            contracts |= dict.fromkeys(segments.contracts)
+            continue
         if array.name in outside or len(inside) != len(sites):
             return None
         if private is not None and not wanted:
@@ -101,7 +121,37 @@ def freed(program: Program, path: LoopPath, private: Iterable[str] | None = None
         if not _is_set_first(sites, path.position):
             return None
         kept.append(array.name)
-    return Free(path, tuple(kept), tuple(own))
+    return Free(path, tuple(kept), tuple(own), tuple(contracts))
+
+
+def _own_rows(
+    inside: list[AccessSite], path: LoopPath, known: Mapping[str, Segments]
+) -> Segments | None:
+    """Return what divides the rows of an array among the iterations of a loop, if anything does."""
+    for number in range(len(inside[0].access.subscripts)):
+        rows = [_rows(site, number, path, known) for site in inside]
+        ends = {None if each is None else each.ends for each in rows}
+        (name, *others) = ends
+        if name is not None and not others and is_over_all(path.loop.range, known[name]):
+            return known[name]
+    return None
+
+
+def _rows(
+    site: AccessSite, number: int, path: LoopPath, known: Mapping[str, Segments]
+) -> Rows | None:
+    """Return the rows of an iteration of a loop that a subscript is one of."""
+    subscript = site.access.subscripts[number]
+    if not isinstance(subscript, Var):
+        return None
+    around: list[tuple[str, Range]] = [(g.variable, g.range) for g in site.relation.generators]
+    depth = site.place.loop_positions.index(path.position) + 1
+    around = [(loop.variable, loop.range) for loop in site.place.loops[depth:]] + around
+    names = [name for name, _ in around]
+    if path.variable in names or names.count(subscript.name) != 1:
+        return None
+    found = rows_of(dict(around)[subscript.name], known)
+    return found if found is not None and found.sequence == path.variable else None
 
 
 def _is_plain(body: tuple[Node, ...]) -> bool:

@@ -21,6 +21,7 @@ from looptrans.transforms.nest import find_loop, finished, fresh_name, node_at, 
 from looptrans.transforms.parallelize import require_sequential
 from looptrans.transforms.privacy import with_private
 from looptrans.transforms.script import apply_all
+from looptrans.transforms.shift import with_rows_in_place
 from looptrans.transforms.tree import rewritten
 
 
@@ -39,6 +40,22 @@ def transformed(program: Program, call: str) -> DerivationStep:
     except (ListingError, Mistake) as error:
         raise NotDone(f"{call} cannot be applied: {error}") from None
     return checked(step, call, "transformation", (call,))
+
+
+def in_place(program: Program) -> DerivationStep:
+    """Count rows where they are; see `looptrans.transforms.shift`.
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: No loop counts rows from 0 on.
+    """
+    found = with_rows_in_place(program)
+    if found is None:
+        raise NotDone("no loop counts rows from 0 on")
+    after = done(found.program)
+    return DerivationStep(found.text, "rows in place", (), program, after, (found.certificate,))
 
 
 def checked(step: Step, name: str, kind: str, arguments: tuple[str, ...]) -> DerivationStep:
@@ -132,7 +149,9 @@ def _by_text(free: list[Free]) -> tuple[Certificate, ...]:
         if each.own
     ]
     reason = "; ".join(dict.fromkeys(own)) or "the iterations share nothing that is written"
-    found.append(Certificate("order", "iterations touch no cell in common", "legal", reason))
+    leaning = tuple(dict.fromkeys(text for each in free for text in each.contracts))
+    law = "iterations touch no cell in common"
+    found.append(Certificate("order", law, "legal", reason, leaning))
     return tuple(found)
 
 

@@ -21,9 +21,10 @@ from looptrans.executor.contracts import (
 from looptrans.executor.errors import IndexDividedByZero, InputMismatch, NoInputsFound
 from looptrans.executor.storage import MOST_CELLS
 from looptrans.ir.evaluate import Evaluator, Unknown
-from looptrans.ir.index import Index, opaque_terms
+from looptrans.ir.index import Index, Opaque, Var, opaque_terms
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Array, Loop, Program
+from looptrans.ir.rising import Rise, rises
 from looptrans.ir.value import Access, Whole
 from looptrans.ir.walk import accesses, loops, placed
 
@@ -226,7 +227,29 @@ class _Maker:
                 known = self.known[array.name]
                 shape = tuple(DEFAULT_EXTENT if extent is None else extent for extent in known)
                 found[array.name] = self._draw(array, shape, attempt, scale)
+        for rise in self._rises():
+            self._make_room(rise, found, attempt)
         return found
+
+    def _rises(self) -> list[Rise]:
+        return [rise for contract in self.program.contracts for rise in rises(contract)]
+
+    def _make_room(self, rise: Rise, found: dict[str, Integers], attempt: int) -> None:
+        """Choose lengths that fit between the elements of an array that rises by them."""
+        ends = found.get(rise.array)
+        if ends is None or ends.ndim != 1 or len(rise.least.terms) != 1:
+            return
+        ((term, factor),) = rise.least.terms.items()
+        if not isinstance(term, Opaque) or term.arguments != (Var(rise.variable),) or factor != 1:
+            return
+        lengths = found.get(term.array)
+        if lengths is None or lengths.ndim != 1:
+            return
+        rng = np.random.default_rng([self.seed, 4, attempt])
+        count = min(lengths.size, max(ends.size - 1, 0))
+        room = np.maximum(np.diff(ends)[:count] - rise.least.constant, 0)
+        # As many as there is room for, or fewer: a gap behind them is worth trying too.
+        lengths[:count] = room if rise.is_exact else rng.integers(room // 2, room + 1)
 
     def _draw(self, array: Array, shape: Shape, attempt: int, scale: float) -> Integers:
         number = self.program.arrays.index(array)
@@ -242,7 +265,8 @@ class _Maker:
         else:
             numbers = rng.integers(low, high, count)
         values: Integers = numbers.astype(np.int64).reshape(shape)
-        if values.ndim and any(is_monotone(contract, array.name) for contract in contracts):
+        rising = any(rise.array == array.name for rise in self._rises())
+        if values.ndim and (rising or any(is_monotone(c, array.name) for c in contracts)):
             values = np.sort(values, axis=-1)
             if values.shape[-1] > 2:
                 # Two that are equal are worth trying: a range between them is empty.

@@ -184,6 +184,20 @@ def _flattened(op: str, arguments: Iterable[Index]) -> Iterable[Index]:
             yield argument
 
 
+def in_one_order(index: Index) -> Index:
+    """Return an index expression that is the same for all ways to write the same sums."""
+    operands = tuple(in_one_order(child) for child in children(index))
+    plain = simplified(rebuild(index, operands))
+    if isinstance(plain, Extremum):
+        whole = extremum(plain.op, (in_one_order(a) for a in plain.arguments))
+        if not isinstance(whole, Extremum):
+            return in_one_order(whole)
+        return Extremum(whole.op, tuple(sorted(whole.arguments, key=repr)))
+    form = form_of(plain)
+    terms = sorted(form.terms.items(), key=lambda pair: repr(pair[0]))
+    return index_of(Form(dict(terms), form.constant))
+
+
 def shifted(index: Index, by: Index) -> Index:
     """Return `by + index`, added to every argument of a `min` or `max`."""
     if isinstance(index, Extremum):

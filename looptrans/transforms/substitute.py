@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from looptrans.ir.affine import simplified
+from looptrans.ir.affine import in_one_order, simplified
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
 from looptrans.ir.index import Index, Int, Var, substitute
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
@@ -49,6 +49,12 @@ def substitute_variable(node: N, values: Mapping[str, Index]) -> N:
     return _Substitution(dict(values)).node(node)
 
 
+def is_same_text(one: Node, other: Node) -> bool:
+    """Tell whether two subtrees say the same; sums of indices may be written in any order."""
+    gathered = _Substitution({}, gathers=True)
+    return gathered.node(one) == gathered.node(other)
+
+
 def rename_variable(node: N, old: str, new: str) -> N:
     """Give a loop variable another name in a subtree, where a turn names it as well.
 
@@ -84,10 +90,12 @@ class _Substitution:
     Attributes:
         values: What variables stand for.
         rebound: New names for the variables that loops and sums bind from here on.
+        gathers: Whether index expressions are written in one order.
     """
 
     values: Mapping[str, Index]
     rebound: Mapping[str, str] = field(default_factory=dict)
+    gathers: bool = False
 
     def within(self, name: str) -> tuple[str, _Substitution]:
         """Return what a binder of `name` binds now, and the substitution in its reach."""
@@ -100,7 +108,7 @@ class _Substitution:
     # Nodes
 
     def node(self, node: N) -> N:
-        if not (self.values or self.rebound):
+        if not (self.values or self.rebound or self.gathers):
             return node
         result: Node = node
         match node:
@@ -151,6 +159,8 @@ class _Substitution:
 
     def index(self, index: Index) -> Index:
         found = substitute(index, self.values)
+        if self.gathers:
+            return in_one_order(found)
         if found == index or all(isinstance(value, Var) for value in self.values.values()):
             return found
         simple = simplified(found)
