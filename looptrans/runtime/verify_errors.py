@@ -63,8 +63,7 @@ def compared(
         tolerance = least if np.any(exact[asked] != 0) else 0.0
         return OutputError(name, error, tolerance, int(np.count_nonzero(~asked)))
     usual = _filled(plain(False), exact, empty)
-    # Where the plain computation overflows, the numbers do not fit into float32.
-    asked &= np.isfinite(usual) | np.isinf(exact)
+    asked &= fits_float32(usual, exact)
     error, problem = relative_error(found, exact, asked)
     own, _ = relative_error(usual, exact, asked & np.isfinite(exact))
     if not problem and error > max(least, 2 * own):
@@ -84,6 +83,20 @@ def too_large(exact: Values, dtype: str) -> Values:
     """Return which finite numbers may be rounded to an infinity of a type."""
     large: Values = np.isfinite(exact) & (np.abs(exact) >= LARGEST[dtype] * (1 - 2.0**-7))
     return large
+
+
+def fits_float32(plain: Values, exact: Values) -> Values:
+    """Return where the numbers that lead to a result fit into float32.
+
+    They do not where the computation in float32 overflows, nor where what is infinite in float64,
+    by an overflow there, is the difference of two infinities.
+
+    Args:
+        plain: The result in float32.
+        exact: The result in float64.
+    """
+    fitting: Values = np.where(np.isinf(exact), ~np.isnan(plain), np.isfinite(plain))
+    return fitting
 
 
 def relative_error(found: Values, exact: Values, asked: Values) -> tuple[float, str]:
