@@ -158,3 +158,7 @@ def test_the_verb_prints_the_listing(capsys: pytest.CaptureFixture[str]) -> None
     told = capsys.readouterr()
     assert not told.out
     assert "causal is a window of 0 keys to the right" in told.err
+    assert main(["variant", "--prefix"]) == 2
+    assert "leave --prefix away, or choose another value, or give --causal" in (
+        capsys.readouterr().err
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -67,10 +68,23 @@ def variant(arguments: argparse.Namespace) -> int:
         print(compose(Options(**values), arguments.name).text, end="")
     except Conflict as conflict:
         print(f"error: {conflict}", file=sys.stderr)
-        names = " or ".join(f"--{name.replace('_', '-')}" for name in conflict.options)
-        print(f"  help: leave {names} away, or choose another value", file=sys.stderr)
+        print(f"  help: {_remedy(conflict.options, values)}", file=sys.stderr)
         return 2
     return 0
+
+
+def _remedy(names: tuple[str, ...], values: Mapping[str, object]) -> str:
+    """Return what to do about options that disagree: some are there, others are missing."""
+    from looptrans.variants.options import Options
+
+    defaults = {field.name: field.default for field in fields(Options)}
+    flags = {
+        name: f"--{'no-' * (defaults[name] is True)}{name.replace('_', '-')}" for name in names
+    }
+    given = [flags[name] for name in names if values[name] != defaults[name]]
+    missing = [flags[name] for name in names if values[name] == defaults[name]]
+    ways = [f"leave {' or '.join(given)} away, or choose another value"] if given else []
+    return ", or ".join([*ways, *(f"give {flag}" for flag in missing)])
 
 
 def _number(kind: type[float] | type[int]) -> Any:
