@@ -76,7 +76,7 @@ class Builder:
         before: Arrays that an earlier kernel has written.
         positive: Names that are known to be positive.
         rounded: Whether operands of matrix products are rounded to the type of the input they meet,
-            whatever their size; else only where they are at most 1.
+            unless they are quotients by what may be close to 0; else only where they are at most 1.
         exact: Arrays that are in float32 whatever the inputs are.
         defined: What names were set to that no loop carries.
         loops: The loops over blocks around what is being lowered, with their places.

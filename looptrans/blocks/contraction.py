@@ -23,9 +23,10 @@ from looptrans.blocks.arithmetic import (
 )
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.finite import is_finite
-from looptrans.blocks.magnitude import is_at_most_one
+from looptrans.blocks.magnitude import is_at_most_one, is_divided
 from looptrans.blocks.program import (
     Binary,
+    Call,
     Cast,
     Dim,
     Dot,
@@ -35,6 +36,7 @@ from looptrans.blocks.program import (
     Number,
     Position,
     Reduce,
+    Unary,
     Where,
     dims_of,
     union,
@@ -163,10 +165,24 @@ def _term(b: Builder, term: Expr, over: Dim, mask: Expr | None) -> tuple[Expr, R
     operands = (*inner, *(Binary("/", Number(1.0), part) for part in under))
     _require_one_product(b, operands, over)
     sides = _sides(b, operands, over)
-    found = None if sides is None else _dot(b, sides, over, mask)
+    found = _chosen_after(b, operands, over, mask) if sides is None else _dot(b, sides, over, mask)
     if found is None:
         found = reduced(b, "+", product(inner, under), over, mask)
     return found, rest
+
+
+def _chosen_after(
+    b: Builder, operands: tuple[Expr, ...], over: Dim, mask: Expr | None
+) -> Expr | None:
+    """Return the sum of a choice that is the same for all iterations: of their sum, or 0.
+
+    sum over j of where(c[i, e], x[i, j] * y[j, e], 0)    ->    where(c[i, e], dot(x, y), 0)
+    """
+    match operands:
+        case (Where(condition, chosen, Number(0.0)),) if over not in dims_of(condition):
+            if _sides(b, _inner(chosen, over), over) is not None:
+                return Where(condition, summed(b, chosen, over, mask), Number(0.0))
+    return None
 
 
 def _require_one_product(b: Builder, operands: tuple[Expr, ...], over: Dim) -> None:
@@ -216,7 +232,46 @@ def _held(b: Builder, expr: Expr) -> str | None:
     return None if found in b.exact else found
 
 
-def _bare(expr: Expr) -> Expr:
+def _is_rounded(b: Builder, operand: Expr) -> bool:
+    """Tell whether an operand is rounded to 16 bits, where it meets one that has no more."""
+    return is_at_most_one(b, operand) or (b.rounded and not is_divided(b, operand))
+
+
+def _fits(b: Builder, expr: Expr) -> str | None:
+    """Return an array of input type that could hold a value without rounding it.
+
+    Its own elements, their sizes and opposites, the larger or smaller ones, and choices among them.
+    """
+    held = _held(b, expr)
+    if held is not None:
+        return held
+    match expr:
+        case Cast(operand, "float32", None) | Unary("-", operand) | Call("abs", (operand,)):
+            return _fits(b, operand)
+        case Name(name) if name in b.defined:
+            return _fits(b, b.defined[name])
+        case Call("max" | "min", parts):
+            return _all_fit(b, parts)
+        case Where(_, chosen, otherwise):
+            return _all_fit(b, (chosen, otherwise))
+        case _:
+            return None
+
+
+def _all_fit(b: Builder, parts: tuple[Expr, ...]) -> str | None:
+    arrays = [_fits(b, part) for part in parts if not _is_short(part)]
+    return arrays[0] if arrays and None not in arrays else None
+
+
+def _is_short(expr: Expr) -> bool:
+    """Tell whether an expression is a number that every type of floating-point numbers has."""
+    return isinstance(expr, Number) and float(expr.value).is_integer() and abs(expr.value) <= 256
+
+
+def _in_type(b: Builder, expr: Expr, array: str) -> Expr:
+    """Return an operand in the type of an array that could hold it."""
+    if _held(b, expr) is None:
+        return Cast(expr, like=array)
     while isinstance(expr, Cast):
         expr = expr.operand
     return expr
@@ -233,14 +288,14 @@ def _dot(
         return None
     for dim in (rows, columns, over):
         b.seen_contracted.add((dim.name, dim.role))
-    held = [_held(b, parts[0]) if len(parts) == 1 else None for parts in (left_parts, right_parts)]
+    held = [_fits(b, parts[0]) if len(parts) == 1 else None for parts in (left_parts, right_parts)]
     left, right = product(left_parts), product(right_parts)
     if held[0] is not None and held[1] is not None:
-        left, right = _bare(left), _bare(right)
-    elif held[0] is not None and (b.rounded or is_at_most_one(b, right)):
-        left, right = _bare(left), Cast(right, like=held[0])
-    elif held[1] is not None and (b.rounded or is_at_most_one(b, left)):
-        left, right = Cast(left, like=held[1]), _bare(right)
+        left, right = _in_type(b, left, held[0]), _in_type(b, right, held[1])
+    elif held[0] is not None and _is_rounded(b, right):
+        left, right = _in_type(b, left, held[0]), Cast(right, like=held[0])
+    elif held[1] is not None and _is_rounded(b, left):
+        left, right = Cast(left, like=held[1]), _in_type(b, right, held[1])
     else:
         left, right = as_float(left), as_float(right)
     # Where an iteration does not count one operand must be 0, and the other a finite number.

@@ -67,8 +67,9 @@ def lower(
     Args:
         derivation: How the listing got its schedule, `derive(program, "fold")`.
         rounded: Whether what is worked out in a kernel is rounded to 16 bits where it is multiplied
-            with a block of 16-bit inputs, as backward passes do. Else only where it is known to be
-            at most 1, since an fp16 number ends at 65504.
+            with a block of 16-bit inputs, as backward passes do, unless it is a quotient by what
+            may be close to 0. Else only where it is known to be at most 1, since an fp16 number
+            ends at 65504.
         alone: Variables of loops of which a program does one iteration, never a block.
 
     Raises:

@@ -5,13 +5,41 @@ from __future__ import annotations
 import math
 
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.program import Binary, Call, Cast, Expr, Name, Number, Reduce, Unary, Where
+from looptrans.blocks.program import (
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    Name,
+    Number,
+    Reduce,
+    Unary,
+    Where,
+    dims_of,
+    walk,
+)
 
 
 def is_at_most_one(b: Builder, expr: Expr) -> bool:
     """Tell whether the size of a value is surely at most 1, so that 16 bits can hold it."""
     low, high = bounds(b, expr)
     return low >= -1.0 and high <= 1.0
+
+
+def is_divided(b: Builder, expr: Expr) -> bool:
+    """Tell whether a value is made of a quotient by elements that may be close to 0."""
+    found: set[str] = set()
+    left = [expr]
+    while left:
+        for part in walk(left.pop()):
+            if isinstance(part, Name) and part.name in b.defined and part.name not in found:
+                found.add(part.name)
+                left.append(b.defined[part.name])
+            if isinstance(part, Binary) and part.op == "/" and dims_of(part.right):
+                low, high = bounds(b, part.right)
+                if low < 1.0 and high > -1.0:
+                    return True
+    return False
 
 
 def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
