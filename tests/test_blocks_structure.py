@@ -36,6 +36,7 @@ from looptrans.blocks.program import (
     walk,
 )
 from looptrans.blocks.sharing import needed
+from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import Emitted, emitted
 from looptrans.ir.index import Int, Param
 from tests.analysis import program, spec
@@ -216,6 +217,56 @@ def test_16_bits_hold_only_what_fits(weight: str, fits: bool) -> None:
         else:
             assert {(part.like, part.to) for part in casts} == {(None, "float32")}
             assert second.right in casts
+
+
+CLIPPED = """\
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D)); z = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            w = sum({first} * {second} for e in range(E))
+            z[i] = z[i] + w
+            for d in range(D):
+                O[i, d] = O[i, d] + w * V[j, d]
+        for d in range(D):
+            O[i, d] = O[i, d] / z[i]
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "fits"),
+    [
+        ("max(K[j, e], 0.0)", True),
+        ("abs(min(K[j, e], 1.0))", True),
+        ("(-K[j, e] if K[j, e] < 2.0 else 0.0)", True),
+        ("max(K[j, e], 0.1)", False),  # 0.1 has other digits in 16 bits
+        ("(max(K[j, e], 0.0) + 1.0)", False),
+    ],
+)
+def test_what_has_the_digits_of_an_input_is_multiplied_in_its_type(second: str, fits: bool) -> None:
+    text = CLIPPED.format(first="max(Q[i, e], 0.0)", second=second)
+    (loop,) = loops(only_kernel(made_of(text)), "full")
+    first, *_ = dots(loop.body)
+    likes = {part.like for part in walk(first) if isinstance(part, Cast)}
+    assert likes == ({None, "Q", "K"} if fits else {None})
+
+
+def test_products_of_a_backward_pass_with_choices_and_quotients() -> None:
+    """dQ is chosen where Q is not clipped, behind the product; dw, over z, may not fit 16 bits."""
+    text = CLIPPED.format(first="max(Q[i, e], 0.0)", second="max(K[j, e], 0.0)")
+    kernels = emitted_with_backward(program(text)).backward.kernels
+    rows = {k.name: k for k in kernels if any(isinstance(op, TileLoop) for op in ops_in(k.body))}
+    rounded = {"dQ": [set(), set()], "dK_dV": [set(), {"K", "Q"}, set(), set()]}
+    for name, wanted in rounded.items():
+        (kernel,) = (k for n, k in rows.items() if n.endswith(f"{name}_kernel"))
+        (loop,) = loops(kernel, "full")
+        found = [
+            {p.like for p in walk(dot) if isinstance(p, Cast) and p.like} for dot in dots(loop.body)
+        ]
+        assert found == wanted
+        exprs = [e for op in ops_in(loop.body) for e in exprs_of(op)]
+        assert not any(len(dims_of(part)) > 2 for e in exprs for part in walk(e))
 
 
 @pytest.mark.parametrize("name", ATTENTION)
