@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from looptrans.adjoint.closed_nodes import ClosedNodes, NotClosed
+from looptrans.algebra.bound import kept_apart
 from looptrans.algebra.certificate import certificate_of, ir_certificate
 from looptrans.algebra.closed import ClosedFold, closed_fold
 from looptrans.algebra.finding import Finding, find_operator, with_counter
@@ -145,7 +146,7 @@ def _closed(
         raise NotClosed(f"{_cells(step)} gathers a product, whose factors may be zero")
     writing = ClosedNodes(program, path, iteration, step, finding, fold)
     new = writing.nodes()
-    changed = replace_at(program, path.position, new)
+    changed = kept_apart(replace_at(program, path.position, new))
     after = parse(Source(f"<{program.name}>", listing(changed)))
     certificate = certificate_of(program, name, finding)
     return Closing(

@@ -74,14 +74,16 @@ class Storage:
             return False
         # A guard around all of them makes no difference between them.
         common = set.intersection(*(set(self.sites[n].guards) for n in inside))
-        if not _sets(self.sites[inside[0]], loop, common):
+        own = tuple(self.sites[n] for n in inside)
+        if not _sets(own[0], loop, common) and not _are_set(own):
             return False
         after = self.sites[inside[-1] + 1 :]
         if len(inside) == len(self.sites):
             return True
         first = self.sites[0]
-        next_sets = not after or _sets(after[0], self._own(after[0], loop))
-        return next_sets and _sets(first, self._own(first, loop))
+        next_sets = not after or _sets(after[0], self._own(after[0], loop)) or _are_set(after)
+        before = self.sites[: inside[0]]
+        return next_sets and (_sets(first, self._own(first, loop)) or _are_set(before))
 
     def _own(self, site: Site, loop: Path) -> Path:
         """Return the loop beside `loop` in which a site stands, or what is around both."""
@@ -117,6 +119,24 @@ def _sets(site: Site, loop: Path, common: Set[Path] = frozenset()) -> bool:
         site.is_write
         and not any(len(g) > len(loop) for g in set(site.guards) - common if _is_in(g, loop))
         and all(b.variable in named for b in deeper)
+    )
+
+
+def _are_set(sites: tuple[Site, ...]) -> bool:
+    """Tell whether each read among accesses is of what one before it has set, in all its loops."""
+
+    def reaches(site: Site, read: Site) -> bool:
+        same = read.bindings[: len(site.bindings)] == site.bindings
+        return (
+            site.is_write
+            and same
+            and site.subscripts == read.subscripts
+            and all(read.path[: len(g) + 1] == site.path[: len(g) + 1] for g in site.guards)
+        )
+
+    return all(
+        site.is_write or any(reaches(earlier, site) for earlier in sites[:number])
+        for number, site in enumerate(sites)
     )
 
 

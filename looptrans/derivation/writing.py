@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from looptrans.algebra.bound import kept_apart
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import names_of, put
 from looptrans.derivation.step import NotDone
@@ -308,10 +309,10 @@ def reread(program: Program) -> Program:
     """Read the listing of a program again, so that it is just what a saved text gives.
 
     Raises:
-        NotDone: It is no listing, as where a sum over e is written into a loop over e.
+        NotDone: It is no listing, as where a bound would have to be no index expression.
     """
     try:
-        return parse(Source("<derivation>", listing(program)))
+        return parse(Source("<derivation>", listing(kept_apart(program))))
     except ListingError as error:
         raise NotDone(f"what it would be cannot be read again: {error}") from None
 
