@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.adjoint.accumulating import arrays_in
 from looptrans.ir.condition import Condition, Relation, is_data_dependent, walk_condition
 from looptrans.ir.index import Index, opaque_terms
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -42,7 +43,9 @@ def _chosen(node: If) -> Node:
                 and is_of_indices(condition)
             ):
                 value = Select(condition, first.values[0], second.values[0])
-                return replace(first, values=(value,))
+                # What goes on from elements before is no choice, but begins in one way.
+                if first.targets[0].array not in arrays_in(value):
+                    return replace(first, values=(value,))
     return node
 
 

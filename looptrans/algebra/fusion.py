@@ -22,7 +22,14 @@ from math import inf
 from typing import Literal
 
 from looptrans.algebra.atoms import Undefined, denominator
-from looptrans.algebra.cells import is_new_each_time, moved, same_cell, same_range, value_moved
+from looptrans.algebra.cells import (
+    condition_moved,
+    is_new_each_time,
+    moved,
+    same_cell,
+    same_range,
+    value_moved,
+)
 from looptrans.algebra.inputs import Input
 from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
 from looptrans.algebra.laws import Equation, Law, completed
@@ -42,11 +49,11 @@ from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import add, divide, multiply, names_of, put, subtract
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.facts import DependenceReport
-from looptrans.ir.index import Var
+from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Binary, Call, Const, Read, Real, Value, walk_value
+from looptrans.ir.value import Access, Binary, Call, Const, Read, Real, Select, Value, walk_value
 from looptrans.ir.walk import Placed, inner_bodies, nodes, placed
 
 Decision = Literal["fused", "refused", "unknown"]
@@ -176,7 +183,7 @@ class _Work:
         found: list[_Definition] = []
         written = _written(self._between(iteration))
         for earlier in self.iterations:
-            variable = {earlier.loop.variable: Var(iteration.loop.variable)}
+            variable: dict[str, Index] = {earlier.loop.variable: Var(iteration.loop.variable)}
             for known in earlier.known:
                 access = known.family.access
                 new = is_new_each_time(access, earlier.loop.variable) and not known.family.over
@@ -184,8 +191,9 @@ class _Work:
                     continue
                 cell = moved(access, variable)
                 value = value_moved(_plain(known.value, earlier), variable)
+                value, old = self._set(cell, value, known.old, variable)
                 parts = [p for p in walk_value(value) if isinstance(p, Read)]
-                if known.old or any(part.access.array in written for part in parts):
+                if old or any(part.access.array in written for part in parts):
                     value = Read(cell)
                 found = [d for d in found if d.access != cell]
                 found.append(_Definition(cell, value, known.labels, is_moving=True))
@@ -200,6 +208,22 @@ class _Work:
                 if node.targets[0].array not in _arrays_of(value):
                     found.append(_Definition(node.targets[0], value, frozenset({node.label})))
         return found
+
+    def _set(
+        self, cell: Access, value: Value, old: bool, variable: dict[str, Index]
+    ) -> tuple[Value, bool]:
+        """Return what a cell holds in the iterations of the one pass, and whether it may be old.
+
+        What is set only where the condition of all iterations holds is set in each of them.
+        """
+        condition = self.recurrence.condition
+        match value:
+            case Select(own, chosen, Read(access)) if old and access == cell and condition:
+                if own == condition_moved(condition, variable) and Read(cell) not in (
+                    set(walk_value(chosen))
+                ):
+                    return chosen, False
+        return value, old
 
     def _foreign(
         self, iteration: Iteration, finals: tuple[Access, ...], definitions: list[_Definition]

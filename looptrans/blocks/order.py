@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.program import Binary, Call, Dim, Edge, Expr, Number, Scalar, Unary
+from looptrans.blocks.program import Binary, Call, Dim, Edge, Expr, Number, Scalar, Unary, Where
 
 
 def least(b: Builder, one: Expr, other: Expr) -> Expr:
@@ -31,6 +31,10 @@ def at_most(b: Builder, left: Expr, right: Expr) -> bool:
         return all(at_most(b, part, right) for part in left.arguments)
     if isinstance(right, Call) and right.function == "min":
         return all(at_most(b, left, part) for part in right.arguments)
+    if isinstance(left, Where):
+        return at_most(b, left.chosen, right) and at_most(b, left.otherwise, right)
+    if isinstance(right, Where):
+        return at_most(b, left, right.chosen) and at_most(b, left, right.otherwise)
     below = left.arguments if isinstance(left, Call) and left.function == "min" else ()
     above = right.arguments if isinstance(right, Call) and right.function == "max" else ()
     if any(at_most(b, part, right) for part in below):

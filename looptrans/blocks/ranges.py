@@ -1,27 +1,13 @@
-"""Bounds of a loop, and their least and greatest values over the rows of a program.
-
-A bound that is monotone in the row takes its least and greatest value at the first or last row;
-any other is worked out for every row and reduced.
-"""
+"""What a loop runs over: bounds that may depend on the row, and ranges that are several."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
-from looptrans.blocks.builder import Builder
-from looptrans.blocks.program import (
-    Dim,
-    Edge,
-    Expr,
-    Number,
-    Reduce,
-    Where,
-    dims_of,
-)
-from looptrans.ir.affine import difference, extremum, form_of, sides
-from looptrans.ir.condition import Condition, Relation
+from looptrans.ir.affine import extremum, form_of, sides
+from looptrans.ir.condition import Condition
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -119,72 +105,6 @@ def bounds_of(range_: Range) -> Bounds:
     return Bounds(sides("max", range_.start), sides("min", range_.stop))
 
 
-def at(b: Builder, bound: Bound, without: Index) -> Expr:
-    """Return a bound of each row; rows that do not have it have another."""
-    if isinstance(bound, Unless):
-        return Where(b.condition(bound.free), b.index(without), b.index(bound.index))
-    return b.index(bound)
-
-
-def end(b: Builder, bound: Bound, without: Index, want: Literal["min", "max"]) -> Expr:
-    """Return the least or greatest value of a bound over the vectors it depends on."""
-    expr = at(b, bound, without)
-    vectors = dims_of(expr)
-    if not vectors:
-        return expr
-    rows = {d.name: d for d in vectors if d.role == "rows"}
-    if len(rows) == len(vectors):
-        ways = {name: _way(bound, without, name) for name in rows}
-        if all(way is not None for way in ways.values()):
-            return _at_ends(b, bound, without, rows, ways, want)
-    for dim in vectors:
-        exists = b.inside((dim,))
-        if exists is not None:
-            expr = Where(exists, expr, Number(-(2**31) if want == "max" else 2**31 - 1))
-        expr = Reduce(want, dim, expr)
-    return expr
-
-
-def _at_ends(
-    b: Builder,
-    bound: Bound,
-    without: Index,
-    rows: dict[str, Dim],
-    ways: dict[str, int | None],
-    want: str,
-) -> Expr:
-    places = dict(b.places)
-    for name, dim in rows.items():
-        rising = (ways[name] or 0) >= 0
-        b.places[name] = Edge(dim, "last" if rising == (want == "max") else "first")
-    try:
-        return at(b, bound, without)
-    finally:
-        b.places.clear()
-        b.places.update(places)
-
-
-def _way(bound: Bound, without: Index, name: str) -> int | None:
-    """Return how a bound moves with a row, as `slope` does.
-
-    Where the first rows have no lower bound, it rises with those that do; an upper one falls.
-    """
-    if not isinstance(bound, Unless):
-        return slope(bound, name)
-    own = slope(bound.index, name)
-    if slope(without, name) != 0 or own is None or not isinstance(bound.free, Relation):
-        return None
-    apart = slope(difference(bound.free.left, bound.free.right), name)
-    if apart == 0:
-        return own
-    if apart is None or bound.free.op in ("==", "!="):
-        return None
-    # Whether the rows that do not have it are the first ones or the last.
-    first = (apart > 0) == (bound.free.op in ("<", "<="))
-    found = (1 if first else -1) * (1 if bound.is_lower else -1)
-    return _joined(own, found)
-
-
 def slope(index: Index, name: str) -> int | None:
     """Return 1 where a bound never falls as the variable rises, -1 where it never rises, 0: apart.
 
@@ -199,10 +119,10 @@ def slope(index: Index, name: str) -> int | None:
             way = slope(operand, name)
             return None if way is None else -way
         case Arith("+", left, right):
-            return _joined(slope(left, name), slope(right, name))
+            return slopes_joined(slope(left, name), slope(right, name))
         case Arith("-", left, right):
             way = slope(right, name)
-            return _joined(slope(left, name), None if way is None else -way)
+            return slopes_joined(slope(left, name), None if way is None else -way)
         case Arith("*", Int(value), other) | Arith("*", other, Int(value)):
             way = slope(other, name)
             return None if way is None else way * (1 if value >= 0 else -1)
@@ -212,7 +132,7 @@ def slope(index: Index, name: str) -> int | None:
             ways = [slope(argument, name) for argument in arguments]
             found: int | None = 0
             for way in ways:
-                found = _joined(found, way)
+                found = slopes_joined(found, way)
             return found
         case Let(_, value):
             return slope(value, name)
@@ -220,7 +140,8 @@ def slope(index: Index, name: str) -> int | None:
             return None
 
 
-def _joined(a: int | None, b: int | None) -> int | None:
+def slopes_joined(a: int | None, b: int | None) -> int | None:
+    """Return how a sum, or the larger of two, moves as `slope` says of each."""
     if a is None or b is None or a * b < 0:
         return None
     return a or b

@@ -24,6 +24,7 @@ from typing import Literal
 
 from looptrans.blocks.arithmetic import both, extreme
 from looptrans.blocks.builder import Builder
+from looptrans.blocks.ends import at, end
 from looptrans.blocks.order import greatest, least
 from looptrans.blocks.program import (
     Binary,
@@ -37,7 +38,7 @@ from looptrans.blocks.program import (
     Where,
     dims_of,
 )
-from looptrans.blocks.ranges import Bounds, Ranges, at, end, joined
+from looptrans.blocks.ranges import Bounds, Ranges, joined
 
 
 @dataclass(frozen=True, slots=True)

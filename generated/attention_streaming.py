@@ -1,0 +1,667 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def attention_streaming(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         kept: int,
+#         window_left: int
+#     ):
+#         S = zeros((B, H, M, N))
+#         O = zeros((B, H, M, D))
+#         lse = full((B, H, M), -inf, dtype=float32)
+#         for b in range(0, B):
+#             for h in range(0, H):
+#                 for i in range(0, M):
+#                     m = -inf  # S1: the maximum of nothing
+#                     for j in range(0, min(N, i + 1)):
+#                         if j < kept or j >= i - window_left:
+#                             # S2: the scaled score
+#                             S[b, h, i, j] = sum(
+#                                 Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                             ) * (1.0 / sqrt(E))
+#                             m = max(m, S[b, h, i, j])  # S3: Aggregation over j
+#                     l = 0.0  # S4: an empty sum
+#                     for j in range(0, min(N, i + 1)):
+#                         if j < kept or j >= i - window_left:
+#                             l = l + exp(S[b, h, i, j] - m)  # S5: Aggregation over j
+#                     for j in range(0, min(N, i + 1)):
+#                         if j < kept or j >= i - window_left:
+#                             for d in range(0, D):
+#                                 # S6: the weighted mean of the rows of V
+#                                 O[b, h, i, d] = O[b, h, i, d] + exp(
+#                                     S[b, h, i, j] - m
+#                                 ) / l * V[b, h, j, d]
+#                     lse[b, h, i] = m + log(l)  # S7: the log-sum-exp of row i
+#         return O, lse
+#
+# The steps from there to these kernels:
+#   1. one pass instead of 3: m, l and O[b, h, i, d] move together
+#   2. change of state: the loop keeps O[b, h, i, d] * l, and one division stands behind it; nothing
+#      moves before m does
+#   3. keep S in a scalar: nothing else reads it
+#   4. run b, h, i and d in parallel, m, l, S_bhij and m_bhij private to an iteration
+#
+# Where they end; the labels in the code are those of this nest:
+#
+#     def attention_streaming(
+#         Q: Float[Array, "B H M E"],
+#         K: Float[Array, "B H N E"],
+#         V: Float[Array, "B H N D"],
+#         kept: int,
+#         window_left: int
+#     ):
+#         O = zeros((B, H, M, D))
+#         lse = full((B, H, M), -inf, dtype=float32)
+#         for b in parallel(0, B):
+#             private: (m, l, S_bhij, m_bhij)
+#             for h in parallel(0, H):
+#                 private: (m, l, S_bhij, m_bhij)
+#                 for i in parallel(0, M):
+#                     private: (m, l, S_bhij, m_bhij)
+#                     m = -inf  # S1: the maximum of nothing
+#                     l = 0.0  # S4: an empty sum
+#                     for j in range(0, min(N, i + 1)):
+#                         if j < kept or j >= i - window_left:
+#                             # S2: the scaled score
+#                             S_bhij = sum(
+#                                 Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
+#                             ) * (1.0 / sqrt(E))
+#                             m_bhij = max(m, S_bhij)  # S8
+#                             # S9
+#                             l = l * exp(m - m_bhij) + exp(
+#                                 S_bhij - m_bhij
+#                             ) if m_bhij > -inf else l
+#                             for d in parallel(0, D):
+#                                 # S6
+#                                 O[b, h, i, d] = (
+#                                     O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
+#                                         S_bhij - m_bhij
+#                                     ) if m_bhij
+#                                     > -inf else O[b, h, i, d]
+#                                 )
+#                             m = m_bhij  # S3
+#                     for d in parallel(0, D):
+#                         O[b, h, i, d] = O[b, h, i, d] / l if l != 0.0 else 0.0  # S5
+#                     lse[b, h, i] = m + log(l)  # S7: the log-sum-exp of row i
+#         return O, lse
+
+# ruff: noqa: E741
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+
+def _fitted(config, footprint, width, sizes, device):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+
+    def fitting(configs, arguments, /, **sizes):
+        device = torch.cuda.current_device()
+        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
+        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+
+    return fitting
+
+
+@triton.jit
+def attention_streaming_kernel(
+    Q_ptr, K_ptr, V_ptr, O_ptr, lse_ptr,
+    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_h, stride_V_j, stride_V_d,
+    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    stride_lse_b, stride_lse_h, stride_lse_i,
+    H, M, N, kept, window_left,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i, for one b and one h.
+
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D).
+    Writes O (B, H, M, D), lse (B, H, M).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
+    i_first = (pid % blocks_i) * BLOCK_I
+    i_last = tl.minimum(i_first + BLOCK_I, M) - 1
+    i = i_first + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+    # What is the same throughout the program goes into the pointers.
+    Q_ptr += b * stride_Q_b
+    Q_ptr += h * stride_Q_h
+    K_ptr += b * stride_K_b
+    K_ptr += h * stride_K_h
+    V_ptr += b * stride_V_b
+    V_ptr += h * stride_V_h
+    O_ptr += b * stride_O_b
+    O_ptr += h * stride_O_h
+    lse_ptr += b * stride_lse_b
+    lse_ptr += h * stride_lse_h
+
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
+    l = tl.zeros([BLOCK_I], tl.float32)  # S4
+    j_stop = tl.minimum(N, i_last + 1)  # no row goes further
+    # blocks before this one are full
+    j_full = tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0) // BLOCK_J * BLOCK_J
+    # all rows go on from here
+    j_again = tl.minimum(tl.maximum(0, i_last - window_left), tl.minimum(N, i_first + 1))
+    j_until = tl.minimum(tl.minimum(N, i_first + 1), kept)  # some row pauses here
+    j_pause = tl.minimum(tl.minimum(N, i_last + 1), kept)  # all rows pause from here
+    # all rows go on
+    j_begun = tl.where(j_again > j_until, (j_again + BLOCK_J - 1) // BLOCK_J * BLOCK_J, j_full)
+    # no row goes on earlier
+    j_resume = tl.minimum(tl.maximum(0, i_first - window_left), tl.minimum(N, i_last + 1))
+    # the first block behind the pause
+    j_next = tl.where(
+        j_resume < j_stop,
+        tl.maximum(
+            tl.maximum(j_full, (j_pause + BLOCK_J - 1) // BLOCK_J * BLOCK_J),
+            j_resume // BLOCK_J * BLOCK_J
+        ),
+        j_begun
+    )
+    # blocks before this one are full
+    j_full_2 = j_begun + tl.maximum(tl.minimum(N, i_first + 1) - j_begun, 0) // BLOCK_J * BLOCK_J
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S2
+    S_bhij_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
+    if LATE:
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S2
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S8
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S9
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S9
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S9
+        if LATE:
+            O = O * exp_m[:, None]  # S6
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S6
+        m = m_bhij  # S3
+    # Some rows pause.
+    for j_first in range(j_full, tl.minimum(j_pause, j_begun), BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S2
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
+        # outside: the least there is
+        S_bhij = tl.where(
+            (j[None, :] < j_stop)
+            & (j[None, :] < i[:, None] + 1)
+            & ((j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left)),
+            S_bhij,
+            float("-inf")
+        )
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S8
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S9
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S9
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S9
+        if LATE:
+            O = O * exp_m[:, None]  # S6
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < j_stop) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S6
+        m = m_bhij  # S3
+    # Some rows do not go on yet.
+    for j_first in range(j_next, j_begun, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S2
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
+        # outside: the least there is
+        S_bhij = tl.where(
+            (j[None, :] < j_stop)
+            & (j[None, :] < i[:, None] + 1)
+            & ((j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left)),
+            S_bhij,
+            float("-inf")
+        )
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S8
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S9
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S9
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S9
+        if LATE:
+            O = O * exp_m[:, None]  # S6
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < j_stop) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S6
+        m = m_bhij  # S3
+    # Full blocks.
+    for j_first in range(j_begun, j_full_2, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S2
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S8
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S9
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S9
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S9
+        if LATE:
+            O = O * exp_m[:, None]  # S6
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S6
+        m = m_bhij  # S3
+    # Some rows have ended.
+    for j_first in range(j_full_2, j_stop, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S2
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
+        # outside: the least there is
+        S_bhij = tl.where(
+            (j[None, :] < j_stop)
+            & (j[None, :] < i[:, None] + 1)
+            & ((j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left)),
+            S_bhij,
+            float("-inf")
+        )
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S8
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S9
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_scale - m_bhij_finite[:, None])  # S9
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S9
+        if LATE:
+            O = O * exp_m[:, None]  # S6
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < j_stop) & d_in[None, :],
+                other=0.0
+            )  # S6
+            O = tl.dot(
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S6
+        m = m_bhij  # S3
+    if LATE:
+        V_jd = tl.load(
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
+            other=0.0
+        )  # S6
+        O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S5
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S7
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S5
+
+
+def attention_streaming_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def attention_streaming_kernel_footprint(
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = max(BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J, BLOCK_I * BLOCK_D + 2 * BLOCK_I * BLOCK_J)
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+attention_streaming_kernel_default = {
+    2: attention_streaming_kernel_config(128, 32, 0, 8, 3),
+    4: attention_streaming_kernel_config(32, 32, 0, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+attention_streaming_kernel_tuned = {
+    2: triton.autotune(
+        [
+            attention_streaming_kernel_config(*row)
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
+        ],
+        key=["H", "M", "N", "kept", "window_left", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_streaming_kernel_footprint, 2)},
+        cache_results=True,
+    )(attention_streaming_kernel),
+    4: triton.autotune(
+        [
+            attention_streaming_kernel_config(*row)
+            for row in [
+                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
+                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
+                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
+                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
+                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
+            ]
+        ],
+        key=["H", "M", "N", "kept", "window_left", "E", "D"],
+        prune_configs_by={"early_config_prune": _fitting(attention_streaming_kernel_footprint, 4)},
+        cache_results=True,
+    )(attention_streaming_kernel),
+}
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(attention_streaming_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _check_size(name, value, least):
+    """Raise a ValueError unless a value is an integer, and at least `least` unless that is None."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} should be an int, and is {value!r}")
+    if least is not None and value < least:
+        raise ValueError(f"{name} should be at least {least}, and is {value}")
+
+
+def _check_written(name, tensor):
+    """Raise a ValueError where elements of a tensor that is written share their memory."""
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
+
+
+def _output(name, given, shape, dtype, device):
+    """Return the tensor given for an output, or a new one where it is None.
+
+    Raises:
+        ValueError: The shape, dtype or device is not that of the output, or elements share memory.
+    """
+    if given is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if not isinstance(given, torch.Tensor):
+        kind = type(given).__name__
+        raise ValueError(f"out for {name} should be a torch.Tensor, and is a {kind}")
+    found = (tuple(given.shape), given.dtype, given.device)
+    if found != (shape, dtype, device):
+        raise ValueError(
+            f"out for {name} should be {shape}, {dtype}, on {device}; it is {found[0]}, {found[1]},"
+            f" on {found[2]}"
+        )
+    _check_written(f"out for {name}", given)
+    return given
+
+
+def _outputs(out, count):
+    """Return the tensors given for the outputs, or as many times None."""
+    if out is None:
+        return (None,) * count
+    if not isinstance(out, (tuple, list)) or len(out) != count:
+        raise ValueError(f"out should be a tuple of {count} tensors")
+    return tuple(out)
+
+
+def _index_type(*tensors):
+    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def attention_streaming(Q, K, V, kept, window_left, *, out=None, tune=True):
+    """Run the listing attention_streaming on torch tensors.
+
+    Args:
+        Q: (B, H, M, E), float16, bfloat16 or float32, any strides.
+        K: (B, H, N, E), float16, bfloat16 or float32, any strides.
+        V: (B, H, N, D), float16, bfloat16 or float32, any strides.
+        kept: An integer.
+        window_left: An integer.
+        out: A tuple of what O, lse are written to; new by default. None shares memory with
+            another one or with an argument.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (B, H, M, D), lse (B, H, M) in float32.
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT))
+    _check_size("kept", kept, None)
+    _check_size("window_left", window_left, None)
+    B, H, M, E = Q.shape
+    N = K.shape[2]
+    D = V.shape[3]
+    _check_shape(
+        "K", K, (B, H, N, E), "(B, H, N, E) with B = Q.shape[0], H = Q.shape[1] and E = Q.shape[3]"
+    )
+    _check_shape(
+        "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
+    )
+    O, lse = _outputs(out, 2)
+    O = _output("O", O, (B, H, M, D), Q.dtype, Q.device)
+    lse = _output("lse", lse, (B, H, M), torch.float32, Q.device)
+    index = _index_type(Q, K, V, O, lse)
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = attention_streaming_kernel
+        blocks = _fitted(
+            attention_streaming_kernel_default[width],
+            attention_streaming_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = attention_streaming_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if min(B, H, M) > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, O, lse,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *O.stride(),
+                *lse.stride(),
+                H, M, N, kept, window_left,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse
