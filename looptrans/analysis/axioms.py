@@ -5,6 +5,7 @@ Two terms of one function say, for arguments a, b and values v, w:
     any array                      a = b  implies  v = w
     `f[b] <= f[b + 1]`             a < b  implies  v <= w        (within the contract's range)
     `f[b] < f[b + 1]`              a < b  implies  v + (b - a) <= w
+    `f[b] + g[b] <= f[b + 1]`      a < b  implies  v + g[a] <= w        where f never falls
     `f[b] != f[c]` for b != c      a != b implies  v != w
     `x // P`                       a < b  implies  v <= w, and v = w only where b - a < P
     `x * P`                        a < b  implies  v + P <= w
@@ -26,9 +27,11 @@ import islpy as isl
 
 from looptrans.analysis.formula import TRUE, conjunction, disjunction
 from looptrans.analysis.model import Model
+from looptrans.ir.affine import Form
 from looptrans.ir.condition import ALWAYS, Condition, Every, Relation, walk_condition
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, opaque_terms, substitute, walk
 from looptrans.ir.program import Contract
+from looptrans.ir.rising import is_positive, rises
 from looptrans.ir.value import Range
 
 # How many choices there may be before one of each rank is left out.
@@ -62,6 +65,17 @@ class Monotone:
     high: Index
     strict: bool
     falling: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """`f` rises by `least` at least, elements of other arrays, from `low` to `high`, included."""
+
+    function: str
+    low: Index
+    high: Index
+    variable: str
+    least: Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +126,7 @@ class Axioms:
     monotone: dict[str, list[Monotone]]
     injective: dict[str, list[Injective]]
     pointwise: list[Contract]
+    room: list[Room] = field(default_factory=list)
     _said: dict[tuple[tuple[Term, ...], Known], str] = field(default_factory=dict)
 
     def about(self, terms: list[Term], known: Known) -> str:
@@ -135,6 +150,7 @@ class Axioms:
             orders = self._compared(first, second, known)
             if len(orders) == 1:
                 parts.append(self._together(first, second, orders, known))
+                parts += self._between(first, second, orders, terms)
             elif orders:
                 pairs.append((first, second, orders))
         pairs.sort(key=lambda pair: self._rank(pair[0], pair[1]))
@@ -167,6 +183,31 @@ class Axioms:
         if known.allows(self.model, f"{a} > {b}"):
             found.add("greater")
         return frozenset(found)
+
+    def _between(
+        self, first: Term, second: Term, orders: Orders, terms: list[Term]
+    ) -> Iterator[str]:
+        """Say how far apart two terms are whose order is known, by the lengths between them."""
+        if "equal" in orders:
+            return
+        low, high = (first, second) if "less" in orders else (second, first)
+        a, b = low.arguments[0], high.arguments[0]
+        values = {(t.function, t.arguments): t.value for t in terms}
+        for room in self.room:
+            if room.function != low.function or room.function not in self.monotone:
+                continue
+            at = (Var(room.variable),)
+            added: list[str] = []
+            for term, factor in room.least.terms.items():
+                assert isinstance(term, Opaque)
+                value = values.get((term.array, (a,)))
+                if value is None or term.arguments != at:
+                    break
+                added.append(f"{factor} * {value}")
+            else:
+                sum_ = " + ".join([low.value, *added, str(room.least.constant)])
+                inside = f"{self._size(room.low)} <= {a} and {b} <= {self._size(room.high)}"
+                yield f"not ({inside}) or {sum_} <= {high.value}"
 
     def _rank(self, first: Term, second: Term) -> int:
         """Order pairs of terms by how much is known of them."""
@@ -374,6 +415,15 @@ def axioms_of(model: Model) -> Axioms:
             single = Contract(condition, contract.generators)
             monotone = _as_monotone(single)
             injective = _as_injective(single)
+            for rise in rises(single):
+                if not rise.least.terms or not all(isinstance(t, Opaque) for t in rise.least.terms):
+                    continue
+                ends = rise.range.start, rise.range.stop
+                axioms.room.append(Room(rise.array, *ends, rise.variable, rise.least))
+                least = {name: low for name, (low, _) in model.value_ranges.items()}
+                if is_positive(rise.least, least):
+                    never_falls = Monotone(rise.array, *ends, strict=False, falling=False)
+                    axioms.monotone.setdefault(rise.array, []).append(never_falls)
             if monotone is not None:
                 axioms.monotone.setdefault(monotone.function, []).append(monotone)
             elif injective is not None:

@@ -239,9 +239,10 @@ def loops(arguments: argparse.Namespace) -> int:
     """Print the verdicts on each loop."""
     from looptrans.analysis.api import loop_facts
     from looptrans.reports import render_loops
+    from looptrans.transforms.advice import with_contracts_named
 
     program = load_listing(arguments)
-    found = loop_facts(program, budget=arguments.budget)
+    found = with_contracts_named(program, loop_facts(program, budget=arguments.budget))
     return _finish(
         arguments,
         lambda: render_loops(program.name, found, arguments.format, _style()),
@@ -268,16 +269,17 @@ def report(arguments: argparse.Namespace) -> int:
     """Print all of it."""
     from looptrans.analysis.api import everything
     from looptrans.reports import render_report
+    from looptrans.transforms.advice import with_contracts_named
 
-    found = everything(load_listing(arguments), budget=arguments.budget)
+    program = load_listing(arguments)
+    found = everything(program, budget=arguments.budget)
+    judged = with_contracts_named(program, found.loops)
     both = (found.components, found.all_components)
     dependences = _noted(found.dependences, arguments)
     incomplete = any(each.unknown is not None for each in (dependences, *both))
     return _finish(
         arguments,
-        lambda: render_report(
-            dependences, both, found.loops, found.claims, arguments.format, _style()
-        ),
+        lambda: render_report(dependences, both, judged, found.claims, arguments.format, _style()),
         refuted=_has(found.claims, "refuted"),
         unknown=incomplete or _is_undecided(found.loops) or _has(found.claims, "unknown"),
     )

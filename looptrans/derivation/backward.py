@@ -25,6 +25,7 @@ from looptrans.ir.program import Assign, Declaration, Node, Program
 from looptrans.ir.verdict import Certificate, Decision
 from looptrans.ir.walk import written
 from looptrans.transforms.accesses import listed
+from looptrans.transforms.advice import say_that_rows_are_apart
 from looptrans.transforms.tree import rewritten
 
 
@@ -55,7 +56,9 @@ def derive_backward(
         found = backward(counted, of, wrt)
         steps = [*begun, *_steps(counted, found)]
     except NotDifferentiated as error:
-        return Derivation(first, "backward", (), "unknown", (f"{_sentence(str(error))}.",))
+        help_ = error.remedy or say_that_rows_are_apart(first)
+        notes_ = [f"{_sentence(text)}." for text in (str(error), help_) if text]
+        return Derivation(first, "backward", (), "unknown", tuple(notes_))
     except NotDone as error:
         return Derivation(first, "backward", (), error.decision, (f"{_sentence(error.reason)}.",))
     notes = list(found.notes)

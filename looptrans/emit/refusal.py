@@ -11,6 +11,7 @@ from looptrans.ir.named import unlabelled_in
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.source import Source, Span
 from looptrans.ir.walk import nodes
+from looptrans.transforms.advice import say_that_rows_are_apart
 
 
 class NoKernel(Mistake):
@@ -84,14 +85,14 @@ class Refused(NotLowered):
                 f"cannot emit {program.name}",
                 span,
                 why=refusal.reason,
-                remedy=_REMEDIES.get(type(refusal), _REMEDY),
+                remedy=_REMEDIES.get(type(refusal)) or say_that_rows_are_apart(program) or _REMEDY,
             )
         else:
             mistake = NoBackward(
                 f"cannot differentiate {program.name}",
                 span,
                 why="; ".join([refusal.reason, *unlabelled_in(refusal.reason, program)]),
-                remedy=refusal.remedy or _remedy(program),
+                remedy=refusal.remedy or say_that_rows_are_apart(program) or _remedy(program),
             )
         self.text = mistake.render(source)
 

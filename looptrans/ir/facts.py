@@ -130,6 +130,7 @@ class LoopVerdict:
         because: The dependence the witness is an example of, as one line.
         reason: Why it is unknown.
         assumptions: The contracts the verdict leans on, as written.
+        help: What would make another verdict possible, a sentence without a full stop.
     """
 
     decision: LoopDecision
@@ -140,6 +141,7 @@ class LoopVerdict:
     because: str = ""
     reason: str = ""
     assumptions: tuple[str, ...] = ()
+    help: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,4 +105,6 @@ def _verdict(which: str, verdict: LoopVerdict, style: Style) -> list[str]:
         lines += paragraph(example(verdict.witness, "for example"), deeper)
     for assumption in verdict.assumptions:
         lines += paragraph(f"assuming {assumption}", deeper, f"{deeper}    ")
+    if verdict.help:
+        lines += paragraph(f"help: {verdict.help}", deeper, f"{deeper}    ")
     return lines

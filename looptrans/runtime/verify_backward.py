@@ -33,6 +33,7 @@ from looptrans.runtime.verify_call import (
 from looptrans.runtime.verify_gradient_run import Context, GradientLauncher, GradientRun
 from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
 from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.transforms.advice import say_that_rows_are_apart
 
 Values: TypeAlias = np.ndarray[Any, Any]
 Pass: TypeAlias = Literal["forward", "backward", "both"]
@@ -78,8 +79,14 @@ def verify_pass(
     try:
         second = verify_backward(program, sizes, dtypes, device, seed, progress, of, form)
     except NotLowered as refusal:
-        return replace(first, direction="both", refused=f"{refusal.reason}.")
+        help_ = say_that_rows_are_apart(program)
+        refused = " ".join(f"{text}." for text in (refusal.reason, _sentence(help_)) if text)
+        return replace(first, direction="both", refused=refused)
     return joined(first, second)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def joined(first: Report, second: Report) -> Report:

@@ -1,8 +1,34 @@
-"""What to do instead of a step that is illegal."""
+"""What to do instead of a step that is illegal, or about a loop that is not free."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from looptrans.ir.facts import LoopFacts
+from looptrans.ir.program import Program
 from looptrans.ir.verdict import Verdict
+from looptrans.transforms.segments import missing_contracts
+
+
+def say_that_rows_are_apart(program: Program) -> str:
+    """Say which contracts tell that no two sequences have a row in common; empty if none would."""
+    texts = [text for _, text in missing_contracts(program)]
+    return f"if no two sequences have a row in common, say so: {'; '.join(texts)}" if texts else ""
+
+
+def with_contracts_named(program: Program, loops: Sequence[LoopFacts]) -> tuple[LoopFacts, ...]:
+    """Return verdicts on loops that say which contracts are missing, where any may be."""
+    missing = missing_contracts(program)
+    found = []
+    for facts in loops:
+        texts = [text for sequence, text in missing if sequence == facts.loop]
+        if texts and facts.memory.decision not in ("parallel", "privatize"):
+            told = f"if no two {facts.loop} have a row in common, say so: {'; '.join(texts)}"
+            found.append(replace(facts, memory=replace(facts.memory, help=told)))
+        else:
+            found.append(facts)
+    return tuple(found)
 
 
 def skew_first(verdict: Verdict) -> str:

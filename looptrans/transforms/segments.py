@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 from looptrans.ir.affine import Form, form_of, is_same, sides, simplified, total
 from looptrans.ir.index import Index, Int, Opaque, Var, substitute
-from looptrans.ir.listing import contract_text
-from looptrans.ir.program import Program
+from looptrans.ir.listing import contract_text, index_text
+from looptrans.ir.program import Loop, Node, Program
 from looptrans.ir.rising import is_positive, rises
 from looptrans.ir.value import Range
+from looptrans.ir.walk import inner_bodies
+from looptrans.transforms.shift import with_rows_in_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +124,72 @@ def is_over_all(bounds: Range, segments: Segments) -> bool:
     """Tell whether a range goes over all sequences."""
     whole = bounds.step == 1 and simplified(bounds.start) == Int(0)
     return whole and is_same(bounds.stop, segments.count)
+
+
+def missing_contracts(program: Program) -> tuple[tuple[str, str], ...]:
+    """Return the contracts without which the rows of two sequences may be the same.
+
+    Those are of ranges that look like rows of a sequence, `range(cu[b], cu[b + 1])`, also written
+    `cu[b] + j`, where no contract says that they are.
+
+    Returns:
+        The variable of the sequence and the contract, as one writes it, each once.
+    """
+    counted = with_rows_in_place(program)
+    body = program.body if counted is None else counted.program.body
+    known = segments_of(program)
+    found: dict[tuple[str, str], None] = {}
+
+    def visit(body: tuple[Node, ...], around: dict[str, Range]) -> None:
+        for node in body:
+            if isinstance(node, Loop):
+                _add_missing(program, node.range, around, known, found)
+            inside = around | {node.variable: node.range} if isinstance(node, Loop) else around
+            for each in inner_bodies(node):
+                visit(each, inside)
+
+    visit(body, {})
+    return tuple(found)
+
+
+def _has_room(program: Program, ends: str) -> bool:
+    """Tell whether a contract says that there is room between the elements of an array."""
+    stated = (rise for contract in program.contracts for rise in rises(contract))
+    return any(rise.array == ends and rise.least.terms for rise in stated)
+
+
+def _add_missing(
+    program: Program,
+    bounds: Range,
+    around: Mapping[str, Range],
+    known: Mapping[str, Segments],
+    found: dict[tuple[str, str], None],
+) -> None:
+    if bounds.step != 1 or rows_of(bounds, known) is not None:
+        return
+    for low in sides("max", bounds.start):
+        if not isinstance(low, Opaque) or len(low.arguments) != 1 or low.array in known:
+            continue
+        (sequence,) = low.arguments
+        if not isinstance(sequence, Var) or sequence.name not in around:
+            continue
+        count = around[sequence.name].stop
+        extent = program.array(low.array).shape[0]
+        if extent is None or not is_same(extent, total(count, 1)):
+            continue
+        following = Opaque(low.array, (total(sequence, 1),))
+        for high in sides("min", bounds.stop):
+            length = form_of(high).plus(form_of(low), -1)
+            alone = [term for term in length.terms if isinstance(term, Opaque)]
+            least: Index = low
+            if is_same(high, following):
+                pass
+            elif len(alone) == len(length.terms) and sequence in alone[0].arguments:
+                # Where the room is known, lengths that are negative are what is left.
+                least = low if _has_room(program, low.array) else high
+            else:
+                continue
+            said = f"{index_text(least)} <= {index_text(following)}"
+            text = f"assert all({said} for {sequence.name} in range(0, {index_text(count)}))"
+            found[sequence.name, text] = None
+            return
