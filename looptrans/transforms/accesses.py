@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -40,6 +41,9 @@ class AccessSite:
         return self.relation.access
 
 
+_LATEST: deque[tuple[Program, dict[str, list[AccessSite]]]] = deque(maxlen=4)
+
+
 def find_array(program: Program, name: str) -> Array:
     """Find the array or scalar that an argument names.
 
@@ -59,12 +63,20 @@ def find_array(program: Program, name: str) -> Array:
 
 def sites_of(program: Program, name: str) -> tuple[AccessSite, ...]:
     """Return every access to an array or scalar, in textual order, reads before writes."""
-    return tuple(
-        AccessSite(place, relation)
-        for place in placed(program)
-        for relation in accesses(place.node)
-        if relation.access.array == name
-    )
+    return tuple(_by_name(program).get(name, ()))
+
+
+def _by_name(program: Program) -> dict[str, list[AccessSite]]:
+    """Return all accesses; those of the last programs are kept, as many questions are about one."""
+    for known, sites in _LATEST:
+        if known is program:
+            return sites
+    found: dict[str, list[AccessSite]] = {}
+    for place in placed(program):
+        for relation in accesses(place.node):
+            found.setdefault(relation.access.array, []).append(AccessSite(place, relation))
+    _LATEST.appendleft((program, found))
+    return found
 
 
 def sites_outside(program: Program, name: str, loop: Position) -> tuple[AccessSite, ...]:
