@@ -61,6 +61,8 @@ def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
             )
         case Call("tanh" | "sin" | "cos", _):
             return -1.0, 1.0
+        case Call("tanh_slope", _):
+            return 0.0, 1.0
         case Binary("-", left, right):
             if isinstance(right, Name) and (left, right.name) in b.nonpositive:
                 return -math.inf, 0.0

@@ -29,7 +29,7 @@ from looptrans.blocks.program import (
     walk,
 )
 
-_WORK = ("exp", "exp2", "log", "log2", "sqrt", "tanh", "sin", "cos", "uniform")
+_WORK = ("exp", "exp2", "log", "log2", "sqrt", "tanh", "tanh_slope", "sin", "cos", "uniform")
 Naming = Callable[[str, object], str]
 
 

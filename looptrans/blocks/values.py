@@ -169,12 +169,22 @@ class Values:
             case "+":
                 return Binary("+", left, right)
             case "-":
-                return Binary("-", left, right)
+                slope = self._slope_of_tanh(left, right)
+                return Binary("-", left, right) if slope is None else slope
             case "*":
                 return times(left, right) if not exact else Binary("*", left, right)
             case "//" | "%" as op:
                 return self._floored(op, left, right, exact)
         raise NotLowered(f"{value_text(value)} has no form in blocks")
+
+    def _slope_of_tanh(self, left: Expr, right: Expr) -> Expr | None:
+        """Return 1 - tanh(x) ** 2 as a function of x, since it cancels where tanh is near 1."""
+        match right:
+            case Call("pow", (tanh, Number(2))) if left == Number(1.0):
+                named = self.b.defined.get(tanh.name) if isinstance(tanh, Name) else tanh
+                if isinstance(named, Call) and named.function == "tanh":
+                    return Call("tanh_slope", named.arguments)
+        return None
 
     def _power(self, left: Expr, right: Expr) -> Expr:
         exponent = right.value if isinstance(right, Number) else None

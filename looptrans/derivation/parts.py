@@ -11,6 +11,7 @@ m_ip = max(m[i], m_part[p, i])        state . part
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.certificate import OperatorCertificate
@@ -55,6 +56,7 @@ from looptrans.ir.index import (
     children,
     opaque_terms,
     rebuild,
+    variables,
 )
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Contract, Declaration, If, Loop, Node, Parameter, Program
@@ -62,7 +64,7 @@ from looptrans.ir.value import Access, Create, Range, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops as all_loops
 from looptrans.transforms.accesses import listed
-from looptrans.transforms.extents import End, extents_of
+from looptrans.transforms.extents import End, extents_of, extreme
 from looptrans.transforms.nest import (
     RangeNotFound,
     fresh_name,
@@ -261,7 +263,11 @@ def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
         raise NotDone(f"there cannot be {parts} parts")
     made = pieces(program, loop, parts)
     node, part = made.node, made.part
-    bounds = part_range(node.range, Var(part), parts)
+    outer = {path.variable: path.loop.range for path in loops_around(program, made.position)}
+    whole = _reach(program, node.range, outer)
+    if whole is None and parts > 1:
+        raise NotDone(f"no sizes say how far {loop} goes at most, so that it could be cut")
+    bounds = part_range(node.range, Var(part), parts, whole)
     inner = replace(node, range=bounds, body=made.body, leading=())
     loops = (
         Loop(part, made.every, (*made.starts, inner), leading=node.leading),
@@ -287,8 +293,11 @@ def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
         final,
         order_of_parts(
             made,
-            f"the first begins where {node.variable} does, and the length of a part is that of "
-            f"{node.variable} divided by {parts}, rounded up",
+            f"the first begins where {node.variable} does"
+            + (" at the earliest" if whole != node.range else "")
+            + f", and the length of a part is that of {node.variable}"
+            + (" at the longest" if whole != node.range else "")
+            + f" divided by {parts}, rounded up",
         ),
         (*made.laws(), again, joining),
         made.found,
@@ -300,13 +309,33 @@ def _bodies(program: Program, variable: str) -> list[tuple[Node, ...]]:
     return [node.body for node in all_loops(program) if node.variable == variable]
 
 
-def part_range(bounds: Range, part: Index, parts: int) -> Range:
-    """Return the iterations of one part, all parts as long as the longest but the last ones."""
+def _reach(program: Program, bounds: Range, outer: Mapping[str, Range]) -> Range | None:
+    """Return the range that holds every range of a loop, over sizes alone; None if unknown."""
+    if not any(variables(end) or opaque_terms(end) for end in (bounds.start, bounds.stop)):
+        return bounds
+    start = extreme(declared_end(program, bounds.start, "lowest"), outer, "lowest")
+    stop = extreme(declared_end(program, bounds.stop, "highest"), outer, "highest")
+    return None if start is None or stop is None else Range(start, stop)
+
+
+def part_range(bounds: Range, part: Index, parts: int, whole: Range | None = None) -> Range:
+    """Return the iterations of one part, all parts as long as the longest but the last ones.
+
+    Args:
+        bounds: The iterations.
+        part: The number of the part.
+        parts: How many there are.
+        whole: A range that holds the iterations and is the same for all loops around, where theirs
+            is not; it is what is cut.
+    """
     if parts == 1:
         return bounds
-    length = difference(bounds.stop, bounds.start)
+    whole = whole or bounds
+    length = difference(whole.stop, whole.start)
     each = quotient(total(length, parts - 1), parts)
-    start, stop = _ahead(bounds, part, each), _ahead(bounds, total(part, 1), each)
+    start, stop = _ahead(whole, part, each), _ahead(whole, total(part, 1), each)
+    if bounds.start != whole.start:
+        start = extremum("max", (start, bounds.start))
     return Range(start, extremum("min", (stop, bounds.stop)))
 
 

@@ -289,7 +289,7 @@ class Expressions:
             return Text(joined, ATOM)
         if function in DIRECT:
             return _called(DIRECT[function], *shown)
-        if f"_{function}" not in ("_tanh", "_uniform"):
+        if f"_{function}" not in ("_tanh", "_tanh_slope", "_uniform"):
             raise ValueError(f"{function} has no counterpart in Triton")
         self.used.helpers.add(f"_{function}")
         if function == "uniform":

@@ -76,6 +76,14 @@ def _tanh(value):
     far = tl.where(value < 0, -far, far)
     return tl.where(square < 0.36, value + value * square * near, far)
 ''',
+    "_tanh_slope": '''\
+@triton.jit
+def _tanh_slope(value):
+    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1."""
+    decay = tl.exp(-2.0 * tl.abs(value))
+    inverse = 1.0 / (1.0 + decay)
+    return 4.0 * decay * inverse * inverse
+''',
     "_uniform": '''\
 @triton.jit
 def _uniform(key, first, second, third):
