@@ -12,6 +12,7 @@ from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import taken_out
+from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
 from looptrans.adjoint.proofs import Step, steps_of
 from looptrans.adjoint.read import read
@@ -211,6 +212,7 @@ class _Derivation:
                 # It has a cell in each iteration of loops that it is no longer an array over.
                 site = self.reading.sites[name]
                 self.reading.sites[name] = replace(site, indices=(None,))
+        named(self.system)
         self.unguarded = taken_out(self.system, frozenset(self.outputs.values()))
         self.prepared = prepared(self.system, frozenset(self.outputs.values()))
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)

@@ -79,10 +79,13 @@ def _tanh(value):
     "_tanh_slope": '''\
 @triton.jit
 def _tanh_slope(value):
-    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1."""
+    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1.
+
+    It is 0 from where on float64 cannot tell tanh(value) from 1.
+    """
     decay = tl.exp(-2.0 * tl.abs(value))
     inverse = 1.0 / (1.0 + decay)
-    return 4.0 * decay * inverse * inverse
+    return tl.where(decay > 5.6e-17, 4.0 * decay * inverse * inverse, 0.0)
 ''',
     "_uniform": '''\
 @triton.jit

@@ -1,0 +1,126 @@
+"""Values that get names of their own before adjoints are worked out.
+
+What a maximum is taken of, where it is worked out elsewhere as well:
+
+    m[i] = max(c * tanh(s[i, j]) for j)                  t[i, j] = c * tanh(s[i, j])
+    l[i] = sum(exp(c * tanh(s[i, j]) - m[i]) for j)  ->  m[i] = max(t[i, j] for j)
+                                                         l[i] = sum(exp(t[i, j] - m[i]) for j)
+
+What tanh is taken of, whose derivative 1 - tanh ** 2 is a difference:
+
+    y[i] = tanh(a * x[i])    ->    u[i] = a * x[i];  y[i] = tanh(u[i])
+
+Their adjoints are then one value each, which is multiplied with derivatives, and not many sums of
+products that cancel each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.adjoint.definitions import Definition, System, free_variables, range_moved
+from looptrans.adjoint.recognition import unify
+from looptrans.algebra.cells import value_moved
+from looptrans.ir.condition import ALWAYS
+from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import Access, Call, Generator, Read, Reduce, Value, walk_value
+
+
+def named(system: System) -> None:
+    """Give such values definitions.
+
+    Args:
+        system: The definitions, which are changed.
+    """
+    for name in list(system.definitions):
+        match system.definitions[name].value:
+            case Reduce("max" | "min", _, body):
+                _name(system, name, body, "term", alone=False)
+            case _:
+                pass
+    for name in list(system.definitions):
+        while True:
+            found = [
+                part.arguments[0]
+                for part in walk_value(system.definitions[name].value)
+                if isinstance(part, Call) and part.function == "tanh"
+            ]
+            if not any(_name(system, name, value, "in", alone=True) for value in found):
+                break
+
+
+def _name(system: System, of: str, value: Value, ending: str, *, alone: bool) -> bool:
+    """Give a part of a definition a definition of its own; tell whether that was done.
+
+    Args:
+        system: The definitions.
+        of: The definition.
+        value: The part.
+        ending: How its name ends.
+        alone: Whether it gets one even if no other definition has it.
+    """
+    made = _made(system, system.definitions[of], value, ending)
+    if made is None:
+        return False
+    readers = {d.name: _read(made, d) for d in system.definitions.values()}
+    changed = [name for name, new in readers.items() if new != system.definitions[name]]
+    if of not in changed or (changed == [of] and not alone):
+        return False
+    name = system.names.array(made.name)
+    for definition in list(system.definitions.values()):
+        system.add(_read(replace(made, name=name), definition))
+    system.add(replace(made, name=name))
+    system.sort()
+    return True
+
+
+def _made(system: System, of: Definition, body: Value, ending: str) -> Definition | None:
+    """Return a definition of a value, or None where it is read already or has no place."""
+    reads = [part for part in walk_value(body) if isinstance(part, Read)]
+    if isinstance(body, Read) or not reads or any(isinstance(p, Reduce) for p in walk_value(body)):
+        return None
+    inner = of.value.generators if isinstance(of.value, Reduce) else ()
+    scope = {g.variable: g for g in (*of.indices, *inner)}
+    wanted = set(free_variables(body))
+    while True:
+        ends = [e for n in wanted & scope.keys() for e in _ends(scope[n])]
+        more = {name for end in ends for name in variables(end)} - wanted
+        if not more:
+            break
+        wanted |= more
+    if not wanted <= scope.keys() or any(scope[n].range.step != 1 for n in wanted):
+        return None
+    new: dict[str, Index] = {}
+    indices = []
+    for name, g in scope.items():
+        if name in wanted:
+            variable = system.names.variable(name)
+            indices.append(Generator(variable, range_moved(g.range, new), ALWAYS))
+            new[name] = Var(variable)
+    wish = f"{of.array or of.name}_{ending}"
+    return Definition(wish, tuple(indices), value_moved(body, new), label=of.label)
+
+
+def _ends(g: Generator) -> tuple[Index, Index]:
+    return g.range.start, g.range.stop
+
+
+def _read(made: Definition, definition: Definition) -> Definition:
+    """Return a definition that reads another wherever it works out the same over its range."""
+    scope = {g.variable: g.range for g in definition.indices}
+    if isinstance(definition.value, Reduce):
+        scope |= {g.variable: g.range for g in definition.value.generators}
+
+    def change(part: Value) -> Value | None:
+        bound: dict[str, Index] = {}
+        if not unify(made.value, part, frozenset(made.variables), bound):
+            return None
+        for g in made.indices:
+            index = bound.get(g.variable)
+            known = scope.get(index.name) if isinstance(index, Var) else None
+            if known is None or known != range_moved(g.range, bound):
+                return None
+        return Read(Access(made.name, tuple(bound[name] for name in made.variables)))
+
+    return replace(definition, value=replaced(definition.value, change))
