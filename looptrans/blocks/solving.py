@@ -89,9 +89,7 @@ def solved(variable: str, part: Condition, start: Index) -> tuple[Bounds, ...] |
         start: Where the variable begins, the end of a range that a row does not have.
     """
     alternatives = _alternatives(variable, part)
-    if alternatives is None or not any(
-        each.bounds.lower or each.bounds.upper for each in alternatives
-    ):
+    if not alternatives or _Both() in alternatives:
         return None
     lower: list[Index] = []
     upper: list[Index] = []
