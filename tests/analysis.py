@@ -14,7 +14,7 @@ SPECS = sorted((Path(__file__).parent.parent / "specs").glob("*.py"))
 # Variants of attention have tests of their own: what is asked of every listing is asked of these.
 _VARIANTS = (
     "alibi bshd differential document dropout dropout_mask mqa paged prefix qkv ragged relative "
-    "retention sigmoid sinks softcap window window_left"
+    "retention sigmoid sinks softcap streaming window window_left"
 )
 BASIC = [path for path in SPECS if path.stem.removeprefix("attention_") not in _VARIANTS.split()]
 BUDGET = 60.0

@@ -76,7 +76,7 @@ def test_scores_and_weights_are_never_stored(name: str, form: Form) -> None:
         assert not {"M", "N"} <= named, array
 
 
-LEFT, RIGHT, PREFIX = 3, 2, 5
+LEFT, RIGHT, PREFIX, KEPT = 3, 2, 5, 2
 MASKS: dict[str, Callable[[int, int, int, int], bool]] = {
     "attention_causal": lambda i, j, M, N: j <= i,
     "attention_causal_bottom_right": lambda i, j, M, N: j <= i + N - M,
@@ -84,6 +84,7 @@ MASKS: dict[str, Callable[[int, int, int, int], bool]] = {
     "attention_window_left": lambda i, j, M, N: i - LEFT <= j <= i,
     "attention_prefix": lambda i, j, M, N: j <= i or j < PREFIX,
     "attention_sinks": lambda i, j, M, N: i - LEFT <= j <= i,
+    "attention_streaming": lambda i, j, M, N: j <= i and (j < KEPT or i - LEFT <= j),
 }
 
 
@@ -97,7 +98,7 @@ def test_blocks_visited_under_a_mask(name: str) -> None:
     for kernel, (M, N), (rows, width) in product((forward, *kernels), SIZES, BLOCKS):
         (own,) = (dim.name for dim in kernel.grid if dim.role == "rows")
         sizes = {"M": M, "N": N, "B": 1, "H": 2, "G": 1, "R": 2, "E": 2, "D": 3}
-        sizes |= {"window_left": LEFT, "window_right": RIGHT}
+        sizes |= {"window_left": LEFT, "window_right": RIGHT, "kept": KEPT}
         memory = {"prefix": np.array([min(PREFIX, N)])}
         pairs = {(i, j) for i, j in product(range(M), range(N)) if MASKS[name](i, j, M, N)}
         if own == "j":

@@ -32,7 +32,7 @@ LENGTHS = ((113, 203), (128, 217), (256, 512), (1, 77), (0, 5), (5, 0))
 DTYPES = ("float32", "float16")
 HEADS = (32, 40, 59, 64, 96, 128)
 # What a size of a listing in `specs/` is: a length, a head size, or a count of batches and heads.
-COUNTS = {"B": 1, "H": 2, "G": 1, "R": 2, "P": 16, "window_left": 40, "window_right": 7}
+COUNTS = {"B": 1, "H": 2, "G": 1, "R": 2, "P": 16, "window_left": 40, "window_right": 7, "kept": 5}
 HEAD_SIZES = ("E", "D", "K")
 
 

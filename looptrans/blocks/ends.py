@@ -20,7 +20,7 @@ from looptrans.blocks.program import (
     Where,
     dims_of,
 )
-from looptrans.blocks.ranges import Bound, Unless, slope, slopes_joined
+from looptrans.blocks.ranges import Bound, Bounds, Unless, slope, slopes_joined
 from looptrans.blocks.solving import solved
 from looptrans.ir.affine import difference
 from looptrans.ir.condition import Relation
@@ -104,7 +104,10 @@ def _apart(
 
     As long as there are such rows they decide what is the outer end, the others the inner one.
     """
-    way, ranges = slope(bound.index, dim.name), solved(dim.name, bound.free, dim.start)
+    way, ranges = (
+        slope(bound.index, dim.name),
+        solved(dim.name, bound.free, Bounds((dim.start,), ())),
+    )
     if way is None or slope(without, dim.name) != 0 or ranges is None or len(ranges) > 1:
         return None
     (which,) = ranges

@@ -18,7 +18,7 @@ from itertools import product
 from looptrans.blocks.ranges import Bounds, Ranges, joined
 from looptrans.blocks.sites import Path
 from looptrans.blocks.solving import MOST, conjuncts, solved
-from looptrans.ir.condition import Condition, conjunction
+from looptrans.ir.condition import Condition, Relation, conjunction
 from looptrans.ir.program import Assign, If, Node
 
 
@@ -72,15 +72,16 @@ def narrowed(variable: str, ranges: Ranges, condition: Condition) -> tuple[Range
         condition: The condition.
     """
     rest: list[Condition] = []
-    start = ranges.common.start
-    for part in conjuncts(condition):
-        own = solved(variable, part, start)
+    parts = conjuncts(condition)
+    # Of alternatives those count that the others leave.
+    for part in sorted(parts, key=lambda part: not isinstance(part, Relation)):
+        own = solved(variable, part, ranges.common)
         narrower = None if own is None else _in_both(ranges, own)
         if narrower is None:
             rest.append(part)
         else:
             ranges = narrower
-    return ranges, conjunction(*rest)
+    return ranges, conjunction(*(part for part in parts if part in rest))
 
 
 def _in_both(ranges: Ranges, own: tuple[Bounds, ...]) -> Ranges | None:

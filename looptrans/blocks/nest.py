@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from looptrans.adjoint.choices import is_of_indices
 from looptrans.algebra.append import Append
 from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.lifting import lifted
+from looptrans.blocks.lifting import lifted, narrowed
 from looptrans.blocks.program import (
     Dim,
     ElementLoop,
@@ -54,6 +55,8 @@ class Nest:
         creations: How arrays begin.
         rows: The dimensions of rows.
         serial: Loops that must run one element at a time, with the reason, found on the way.
+        lifted: What guards still have to test, where part of them became bounds.
+        around: The conditions on rows around what is being lowered.
     """
 
     b: Builder
@@ -65,6 +68,7 @@ class Nest:
     shapes: Shapes = field(init=False)
     statements: Statements = field(init=False)
     lifted: dict[Path, Condition] = field(default_factory=dict)
+    around: list[Condition] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.shapes = Shapes(self.b, self.rows)
@@ -230,6 +234,9 @@ class Nest:
         ranges, guards = lifted(node.variable, bounds_of(node.range), node.body, pure)
         for guard in guards:
             self.lifted[(*path, *guard.path)] = guard.rest
+        for condition in self.around:
+            # Rows for which nothing is done visit nothing.
+            ranges, _ = narrowed(node.variable, ranges, condition)
         bounds = ranges.common
         dim = self.b.dim(node.variable, "tile", bounds.start, bounds.stop)
         before = {name: dict(facts) for name, facts in self.b.known.items()}
@@ -272,9 +279,13 @@ class Nest:
             self.body(node.body, (*path, 1))
             return
         condition = self._settled(self.b.condition(tested, self.v.truth_of), node, path)
+        of_rows = all(dim.role == "rows" for dim in dims_of(condition))
+        own = [tested] if of_rows and is_of_indices(tested) else []
         known = dict(self.v.known)
+        self.around += own
         with self.b.guarded(condition):
             self.body(node.body, (*path, 1))
+        del self.around[len(self.around) - len(own) :]
         # What has a name as it is where the guard holds has it only there.
         self.v.known.clear()
         self.v.known.update(known)

@@ -74,11 +74,29 @@ class Ranges:
 
     def reduced(self) -> Ranges:
         """Return the same without what is plainly empty, unless all are."""
-        every = tuple(dict.fromkeys(self.apart))
-        kept = [each for each in every if not is_surely_empty(joined(self.common, each))]
+        kept = list(dict.fromkeys(self.apart))
+        for each in tuple(kept):
+            others = [other for other in kept if other is not each]
+            if others and _is_idle(self.common, each, others):
+                kept = others
         if len(kept) > 1:
             return Ranges(self.common, tuple(kept))
-        return Ranges(joined(self.common, (kept or every)[0]))
+        return Ranges(joined(self.common, kept[0]))
+
+
+def _is_idle(common: Bounds, own: Bounds, others: list[Bounds]) -> bool:
+    """Tell whether a range is plainly empty; rows that do not have its bounds need another."""
+    ends = [
+        tuple(b.index if isinstance(b, Unless) else b for b in bounds)
+        for bounds in (own.lower, own.upper)
+    ]
+    if not is_surely_empty(joined(common, Bounds(*ends))):
+        return False
+    free = {b.free for b in (*own.lower, *own.upper) if isinstance(b, Unless)}
+    return not free or any(
+        all(isinstance(b, Unless) and {b.free} == free for b in (*other.lower, *other.upper))
+        for other in others
+    )
 
 
 def joined(one: Bounds, other: Bounds) -> Bounds:

@@ -80,25 +80,25 @@ def conjuncts(condition: Condition) -> tuple[Condition, ...]:
             return (condition,)
 
 
-def solved(variable: str, part: Condition, start: Index) -> tuple[Bounds, ...] | None:
+def solved(variable: str, part: Condition, within: Bounds) -> tuple[Bounds, ...] | None:
     """Return a condition as ranges of a variable, if they are no more and no less.
 
     Args:
         variable: The variable.
         part: The condition.
-        start: Where the variable begins, the end of a range that a row does not have.
+        within: What the variable is in anyway.
     """
     alternatives = _alternatives(variable, part)
-    if alternatives is None or not any(
-        each.bounds.lower or each.bounds.upper for each in alternatives
-    ):
+    if not alternatives or _Both() in alternatives:
         return None
+    start = within.start
+    left = [a for a in alternatives if not is_surely_empty(joined(within, a.bounds))]
     lower: list[Index] = []
     upper: list[Index] = []
     free: list[Condition] = []
     found: list[Bounds] = []
     limited: list[Bounds] = []
-    for each in alternatives:
+    for each in left or alternatives:
         match each:
             case _Both(Bounds((), ()), rows):
                 free.append(conjunction(*rows))
