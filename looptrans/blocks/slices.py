@@ -244,7 +244,14 @@ def _ops(ops: tuple[Op, ...], slices: dict[str, Slice]) -> tuple[Op, ...]:
                     replace(op, start=of(op.start), stop=of(op.stop), body=_ops(op.body, slices))
                 )
             case Branch():
-                found.append(replace(op, condition=of(op.condition), body=_ops(op.body, slices)))
+                found.append(
+                    replace(
+                        op,
+                        condition=of(op.condition),
+                        body=_ops(op.body, slices),
+                        otherwise=_ops(op.otherwise, slices),
+                    )
+                )
             case _:
                 assert_never(op)
     return tuple(found)
