@@ -12,11 +12,20 @@ import torch
 from looptrans.adjoint.backward import backward
 from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.recurrence import recurrence
+from looptrans.blocks.program import Store, ops_in
+from looptrans.cli.main import main
+from looptrans.derivation.derive import derive
+from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
+from looptrans.emit.refusal import Refused
 from looptrans.executor.inputs import prepare
 from looptrans.ir.listing import listing
 from looptrans.runtime.device import prepare_device
 from looptrans.runtime.load import load_module
+from looptrans.runtime.verify_backward import gradient_launcher
+from looptrans.transforms.segments import missing_contracts
+from looptrans.transforms.shift import with_rows_in_place
+from looptrans.transforms.substitute import is_same_text
 from tests.analysis import SPECS, program, spec, verdicts
 from tests.visits import visits
 
@@ -149,3 +158,171 @@ def test_random_ends_of_sequences_are_found_at_once_and_some_are_equal() -> None
     for name in ("cu_q", "cu_k"):
         steps = found[name][1:] - found[name][:-1]
         assert (steps >= 0).all() and (steps == 0).any() and (steps > 0).any()
+
+
+# Rows counted from 0 on, `K[cu_k[b] + j]`
+
+
+def counted_from_0(text: str) -> str:
+    """Return the listing of packed rows with loops that count the rows of each sequence."""
+    for loop, ends in (("i", "cu_q"), ("j", "cu_k")):
+        text = text.replace(
+            f"for {loop} in range({ends}[b], {ends}[b + 1])",
+            f"for {loop} in range(0, {ends}[b + 1] - {ends}[b])",
+        )
+        for array in ("Q", "O", "lse") if loop == "i" else ("K", "V"):
+            text = text.replace(f"{array}[{loop}, ", f"{array}[{ends}[b] + {loop}, ")
+    return text
+
+
+def with_lengths(text: str) -> str:
+    """Return a listing whose sequences have fewer rows than there is room for, and a causal one."""
+    text = counted_from_0(text).replace("scale: float", f"{LENGTHS}, scale: float")
+    for ends, count in (("cu_q", "n_q"), ("cu_k", "n_k")):
+        text = text.replace(f"{ends}[b + 1] - {ends}[b]", f"{count}[b]")
+        text = text.replace(f"all({ends}[b] <=", f"all({ends}[b] + {count}[b] <=")
+    return text.replace("range(0, n_k[b])", "range(0, min(n_k[b], i + 1))")
+
+
+LENGTHS = 'n_q: Int[Array, "B", "0:T+1"], n_k: Int[Array, "B", "0:U+1"]'
+
+
+def ragged() -> str:
+    (path,) = (path for path in SPECS if path.stem == "attention_ragged")
+    return path.read_text(encoding="utf-8")
+
+
+def test_rows_counted_from_0_are_differentiated_as_rows_in_place() -> None:
+    text = counted_from_0(ragged())
+    assert "K[cu_k[b] + j, h, e]" in text and "O[cu_q[b] + i, h, d] =" in text
+    found, plain = backward(program(text)), backward(spec("attention_ragged"))
+    assert listing(found.program) == listing(plain.program)
+    assert found.steps[0].name == "count i from cu_q[b] on, j from cu_k[b] on"
+    assert found.steps[0].certificates[0].verdict == "legal"
+    (step, *_) = derive(program(text), "fold").steps
+    assert (step.kind, step.decision) == ("rows in place", "legal")
+
+
+def test_a_loop_is_the_same_only_where_its_rows_are() -> None:
+    text = "for i in range({}, {} + n[b]):\n            Y[i] = X[i{}]"
+    frame = "def f(X, Y, cu, n, B):\n    for b in range(0, B):\n        {}\n"
+
+    def loop(start: str, more: str = "") -> Any:
+        return program(frame.format(text.format(start, start, more))).body[0]
+
+    assert is_same_text(loop("cu[b]"), loop("0 + cu[b]"))
+    assert not is_same_text(loop("cu[b]"), loop("cu[b + 1]"))
+    assert not is_same_text(loop("cu[b]"), loop("cu[b]", " + 1"))
+
+
+def test_loops_whose_range_is_known_or_that_choose_the_sequence_stay() -> None:
+    plain = "def f(X, Y, cu, N, B):\n    for b in range(0, B):\n        for i in range(0, {}):\n"
+    plain += "            Y[b, i] = X[{} + i]\n"
+    assert with_rows_in_place(program(plain.format("N", "cu[b]"))) is None
+    assert with_rows_in_place(program(plain.format("cu[b + 1]", "cu[i]"))) is None
+    assert with_rows_in_place(program(plain.format("cu[b + 1]", "cu[b]"))) is not None
+
+
+def test_sequences_that_leave_gaps() -> None:
+    """Rows behind the length of a sequence count for nothing, in both passes."""
+    made = emitted_with_backward(program(with_lengths(ragged())))
+    n_q, n_k = torch.tensor([0, 12, 19, 10]), torch.tensor([5, 0, 30, 16])
+    torch.manual_seed(1)
+    shapes = {"Q": (60, 2, 8), "K": (64, 2, 8), "V": (64, 2, 5)}
+    given: dict[str, Any] = {n: torch.randn(s, requires_grad=True) for n, s in shapes.items()}
+    given["scale"] = torch.tensor(0.4, requires_grad=True)
+    exact = {n: v.detach().double().requires_grad_() for n, v in given.items()}
+    sees = torch.zeros(60, 64, dtype=torch.bool)
+    for b in range(4):
+        rows = torch.arange(int(n_q[b]))[:, None] >= torch.arange(int(n_k[b]))[None, :]
+        sees[CUT[b] : CUT[b] + n_q[b], KEYS[b] : KEYS[b] + n_k[b]] = rows
+    launcher = getattr(gradient_launcher(made).module, made.launcher)
+    out, lse = launcher(given["Q"], given["K"], given["V"], CUT, KEYS, n_q, n_k, given["scale"])
+    wanted = _attention(exact, sees)
+    incoming = torch.randn(out.shape)
+    torch.autograd.backward([out, wanted], [incoming, incoming.double()])
+    torch.testing.assert_close(out.double(), wanted, atol=1e-5, rtol=1e-5)
+    assert bool(torch.isneginf(lse[~sees.any(-1)]).all())
+    for name, value in given.items():
+        gradient = exact[name].grad
+        assert gradient is not None
+        torch.testing.assert_close(value.grad.double(), gradient, atol=2e-5, rtol=1e-4)
+
+
+ROOM = "assert all(cu[b] + n[b] <= cu[b + 1] for b in range(0, B))"
+GAPS = """
+def copy(X: Float[Array, "T"], cu: Int[Array, "B+1", "0:T+1"], n: Int[Array, "B", "{least}:T+1"]):
+    {contract}
+    Y = zeros(T)
+    for b in range(0, B):
+        for i in range(0, n[b]):
+            Y[cu[b] + i] = X[cu[b] + i]
+    return Y
+"""
+
+
+def test_lengths_keep_sequences_apart_where_they_are_no_less_than_0() -> None:
+    apart = verdicts(GAPS.format(contract=ROOM, least=0))
+    assert apart["b"].memory.decision == "parallel"
+    assert apart["b"].memory.assumptions == (ROOM,)
+    for contract, least in ((ROOM, -1), ("assert B >= 0", 0), (ROOM.replace("[b] +", "[b] -"), 0)):
+        found = verdicts(GAPS.format(contract=contract, least=least))
+        assert found["b"].memory.decision not in ("parallel", "privatize"), (contract, least)
+
+
+@pytest.mark.parametrize("relation", ["<=", "=="])
+def test_random_lengths_fit_between_the_ends(relation: str) -> None:
+    text = GAPS.format(contract=ROOM.replace("<=", relation), least=0)
+    found = prepare(program(text), {"T": 5000, "B": 6}).arrays
+    room = found["cu"][1:] - found["cu"][:-1]
+    assert (found["n"] <= room).all() and (found["n"] > 0).sum() > 2
+    assert (found["n"] == room).all() == (relation == "==")
+
+
+def test_a_missing_contract_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    wanted = tuple(f"assert all({n}[b] <= {n}[b + 1] for b in range(0, B))" for n in CONTRACTED)
+    text = "\n".join(line for line in ragged().splitlines() if "assert" not in line)
+    bare = program(text)
+    assert missing_contracts(bare) == tuple(("b", each) for each in wanted)
+    assert missing_contracts(program(ragged())) == ()
+    with pytest.raises(Refused) as caught:
+        emitted_with_backward(bare)
+    assert f"say so: {'; '.join(wanted)}" in str(caught.value)
+    lengths = GAPS.format(contract="assert B >= 0", least=0)
+    assert missing_contracts(program(lengths)) == (("b", ROOM),)
+    path = tmp_path / "copy.py"
+    path.write_text(lengths, encoding="utf-8")
+    assert main(["loops", str(path)]) == 0
+    assert "have a row in common, say so" in capsys.readouterr().out
+
+
+CONTRACTED = ("cu_q", "cu_k")
+
+
+def test_the_rows_of_a_kernel_are_those_of_one_sequence() -> None:
+    """Queries with a batch, packed keys: b chooses the range of j, so it is no row beside it."""
+    text = ragged().replace("range(cu_q[b], cu_q[b + 1])", "range(0, M)")
+    for old, new in (("[i, h", "[b, i, h"), ('"T H E"', '"B M H E"'), ("(T, H", "(B, M, H")):
+        text = text.replace(old, new)
+    text = text.replace(' cu_q: Int[Array, "B+1", "0:T+1"],', "")
+    text = "\n".join(line for line in text.splitlines() if "all(cu_q" not in line)
+    found = lowered(backward(program(text)).program, rounded=True)
+    (kernel,) = (k for k in found.kernels if "dK" in k.name)
+    assert [d.name for d in kernel.grid if d.role == "rows"] == ["j"]
+
+
+SLICES = """
+def slices(X: Float[Array, "B N E"], n: Int[Array, "B", "0:N+1"]):
+    Y = zeros((B, N, 2, E))
+    for b in range(0, B):
+        for i in range(0, n[b]):
+            for e in range(0, E):
+                Y[b, i, 0, e] = 2.0 * X[b, i, e]
+                Y[b, i, 1, e] = X[b, i, e] + 1.0
+    return Y
+"""
+
+
+def test_slices_of_rows_whose_end_is_read_are_stored() -> None:
+    (kernel,) = lowered(program(SLICES)).kernels
+    assert [op.array for op in ops_in(kernel.body) if isinstance(op, Store)] == ["Y", "Y"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from looptrans.blocks.arithmetic import mapped
 from looptrans.blocks.program import (
@@ -26,6 +27,7 @@ from looptrans.blocks.program import (
     Load,
     Number,
     Op,
+    RowBlock,
     Store,
     TileLoop,
 )
@@ -237,12 +239,21 @@ def _ops(ops: tuple[Op, ...], slices: dict[str, Slice]) -> tuple[Op, ...]:
                         mask=None if op.mask is None else of(op.mask),
                     )
                 )
-            case TileLoop() | ElementLoop():
+            case TileLoop() | ElementLoop() | RowBlock():
                 found.append(
                     replace(op, start=of(op.start), stop=of(op.stop), body=_ops(op.body, slices))
                 )
             case Branch():
-                found.append(replace(op, condition=of(op.condition), body=_ops(op.body, slices)))
+                found.append(
+                    replace(
+                        op,
+                        condition=of(op.condition),
+                        body=_ops(op.body, slices),
+                        otherwise=_ops(op.otherwise, slices),
+                    )
+                )
+            case _:
+                assert_never(op)
     return tuple(found)
 
 
