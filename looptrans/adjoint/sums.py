@@ -99,12 +99,7 @@ def expanded(value: Value, names: Names) -> list[Term]:
                 return [times(x, y) for x in a for y in b]
             return [Term(Fraction(1), ((value, 1),))]
         case Binary("/", left, right):
-            below = expanded(right, names)
-            inverse = (
-                inverted(below[0])
-                if len(below) == 1 and not below[0].generators and not below[0].brackets
-                else Term(Fraction(1), ((right, -1),))
-            )
+            inverse = _reciprocal(right, names)
             return [times(x, inverse) for x in expanded(left, names)]
         case Binary("**", base, Const(exponent)) if float(exponent).is_integer() and exponent:
             return _powers(base, int(exponent), value, names)
@@ -129,13 +124,35 @@ def expanded(value: Value, names: Names) -> list[Term]:
     return [Term(Fraction(1), ((value, 1),))]
 
 
+def _reciprocal(value: Value, names: Names) -> Term:
+    """Return one divided by a value, factor by factor: 1 / ((1 + x) * z) has the factor 1 / z."""
+    match value:
+        case Binary("*", left, right):
+            return times(_reciprocal(left, names), _reciprocal(right, names))
+        case Binary("/", left, right):
+            above = expanded(right, names)
+            if _is_product(above):
+                return times(_reciprocal(left, names), above[0])
+        case Unary("-", operand):
+            return scaled([_reciprocal(operand, names)], -1)[0]
+        case _:
+            pass
+    below = expanded(value, names)
+    return inverted(below[0]) if _is_product(below) else Term(Fraction(1), ((value, -1),))
+
+
+def _is_product(terms: list[Term]) -> bool:
+    """Tell whether a value is one product, without sums and brackets."""
+    return len(terms) == 1 and not terms[0].generators and not terms[0].brackets
+
+
 def _condition_of(value: Value) -> Condition:
     return value.condition if isinstance(value, Holds) else Data(value)
 
 
 def _powers(base: Value, exponent: int, value: Value, names: Names) -> list[Term]:
     inner = expanded(base, names)
-    if len(inner) == 1 and not inner[0].generators and not inner[0].brackets:
+    if _is_product(inner):
         found = ONE
         step = inner[0] if exponent > 0 else inverted(inner[0])
         for _ in range(abs(exponent)):
