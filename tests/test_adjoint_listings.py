@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.adjoint import backward as deriving
 from looptrans.adjoint.backward import Backward, backward
+from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
 from looptrans.ir.program import Program
-from tests.analysis import program
+from tests.analysis import program, spec
 from tests.test_adjoint_torch import gradients
 
 SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "B": 2, "H": 4, "G": 2, "R": 2, "K": 3, "V": 5, "W": 2}
@@ -294,6 +296,25 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
             for j in range(0, N):
                 O[i, d] = O[i, d] + exp(S[i, j] - m) / l * V[j, d]
     return O
+### one more logit, gated, the log-sum-exp returned
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      g: Float[Array, "M D"]):
+    O = zeros((M, D))
+    lse = zeros(M)
+    for i in range(0, M):
+        m = 0.0
+        for j in range(0, N):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(0, E)) / sqrt(E))
+        l = exp(-m)
+        for j in range(0, N):
+            p = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) / sqrt(E) - m)
+            l += p
+            for d in range(0, D):
+                O[i, d] += p * V[j, d]
+        lse[i] = log(l) + m
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l / (1.0 + exp(-g[i, d]))
+    return O, lse
 ### dropped at random
 def f(X: Float[Array, "M N"], p: float, seed: Seed):
     Y = zeros((M, N))
@@ -409,6 +430,26 @@ def test_what_needs_an_arg_max_receives_no_gradient_unless_asked() -> None:
     alone = backward(program(LISTINGS["the largest"]))
     assert alone.of == ("y",)
     assert "shared equally" in alone.notes[0]
+
+
+def test_no_gradient_is_left_out_where_the_maximum_cancels_in_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That it is not shown to cancel is no reason to say that it does not."""
+    gated = program(LISTINGS["one more logit, gated, the log-sum-exp returned"])
+    assert backward(gated).of == ("O", "lse")
+    assert not backward(gated).notes
+    state = program(LISTINGS["divided at the end, the state returned"])
+    monkeypatch.setattr(deriving, "_attains", lambda _, output, wrt: output != "l")
+    with pytest.raises(NotDifferentiated, match="not shown to cancel; in numbers it does"):
+        backward(state)
+
+
+def test_what_hangs_on_the_largest() -> None:
+    online, lengths = spec("flash_forward"), spec("attention_lengths")
+    found = {name: hangs_on_extreme(online, name) for name in online.outputs}
+    assert found == {"O": False, "m": True, "l": True}
+    assert {hangs_on_extreme(lengths, name) for name in lengths.outputs} == {False}
 
 
 def test_a_tie_of_the_largest_is_shared() -> None:

@@ -12,11 +12,12 @@ from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import taken_out
+from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
 from looptrans.adjoint.proofs import Step, steps_of
 from looptrans.adjoint.read import read
-from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.reverse import Reverse
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes, sizes_of
@@ -157,7 +158,11 @@ def _without_jumps(
     """Differentiate the outputs that need no arg-max; all of them where every one does.
 
     Returns:
-        The derivation, and the outputs left out.
+        The derivation, and the outputs left out, which change where a maximum is moved.
+
+    Raises:
+        NotDifferentiated: An output has no gradient that is derived here; or it seems to need an
+            arg-max, but hangs on no maximum as far as numbers tell.
     """
     refusal: NotDifferentiated | None = None
     try:
@@ -174,16 +179,27 @@ def _without_jumps(
         if refusal is not None:
             raise refusal
         return found, ()
+    jumping = tuple(name for name in chosen if name not in smooth)
+    for name in jumping:
+        hangs = hangs_on_extreme(program, name)
+        if not hangs:
+            tried = "it was not possible to try it" if hangs is None else "it does"
+            raise NotDifferentiated(
+                f"the part of the gradient of {name} that comes through a maximum or a minimum is "
+                f"not shown to cancel; in numbers {tried}",
+                remedy="leave it out by naming the other outputs with --of, or divide by the sum "
+                "right behind the loop, before anything else is done with it",
+            )
     found = _Derivation(program, smooth, wrt)
     found.sweep()
-    return found, tuple(name for name in chosen if name not in smooth)
+    return found, jumping
 
 
 def _attains(program: Program, output: str, wrt: tuple[str, ...] | None) -> bool:
     try:
         alone = _Derivation(program, (output,), wrt)
         alone.sweep()
-    except NotDifferentiated:
+    except OnExtreme:
         return True
     return bool(alone.reverse.attained)
 

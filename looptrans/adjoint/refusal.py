@@ -17,3 +17,7 @@ class NotDifferentiated(Exception):
         self.reason = reason
         self.label = label
         self.remedy = remedy
+
+
+class OnExtreme(NotDifferentiated):
+    """What would need to know which of several rounded numbers was the largest or smallest."""

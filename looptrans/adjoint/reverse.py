@@ -24,7 +24,7 @@ from looptrans.adjoint.definitions import (
 )
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.pulling import Contribution, Pull
-from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.simplifying import Finding, Simplifier, counted, outside
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import simplified_brackets, solved
@@ -258,7 +258,7 @@ class Reverse:
     ) -> list[Contribution]:
         """Share the adjoint of a maximum equally among all that attain it."""
         if self._is_computed(value.body):
-            raise NotDifferentiated(
+            raise OnExtreme(
                 f"{definition.name} is the largest or smallest of values that would be worked "
                 "out again, and which of them it was cannot be told from rounded numbers",
                 definition.label,
