@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from looptrans.blocks.lower import lower
-from looptrans.blocks.program import BlockProgram, NotLowered
+from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.cli.main import main
 from looptrans.derivation.step import Derivation
 from looptrans.emit import listing as emission
@@ -43,7 +43,7 @@ def total(tmp_path: Path) -> str:
 def no_kernels(monkeypatch: Patch) -> None:
     """Let nothing called `total` be run in blocks."""
 
-    def refusing(derivation: Derivation, *, rounded: bool = False) -> BlockProgram:
+    def refusing(derivation: Derivation, *, rounded: Rounding | None = None) -> BlockProgram:
         if derivation.program.name == "total":
             raise NotLowered("S7 looks at what a later row has left", "S7")
         return lower(derivation, rounded=rounded)

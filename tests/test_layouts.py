@@ -18,7 +18,7 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward  # noqa: E402
-from looptrans.blocks.program import Store, ops_in  # noqa: E402
+from looptrans.blocks.program import Rounding, Store, ops_in  # noqa: E402
 from looptrans.emit.listing import emitted, lowered  # noqa: E402
 from looptrans.runtime.load import load_module  # noqa: E402
 from tests.analysis import program, spec  # noqa: E402
@@ -98,7 +98,7 @@ def test_heads_behind_positions_and_transposed_inputs() -> None:
 
 def test_parts_of_one_array_are_worked_out_where_they_share_work() -> None:
     """Two thirds of the gradient in one kernel, the other in one; none is gone over in vain."""
-    found = lowered(backward(spec("attention_qkv")).program, rounded=True)
+    found = lowered(backward(spec("attention_qkv")).program, rounded=Rounding())
     parts = [
         {
             str(op.subscripts[2])

@@ -12,7 +12,7 @@ import torch
 from looptrans.adjoint.backward import backward
 from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.recurrence import recurrence
-from looptrans.blocks.program import Store, ops_in
+from looptrans.blocks.program import Rounding, Store, ops_in
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.emit.backward import emitted_with_backward
@@ -306,7 +306,7 @@ def test_the_rows_of_a_kernel_are_those_of_one_sequence() -> None:
         text = text.replace(old, new)
     text = text.replace(' cu_q: Int[Array, "B+1", "0:T+1"],', "")
     text = "\n".join(line for line in text.splitlines() if "all(cu_q" not in line)
-    found = lowered(backward(program(text)).program, rounded=True)
+    found = lowered(backward(program(text)).program, rounded=Rounding())
     (kernel,) = (k for k in found.kernels if "dK" in k.name)
     assert [d.name for d in kernel.grid if d.role == "rows"] == ["j"]
 

@@ -63,6 +63,8 @@ class Backward:
         forward: The listing, returning behind its outputs what is saved besides.
         steps: How the backward listing came about, each step with its certificates.
         notes: What should be known, a sentence each.
+        recomputed: What the backward listing calls values that the listing has worked out before.
+        weights: Those of them that are exponentials over their sum, between 0 and 1.
     """
 
     listing: Program
@@ -74,6 +76,8 @@ class Backward:
     forward: Program
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
+    recomputed: frozenset[str] = frozenset()
+    weights: frozenset[str] = frozenset()
 
 
 def backward(
@@ -323,7 +327,13 @@ class _Derivation:
             forward,
             steps,
             tuple(notes),
+            frozenset(n for n, d in writer.meant.items() if self._is_recomputed(d)),
+            frozenset(n for n, d in writer.meant.items() if d in self.prepared.weights),
         )
+
+    def _is_recomputed(self, name: str) -> bool:
+        definition = self.system.definitions.get(name)
+        return definition is not None and definition.origin != "adjoint"
 
 
 def _closed(closing: Closing) -> Step:

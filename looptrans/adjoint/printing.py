@@ -49,21 +49,21 @@ class Printed:
         taken: Names no scalar may get.
         arrays: What arrays are called that have another name in the listing.
         taken_arrays: The names of arrays and parameters in the text.
-        scalars: The names of scalars given so far.
+        scalars: The names of scalars given so far, and the definition each is a cell of.
     """
 
     taken: set[str]
     arrays: dict[str, str]
     taken_arrays: set[str] = field(default_factory=set)
-    scalars: set[str] = field(default_factory=set)
+    scalars: dict[str, str] = field(default_factory=dict)
 
-    def scalar(self, wish: str, arrays: set[str]) -> str:
+    def scalar(self, wish: str, definition: str, arrays: set[str]) -> str:
         """Return a name for a scalar that nothing else has."""
         name, number = wish, 1
         while name in self.scalars or name in arrays:
             number += 1
             name = f"{wish}_{number}"
-        self.scalars.add(name)
+        self.scalars[name] = definition
         return name
 
 
@@ -106,7 +106,7 @@ class _NestText:
         conditions = list(nest.conditions)
         arrays = set(self.printed.arrays.values()) | self.printed.taken_arrays
         for scalar in nest.scalars:
-            self.scalars[scalar.cell] = self.printed.scalar(scalar.name, arrays)
+            self.scalars[scalar.cell] = self.printed.scalar(scalar.name, scalar.cell.array, arrays)
         levels = [None, *nest.loops]
         for loop in levels:
             if loop is not None:

@@ -121,6 +121,7 @@ class Writer:
         saved: What the forward hands over, in order: names of definitions.
         nests: The nests that were written.
         shown: What saved definitions are called in the listings.
+        meant: Which definition each scalar and each array made in the backward listing is.
     """
 
     program: Program
@@ -131,6 +132,7 @@ class Writer:
     saved: list[str] = field(default_factory=list)
     nests: list[Nest] = field(default_factory=list)
     shown: dict[str, str] = field(default_factory=dict)
+    meant: dict[str, str] = field(default_factory=dict)
 
     def written(
         self, gradients: dict[str, Gradient], incoming: dict[str, str], saver: Saver
@@ -298,14 +300,19 @@ class Writer:
         incoming: dict[str, str],
     ) -> Program:
         program = self.program
-        names = self.shown
+        names = dict(self.shown)
+        # An output is called as the listing calls it; so may be what an earlier statement left.
+        handed = {names.get(n, n) for n in self.saved}
+        for definition in made:
+            if definition.name in handed and names.get(definition.name) is None:
+                names[definition.name] = self.system.names.array(definition.name)
         variables_ = {plain_name(g.variable) for n in self.nests for g in n.loops}
         variables_ |= {
             plain_name(g.variable) for n in self.nests for u in n.updates for g in u.inner
         }
         fixed = {*program.arguments, *(p.name for p in program.parameters)}
         fixed |= {*incoming.values(), *(g.name for g in gradients.values())}
-        fixed |= {d.name for d in made} | {names.get(n, n) for n in self.saved}
+        fixed |= {names.get(d.name, d.name) for d in made} | handed
         printed = Printed(variables_, names, fixed | variables_)
         annotations = {a.name: a.annotation for a in program.arrays}
         annotations |= {p.name: p.annotation for p in program.parameters}
@@ -332,13 +339,15 @@ class Writer:
         lines = [f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"]
         lines += [f"    {contract_text(c)}" for c in program.contracts]
         for definition in made:
-            lines.append(f"    {self._created(definition.name, definition.extents, True)}")
+            name = names.get(definition.name, definition.name)
+            lines.append(f"    {self._created(name, definition.extents, True)}")
         for gradient in gradients.values():
             extents = tuple(g.range.stop for g in gradient.indices)
             lines.append(f"    {self._created(gradient.name, extents, False)}")
         for nest in self.nests:
             lines += ["    " + line for line in body_text(nest, printed)]
         lines.append(f"    return {', '.join(g.name for g in gradients.values())}")
+        self.meant = printed.scalars | {names.get(d.name, d.name): d.name for d in made}
         text = "\n".join(lines) + "\n"
         return parse(Source(f"<backward of {program.name}>", text))
 

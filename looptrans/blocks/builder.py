@@ -20,6 +20,7 @@ from looptrans.blocks.program import (
     Op,
     Position,
     Role,
+    Rounding,
     Scalar,
     Unary,
     dims_of,
@@ -75,8 +76,9 @@ class Builder:
         kept: Arrays that must be in memory when the kernel ends.
         before: Arrays that an earlier kernel has written.
         positive: Names that are known to be positive.
-        rounded: Whether operands of matrix products are rounded to the type of the input they meet,
+        rounding: Which operands of matrix products are rounded to the type of the input they meet,
             unless they are quotients by what may be close to 0; else only where they are at most 1.
+        rounded: Whether those of the statement that is being lowered are.
         exact: Arrays that are in float32 whatever the inputs are.
         defined: What names were set to that no loop carries.
         loops: The loops over blocks around what is being lowered, with their places.
@@ -88,6 +90,7 @@ class Builder:
     kept: frozenset[str] = frozenset()
     before: frozenset[str] = frozenset()
     positive: frozenset[str] = frozenset()
+    rounding: Rounding | None = None
     rounded: bool = False
     exact: frozenset[str] = frozenset()
     places: dict[str, Expr] = field(default_factory=dict)
@@ -430,6 +433,10 @@ class Builder:
             load = replace(op.value, other=other)
             ops[number] = replace(op, value=load)
             self.read[name] = load
+
+    def begin(self, array: str) -> None:
+        """Begin to lower what an array or a scalar is set to."""
+        self.rounded = self.rounding is not None and array not in self.rounding.recomputed
 
     def named(self, name: str, value: Expr, labels: tuple[str, ...] = (), note: str = "") -> Name:
         """Give a value a name in the innermost block."""

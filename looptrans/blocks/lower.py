@@ -33,6 +33,7 @@ from looptrans.blocks.program import (
     Op,
     Position,
     Role,
+    Rounding,
     RowBlock,
     Scalar,
     Store,
@@ -60,16 +61,19 @@ from looptrans.transforms.tree import node_at, statements_in
 
 
 def lower(
-    derivation: Derivation, *, rounded: bool = False, alone: frozenset[str] = frozenset()
+    derivation: Derivation,
+    *,
+    rounded: Rounding | None = None,
+    alone: frozenset[str] = frozenset(),
 ) -> BlockProgram:
     """Lower a scheduled program to operations on blocks.
 
     Args:
         derivation: How the listing got its schedule, `derive(program, "fold")`.
-        rounded: Whether what is worked out in a kernel is rounded to 16 bits where it is multiplied
-            with a block of 16-bit inputs, as backward passes do, unless it is a quotient by what
-            may be close to 0. Else only where it is known to be at most 1, since an fp16 number
-            ends at 65504.
+        rounded: What is worked out in a kernel and rounded to 16 bits where it is multiplied with
+            a block of 16-bit inputs, as backward passes do, unless it is a quotient by what may be
+            close to 0. Else only what is known to be at most 1 is, since an fp16 number ends at
+            65504.
         alone: Variables of loops of which a program does one iteration, never a block.
 
     Raises:
@@ -79,7 +83,9 @@ def lower(
 
 
 class _Lowering:
-    def __init__(self, derivation: Derivation, rounded: bool, alone: frozenset[str]) -> None:
+    def __init__(
+        self, derivation: Derivation, rounded: Rounding | None, alone: frozenset[str]
+    ) -> None:
         self.derivation = derivation
         self.rounded = rounded
         self.alone = alone
@@ -197,7 +203,7 @@ class _Lowering:
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]
         storage = stored(program, all_sites, grid, statements)
-        b = Builder(program, storage, contracted, *memory, rounded=self.rounded, exact=self.exact)
+        b = Builder(program, storage, contracted, *memory, rounding=self.rounded, exact=self.exact)
         dims: list[Dim] = []
         for loop in loops:
             role: Role = "rows" if loop.variable in rows or is_read(loop) else "program"

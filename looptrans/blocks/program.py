@@ -200,6 +200,22 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Rounding:
+    """What a backward pass rounds to 16 bits where it is multiplied with 16-bit inputs.
+
+    All but what the forward pass has worked out before, which must come out as it did there: were
+    the queries of an exponent rounded in one pass only, weights would not add up to 1.
+
+    Attributes:
+        recomputed: Names of values that the forward pass worked out.
+        weights: Those that are between 0 and 1.
+    """
+
+    recomputed: frozenset[str] = frozenset()
+    weights: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Dot:
     """A matrix product: `left[rows, over] @ right[over, columns]`, summed in float32.
 

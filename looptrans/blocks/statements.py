@@ -81,6 +81,7 @@ class Statements:
         self, array: str, subscripts: tuple[Index, ...], value: Value, label: str, path: Path
     ) -> None:
         self._forget(array)
+        self.b.begin(array)
         context = self.appending[-1] if self.appending else None
         if context is not None:
             unit = context.unit(array, value)
@@ -166,7 +167,8 @@ class Statements:
         self.b.known.pop(array, None)
         self.b.ranges.pop(array, None)
         if not carried and kind_of(value) == "float":
-            self.b.ranges[array] = bounds(self.b, value)
+            is_weight = self.b.rounding is not None and array in self.b.rounding.weights
+            self.b.ranges[array] = (0.0, 1.0) if is_weight else bounds(self.b, value)
         self.b.emit(Let(array, value, (label,), dims=dims))
         if not carried and not _mentions(value, array):
             self.b.defined[array] = value

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.program import BlockProgram, Rounding
 from looptrans.emit.autograd import DIGEST, Autograd, Called
 from looptrans.emit.facts import Style
 from looptrans.emit.header import backward_header
@@ -78,7 +78,8 @@ def emitted_backward(found: Backward, form: Form = "kernels") -> EmittedBackward
     exact |= {gradient for name, gradient in found.gradients.items() if name not in arrays}
     kept = {s.name for s in found.saved if s.name not in found.listing.outputs}
     forward = _in_float32(lowered(found.forward), kept & exact)
-    backward = _in_float32(lowered(program, rounded=True), exact)
+    rounding = Rounding(found.recomputed, found.weights)
+    backward = _in_float32(lowered(program, rounded=rounding), exact)
     return _module(found, forward, backward, form)
 
 

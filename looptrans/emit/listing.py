@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrans.blocks.lower import lower
-from looptrans.blocks.program import BlockProgram, NotLowered
+from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.derivation.derive import NESTS, derive
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
@@ -31,12 +31,12 @@ class Emitted:
     blocks: BlockProgram
 
 
-def lowered(program: Program, *, rounded: bool = False) -> BlockProgram:
+def lowered(program: Program, *, rounded: Rounding | None = None) -> BlockProgram:
     """Return a listing as operations on blocks.
 
     Args:
         program: The listing.
-        rounded: Whether operands of matrix products are rounded to 16 bits, see `lower`.
+        rounded: Which operands of matrix products are rounded to 16 bits, see `lower`.
 
     Raises:
         Refused: It cannot be run in blocks.
