@@ -100,7 +100,8 @@ class HandedOver:
     def _are_right(self, reference: Reference, exact: Outputs) -> bool:
         """Tell whether the forward kernels are off by rounding alone: what is wrong moves nothing.
 
-        Outputs among what is saved are compared, and reported, anyway.
+        In 16 bits that of operands is in what they give in float32. Outputs among what is saved are
+        compared, and reported, anyway.
         """
         others = [each.name for each in self.found.saved if not each.is_output]
         if not others:
@@ -117,7 +118,7 @@ class HandedOver:
                 to_array(self.saved[name]),
                 exact[name],
                 functools.partial(plain, name),
-                str(self.saved[name].dtype).removeprefix("torch."),
+                self.dtype,
                 always_plain=False,
             ).passed
             for name in others
