@@ -232,7 +232,7 @@ class _Derivation:
                 # It has a cell in each iteration of loops that it is no longer an array over.
                 site = self.reading.sites[name]
                 self.reading.sites[name] = replace(site, indices=(None,))
-        named(self.system)
+        named(self.system, frozenset(self.outputs.values()))
         self.unguarded = taken_out(self.system, frozenset(self.outputs.values()))
         self.prepared = prepared(self.system, frozenset(self.outputs.values()))
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)

@@ -12,6 +12,11 @@ What tanh is taken of, whose derivative 1 - tanh ** 2 is a difference:
 
 Their adjoints are then one value each, which is multiplied with derivatives, and not many sums of
 products that cancel each other.
+
+The other way round, an exponential that a single sum reads is put into it, where it is recognized
+beside those that are written out:
+
+    w[i, j] = exp(s[i, j] - m[i]);  o[i] = sum(w[i, j] / l[i] * v[j] for j)    ->    o[i] = …
 """
 
 from __future__ import annotations
@@ -24,15 +29,17 @@ from looptrans.algebra.cells import value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Call, Generator, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Access, Binary, Call, Generator, Read, Reduce, Value, walk_value
 
 
-def named(system: System) -> None:
-    """Give such values definitions.
+def named(system: System, outputs: frozenset[str]) -> None:
+    """Give such values definitions, and put such exponentials where they are read.
 
     Args:
         system: The definitions, which are changed.
+        outputs: Those that are outputs, which stay.
     """
+    _put_in(system, outputs)
     for name in list(system.definitions):
         match system.definitions[name].value:
             case Reduce("max" | "min", _, body):
@@ -48,6 +55,34 @@ def named(system: System) -> None:
             ]
             if not any(_name(system, name, value, "in", alone=True) for value in found):
                 break
+
+
+def _put_in(system: System, outputs: frozenset[str]) -> None:
+    for name, definition in list(system.definitions.items()):
+        readers = [d for d in system.definitions.values() if name in d.reads()]
+        if name in outputs or len(readers) != 1 or not _is_exponential(definition.value):
+            continue
+        if not isinstance(readers[0].value, Reduce):
+            continue
+
+        def change(part: Value, name: str = name) -> Value | None:
+            if isinstance(part, Read) and part.access.array == name:
+                return system.instance(name, part.access.indices)
+            return None
+
+        system.add(replace(readers[0], value=replaced(readers[0].value, change)))
+        del system.definitions[name]
+
+
+def _is_exponential(value: Value) -> bool:
+    """Tell whether a value is an exponential, or one divided or multiplied by something."""
+    match value:
+        case Binary("*", left, right):
+            return _is_exponential(left) or _is_exponential(right)
+        case Binary("/", left, _):
+            return _is_exponential(left)
+        case _:
+            return isinstance(value, Call) and value.function == "exp"
 
 
 def _name(system: System, of: str, value: Value, ending: str, *, alone: bool) -> bool:

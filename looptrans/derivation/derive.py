@@ -102,7 +102,11 @@ def derive(
     elif goal == "split":
         decision = work.verdict or "unknown"
     if goal == "forward" or decision == "legal":
-        work.parallel()
+        try:
+            known = flow(work.program)
+        except NotDone:
+            known = None
+        work.parallel_by_flow(known)
     if not work.steps and decision == "legal":
         decision = work.verdict or "unknown"
     return work.derivation(goal, decision)
