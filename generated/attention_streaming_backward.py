@@ -231,6 +231,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -577,7 +584,7 @@ def attention_streaming_kernel(
 
 def attention_streaming_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_streaming_kernel_footprint(
@@ -689,7 +696,7 @@ def attention_streaming_backward_delta_kernel(
 
 def attention_streaming_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -935,7 +942,7 @@ def attention_streaming_backward_dQ_kernel(
 
 def attention_streaming_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_streaming_backward_dQ_kernel_footprint(
@@ -1216,7 +1223,7 @@ def attention_streaming_backward_dK_dV_kernel(
 
 def attention_streaming_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_streaming_backward_dK_dV_kernel_footprint(
@@ -1610,7 +1617,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_streaming_forward_17985d66", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_forward_983f282f", mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1629,7 +1636,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_streaming_backward_17985d66", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_backward_983f282f", mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

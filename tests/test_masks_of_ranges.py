@@ -91,6 +91,7 @@ def assert_visited(kernel: Kernel, mask: str) -> None:
         ("(j < S or i - W < j) and j <= i", (5, 3)),
         ("j < S and j <= i or i - W < j <= i", (5, 6)),
         ("j < S or i - j < W", (5, 2)),
+        ("(j < S or i - j <= W) and (j <= i or j < S)", (5, 3)),
         ("abs(i - j) >= W", (5, 5)),
         ("j != i", (5, 5)),
         ("i // S == j // S", (3, 3)),

@@ -112,8 +112,6 @@ def _pairs(options: Options) -> Iterator[tuple[str, str, str]]:
         yield "alignment", "", "no option asks which key a query is level with"
     if o.prefix and not o.causal:
         yield "prefix", "causal", "without a causal mask all keys are seen in any case"
-    if o.prefix and o.window_left is not None:
-        yield "prefix", "window_left", "a window hides the keys that a prefix shows"
     yield from _heads_and_batch(o)
     yield from _weights(o)
     yield from _layout(o)

@@ -281,20 +281,26 @@ class Pieces:
             self._array("prefix", "Int", "B" if options.batch else "", extent)
             where = "prefix[b]" if options.batch else "prefix"
             self.says.append(f"The first {where} keys are seen by all queries.")
+            if options.window_left is not None:
+                left = value_text("window_left", options.window_left)
+                self.seen.append(f"(j < {self._prefix} or j >= {self.axes.level} - {left})")
+
+    @property
+    def _prefix(self) -> str:
+        """The key that the prefix ends before."""
+        prefix = "prefix[b]" if self.options.batch else "prefix"
+        return f"cu_k[b] + {prefix}" if self.axes.packed else prefix
 
     @property
     def keys(self) -> tuple[str, str]:
         """The range of the loop over the keys."""
         options, axes = self.options, self.axes
         first, last = axes.first, axes.last
-        if options.window_left is not None:
+        if options.window_left is not None and not options.prefix:
             left = value_text("window_left", options.window_left)
             first = f"max({first}, {axes.level} - {left})"
         if options.prefix:
-            prefix = "prefix[b]" if options.batch else "prefix"
-            if axes.packed:
-                prefix = f"cu_k[b] + {prefix}"
-            last = f"min({last}, max({prefix}, {axes.level} + 1))"
+            last = f"min({last}, max({self._prefix}, {axes.level} + 1))"
         elif options.causal:
             last = f"min({last}, {axes.level} + 1)"
         elif options.window_right is not None:
