@@ -91,7 +91,9 @@ def solved(variable: str, part: Condition, within: Bounds) -> tuple[Bounds, ...]
     alternatives = _alternatives(variable, part)
     if not alternatives or _Both() in alternatives:
         return None
-    start = within.start
+    # Any lower bound will do; one that is the same for all rows lets none of them be visited.
+    same = [b for b in within.lower if not isinstance(b, Unless) and not variables(b)]
+    start = extremum("max", same) if same else within.start
     left = [a for a in alternatives if not is_surely_empty(joined(within, a.bounds))]
     lower: list[Index] = []
     upper: list[Index] = []
