@@ -32,7 +32,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "documents": (False, True),
     "mask": (None, "BMN", "N"),
     "sinks": (False, True),
-    "q_lengths": (False,),
+    "q_lengths": (False, True),
     "kv_lengths": (False, True),
     "dropout": (None,),
     "lse": (False, True),
