@@ -13,6 +13,7 @@ from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import taken_out
 from looptrans.adjoint.hanging import hangs_on_extreme
+from looptrans.adjoint.lengths import Extended, extended
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
 from looptrans.adjoint.proofs import Step, steps_of
@@ -103,6 +104,14 @@ def backward(
     if placed is not None:
         back = _counted(backward(placed.program, of, wrt), program, placed)
         return replace(back, program=annotated(back.program)) if annotate else back
+    whole = extended(program)
+    if whole is not None:
+        try:
+            back = _cut(backward(whole.program, of, wrt), whole)
+        except NotDifferentiated:
+            pass  # then rows are gone over as far as they are
+        else:
+            return replace(back, program=annotated(back.program)) if annotate else back
     view = unpacked(program)
     if view is not None:
         back = _packed(backward(view.program, of, wrt), view)
@@ -132,6 +141,25 @@ def _counted(found: Backward, program: Program, placed: Shifted) -> Backward:
     forward = program if found.forward is found.listing else found.forward
     step = Step(placed.text, (placed.certificate,))
     return replace(found, listing=program, forward=forward, steps=(step, *found.steps))
+
+
+def _cut(found: Backward, whole: Extended) -> Backward:
+    """Return the backward pass of a listing, from that of the one that goes over all rows."""
+    alike = {new: old for old, new in found.incoming.items()}
+    program = whole.back(found.program, alike)
+    forward = whole.listing
+    if found.forward is not whole.program:
+        forward = whole.back(found.forward, {})
+    law = "no iteration reads what another one writes, and each writes a row of its own"
+    apart = Certificate("storage", law, "legal", "from the text")
+    gone = "a row beyond the length has no incoming gradient, so nothing comes from it"
+    law = "sums over all rows are sums over those up to the length"
+    steps = (
+        Step("go over all rows", (apart,)),
+        *found.steps,
+        Step("end at the length", (Certificate("algebra", law, "legal", gone),)),
+    )
+    return replace(found, listing=whole.listing, program=program, forward=forward, steps=steps)
 
 
 def _packed(found: Backward, view: Unpacked) -> Backward:

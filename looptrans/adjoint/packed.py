@@ -283,16 +283,25 @@ def _row_count(program: Program, loop: Loop, views: Mapping[str, View]) -> Index
 
 
 def _is_free(loop: Loop, views: Mapping[str, View]) -> bool:
+    """Tell whether the iterations of a loop over rows have nothing to do with each other."""
+    return iterations_are_apart(loop, {name: view.row for name, view in views.items()})
+
+
+def iterations_are_apart(loop: Loop, rows: Mapping[str, int]) -> bool:
     """Tell whether the iterations of a loop over rows have nothing to do with each other.
 
     What each writes is its own row, or a number that it sets before it looks at it.
+
+    Args:
+        loop: The loop.
+        rows: The dimension of rows of each array that may be written.
     """
     inside = list(_accesses_in(loop.body))
     written = {a.array for a, is_write in inside if is_write}
     for access, _ in inside:
         if access.array in written and access.subscripts:
-            view = views.get(access.array)
-            if view is None or access.subscripts[view.row] != Var(loop.variable):
+            row = rows.get(access.array)
+            if row is None or access.subscripts[row] != Var(loop.variable):
                 return False
     numbers = {a.array for a, is_write in inside if is_write and not a.subscripts}
     return _sets_first(loop.body, numbers, set())

@@ -1,0 +1,336 @@
+"""Rows up to a length that is read, gone over to the last while they are differentiated.
+
+    for b: for i in range(0, n[b]):             for b: for i in range(0, M):
+        O[b, i] = …                     <->         O[b, i] = …
+
+Where an iteration has nothing to do with the others, rows beyond the length have no part in what
+comes before it, and no incoming gradient where they are not returned. So the arrays are whole while
+the listing is differentiated: what there is one of for each row can be kept. Afterwards the loops
+end where they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.packed import iterations_are_apart
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.frontend import parse
+from looptrans.ir.affine import extremum, is_same, simplified, total
+from looptrans.ir.index import Index, Int, Opaque, Var
+from looptrans.ir.listing import listing
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.source import Source
+from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.walk import accesses, nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An array some of whose rows count.
+
+    Attributes:
+        row: The dimension of rows.
+        lengths: The array that says how many count.
+        places: The dimensions whose subscripts are those of `lengths`.
+    """
+
+    row: int
+    lengths: str
+    places: tuple[int, ...]
+
+    def end(self, access: Access) -> Opaque | None:
+        """Return where the rows that count end, at the place of an access."""
+        subscripts = [access.subscripts[place] for place in self.places]
+        names = tuple(s for s in subscripts if isinstance(s, Var))
+        return Opaque(self.lengths, names) if len(names) == len(subscripts) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """A listing, and the same with loops over all rows.
+
+    Attributes:
+        listing: The listing.
+        program: The one with loops over all rows.
+        rows: The arrays whose rows beyond a length are not set by the listing.
+    """
+
+    listing: Program
+    program: Program
+    rows: Mapping[str, Rows]
+
+    def back(self, program: Program, alike: Mapping[str, str]) -> Program:
+        """Let loops of a listing made of the other end where they did.
+
+        Args:
+            program: The listing.
+            alike: Arrays that are not in the listing itself, and the array each is like.
+
+        Raises:
+            NotDifferentiated: A row is looked at of which it is not known whether it counts.
+        """
+        if not set(alike.values()) <= set(self.rows):
+            raise NotDifferentiated("a gradient comes in that is not by rows")
+        # What a backward pass works out again may have a name of the listing.
+        known = {a.name for a in program.arrays if not alike or a.role == "input"}
+        rows = {name: each for name, each in self.rows.items() if name in known}
+        rows |= {new: self.rows[old] for new, old in alike.items() if old in self.rows}
+        fixed = {a.name for a in self.listing.arrays if a.role == "input"} | set(alike)
+        while True:
+            body = _Cut(rows).body(program.body, ())
+            more = dict(_more(replace(program, body=body), rows, fixed))
+            if not more:
+                break
+            rows |= more
+        _check(body, rows, {})
+        if alike:
+            _check_terms(program, body, rows)
+        changed = replace(program, body=body)
+        return parse(Source(program.source.name, listing(changed)))
+
+
+def extended(program: Program) -> Extended | None:
+    """Return a listing whose loops go over all rows; None where none of its loops ends before."""
+    rows: dict[str, Rows] = {}
+    changed: list[Loop] = []
+
+    def visit(body: tuple[Node, ...]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in body:
+            match node:
+                case Loop():
+                    own = _extents(program, node)
+                    if own is not None:
+                        extent, more = own
+                        rows.update(more)
+                        changed.append(node)
+                        node = replace(node, range=Range(Int(0), extent))  # noqa: PLW2901
+                    found.append(replace(node, body=visit(node.body)))
+                case If():
+                    found.append(replace(node, body=visit(node.body), orelse=visit(node.orelse)))
+                case _:
+                    found.append(node)
+        return tuple(found)
+
+    body = visit(program.body)
+    if not changed:
+        return None
+    inside = sum(1 for loop in changed for a in _accesses_in(loop.body) if a.array in rows)
+    if inside != sum(1 for a in _accesses_in(program.body) if a.array in rows):
+        return None  # rows that do not count are looked at
+    again = parse(Source(f"<{program.name}>", listing(replace(program, body=body))))
+    return Extended(program, again, rows)
+
+
+def _extents(program: Program, loop: Loop) -> tuple[Index, dict[str, Rows]] | None:
+    """Return how many rows there are of what a loop writes, and its arrays, if it ends before."""
+    end = simplified(loop.range.stop)
+    if loop.range.step != 1 or simplified(loop.range.start) != Int(0):
+        return None
+    if not isinstance(end, Opaque) or loop.execution != "sequential":
+        return None
+    declared = program.array(end.array).value_range
+    if declared is None or not all(isinstance(a, Var) for a in end.arguments):
+        return None
+    written = {
+        target.array
+        for node in nodes(loop.body)
+        if isinstance(node, Assign)
+        for target in node.targets
+        if target.subscripts
+    }
+    found: dict[str, Rows] = {}
+    extent: Index | None = None
+    for access in _accesses_in(loop.body):
+        if access.array not in written:
+            continue
+        rows = _rows(access, loop.variable, end)
+        if rows is None or found.setdefault(access.array, rows) != rows:
+            return None
+        extent = program.array(access.array).shape[rows.row]
+        if extent is None or not is_same(declared[1], total(extent, 1)):
+            return None
+    if extent is None or not iterations_are_apart(loop, {n: r.row for n, r in found.items()}):
+        return None
+    return extent, found
+
+
+def _rows(access: Access, variable: str, end: Opaque) -> Rows | None:
+    """Return which rows of an array count, by one access to it."""
+    subscripts = list(access.subscripts)
+    wanted = [Var(variable), *end.arguments]
+    if any(subscripts.count(each) != 1 for each in wanted):
+        return None
+    row, *places = (subscripts.index(each) for each in wanted)
+    return Rows(row, end.array, tuple(places))
+
+
+def _accesses_in(body: tuple[Node, ...]) -> Iterator[Access]:
+    for node in nodes(body):
+        if isinstance(node, Assign | If):
+            for relation in accesses(node):
+                yield relation.access
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Lets loops over rows end where those end that count."""
+
+    rows: Mapping[str, Rows]
+
+    def body(self, body: tuple[Node, ...], around: tuple[str, ...]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in body:
+            match node:
+                case Loop():
+                    bounds = self.range(node.variable, node.range, _accesses_in(node.body), around)
+                    inner = self.body(node.body, (*around, node.variable))
+                    found.append(replace(node, range=bounds, body=inner))
+                case If():
+                    then, other = self.body(node.body, around), self.body(node.orelse, around)
+                    found.append(replace(node, body=then, orelse=other))
+                case Assign():
+                    values = tuple(self.value(value, around) for value in node.values)
+                    found.append(replace(node, values=values))
+                case _:
+                    found.append(node)
+        return tuple(found)
+
+    def value(self, value: Value, around: tuple[str, ...]) -> Value:
+        def change(part: Value) -> Value | None:
+            if not isinstance(part, Reduce):
+                return None
+            read = [p.access for p in walk_value(part.body) if isinstance(p, Read)]
+            outer = around
+            generators: list[Generator] = []
+            for g in part.generators:
+                bounds = self.range(g.variable, g.range, iter(read), outer)
+                generators.append(replace(g, range=bounds))
+                outer = (*outer, g.variable)
+            return Reduce(part.function, tuple(generators), self.value(part.body, outer))
+
+        return replaced(value, change)
+
+    def range(
+        self, variable: str, bounds: Range, inside: Iterator[Access], around: tuple[str, ...]
+    ) -> Range:
+        """Return the range of a loop, cut where the rows it goes over do not count."""
+        ends: set[Opaque] = set()
+        others = False
+        for access in inside:
+            rows = self.rows.get(access.array)
+            if rows is None:
+                continue
+            if access.subscripts[rows.row] != Var(variable):
+                others = True
+                continue
+            end = rows.end(access)
+            known = {each.name for each in end.arguments if isinstance(each, Var)} if end else set()
+            if end is None or not known <= set(around):
+                raise NotDifferentiated(f"which rows of {access.array} count is not known there")
+            ends.add(end)
+        if not ends:
+            return bounds
+        if len(ends) > 1 or others or bounds.step != 1:
+            # What comes of other rows, too, would be left out with those that do not count.
+            raise NotDifferentiated(f"{variable} goes over rows of more than one kind")
+        (end,) = ends
+        if any(is_same(end, side) for side in _sides(bounds.stop)):
+            return bounds
+        shorter = extremum("min", (bounds.stop, end))
+        is_whole = simplified(bounds.start) == Int(0) and not isinstance(bounds.stop, Opaque)
+        return Range(bounds.start, end if is_whole and _is_plain(bounds.stop) else shorter)
+
+
+def _sides(index: Index) -> tuple[Index, ...]:
+    plain = simplified(index)
+    arguments = getattr(plain, "arguments", ())
+    return (plain, *arguments) if not isinstance(plain, Opaque) else (plain,)
+
+
+def _is_plain(index: Index) -> bool:
+    """Tell whether an end is an extent, which no length exceeds."""
+    return not any(isinstance(each, Opaque) for each in _sides(index)) and len(_sides(index)) == 1
+
+
+def _more(
+    program: Program, rows: Mapping[str, Rows], fixed: set[str]
+) -> Iterator[tuple[str, Rows]]:
+    """Yield arrays that are set only where rows count."""
+    ends = _ends_around(program.body, {})
+    for array in program.arrays:
+        if array.name in fixed | set(rows) or array.rank == 0 or array.element != "float":
+            continue
+        found: set[Rows | None] = set()
+        for access, around, is_write in ends:
+            if access.array != array.name or not is_write:
+                continue
+            own = {
+                _rows(access, name, end)
+                for name, end in around.items()
+                if isinstance(end, Opaque) and any(r.lengths == end.array for r in rows.values())
+            }
+            found.add(own.pop() if len(own) == 1 else None)
+        if len(found) == 1 and (each := found.pop()) is not None:
+            yield array.name, each
+
+
+def _ends_around(
+    body: tuple[Node, ...], around: Mapping[str, Index]
+) -> list[tuple[Access, Mapping[str, Index], bool]]:
+    found: list[tuple[Access, Mapping[str, Index], bool]] = []
+    for node in body:
+        match node:
+            case Loop():
+                inside = {**around, node.variable: simplified(node.range.stop)}
+                found += _ends_around(node.body, inside)
+            case If():
+                found += _ends_around((*node.body, *node.orelse), around)
+            case _:
+                pass
+        if isinstance(node, Assign | If):
+            for relation in accesses(node):
+                inner = {g.variable: simplified(g.range.stop) for g in relation.generators}
+                found.append((relation.access, {**around, **inner}, relation.is_write))
+    return found
+
+
+def _check(body: tuple[Node, ...], rows: Mapping[str, Rows], around: Mapping[str, Index]) -> None:
+    """Refuse a listing that looks at rows of which it is not known whether they count."""
+    for access, ends, _ in _ends_around(body, around):
+        own = rows.get(access.array)
+        if own is None:
+            continue
+        row, end = access.subscripts[own.row], own.end(access)
+        stop = ends.get(row.name) if isinstance(row, Var) else None
+        if stop is None or end is None or not any(is_same(end, side) for side in _sides(stop)):
+            raise NotDifferentiated(f"{access.array} is needed at rows that may not count")
+
+
+def _check_terms(program: Program, body: tuple[Node, ...], rows: Mapping[str, Rows]) -> None:
+    """Refuse loops over rows that count in which something comes of other rows, too.
+
+    What is added up there has to be a multiple of an incoming gradient of the row itself: nothing
+    that was worked out before may come in, unless it is of that row.
+    """
+    made = {array.name for array in program.arrays if array.role == "local"} - set(rows)
+    for loop in (node for node in nodes(body) if isinstance(node, Loop)):
+        own = {target.array for target in _targets_in(loop.body)}
+        for access in _accesses_in(loop.body):
+            known = rows.get(access.array)
+            if known is not None and access.subscripts[known.row] == Var(loop.variable):
+                break
+        else:
+            continue
+        for access in _accesses_in(loop.body):
+            if access.array in made - own:
+                raise NotDifferentiated(f"{access.array} is no row of {loop.variable}")
+
+
+def _targets_in(body: tuple[Node, ...]) -> Iterator[Access]:
+    for node in nodes(body):
+        if isinstance(node, Assign):
+            yield from node.targets
