@@ -14,6 +14,7 @@ from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.recurrence import recurrence
 from looptrans.blocks.program import Rounding, Store, ops_in
 from looptrans.cli.main import main
+from looptrans.derivation.backward import derive_backward
 from looptrans.derivation.derive import derive
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
@@ -26,6 +27,7 @@ from looptrans.runtime.verify_backward import gradient_launcher
 from looptrans.transforms.segments import missing_contracts
 from looptrans.transforms.shift import with_rows_in_place
 from looptrans.transforms.substitute import is_same_text
+from looptrans.variants import Options, compose
 from tests.analysis import SPECS, program, spec, verdicts
 from tests.visits import visits
 
@@ -326,3 +328,63 @@ def slices(X: Float[Array, "B N E"], n: Int[Array, "B", "0:N+1"]):
 def test_slices_of_rows_whose_end_is_read_are_stored() -> None:
     (kernel,) = lowered(program(SLICES)).kernels
     assert [op.array for op in ops_in(kernel.body) if isinstance(op, Store)] == ["Y", "Y"]
+
+
+def test_query_lengths_keep_what_there_is_one_of_for_each_row() -> None:
+    text = compose(Options(q_lengths=True, kv_lengths=True, heads="none", lse=True)).text
+    found = backward(program(text))
+    shown = listing(found.program)
+    assert "max(" not in shown, "the maximum is not worked out again: the log-sum-exp is at hand"
+    assert shown.count("for i in range(0, n_q[b]):") == 3
+    assert [saved.name for saved in found.saved] == ["lse", "O"]
+
+
+TWICE = """
+def twice(X: Float[Array, "B N E"], n: Int[Array, "B", "0:N+1"]):
+    O = zeros((B, N))
+{more}
+    for b in range(0, B):
+        for i in range(0, n[b]):
+            for j in range(0, N):
+                O[b, i] = O[b, i] + sum(X[b, i, e] * X[b, j, e] for e in range(0, E))
+{all}
+    return O{returned}
+"""
+ALL = """
+    for b in range(0, B):
+        for i in range(0, N):
+            for e in range(0, E):
+                R[b, i] = R[b, i] + X[b, i, e] * X[b, i, e]
+"""
+
+
+@pytest.mark.parametrize("also", [False, True])
+def test_rows_beyond_a_length_still_count_as_keys(also: bool) -> None:
+    parts = {"more": "    R = zeros((B, N))", "all": ALL, "returned": ", R"}
+    text = TWICE.format(**(parts if also else dict.fromkeys(parts, "")))
+    made = emitted_with_backward(program(text))
+    launcher = getattr(gradient_launcher(made).module, made.launcher)
+    x, n = torch.randn(2, 5, 3, requires_grad=True), torch.tensor([2, 4])
+    found = launcher(x, n)
+    exact = x.detach().double().requires_grad_()
+    counts = torch.arange(5)[None, :] < n[:, None]
+    wanted = torch.where(counts, torch.einsum("bie,bje->bi", exact, exact), 0.0)
+    incoming = torch.randn(2, 5)
+    given = torch.where(counts, incoming, torch.nan)  # of rows beyond nothing is read
+    if also:
+        wanted = wanted.sum() * 0 + (wanted * incoming).sum() + exact.square().sum()
+        torch.autograd.backward([*found], [given, torch.ones(2, 5)])
+        wanted.backward()
+    else:
+        found.backward(given)
+        wanted.backward(incoming.double())
+    assert x.grad is not None and exact.grad is not None
+    torch.testing.assert_close(x.grad.double(), exact.grad, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_the_steps_to_the_backward_pass_are_all_shown(counted: bool) -> None:
+    text = counted_from_0(ragged()) if counted else ragged()
+    found = derive_backward(program(text))
+    assert found.decision == "legal", found.notes
+    assert ("rows in place" in {step.kind for step in found.steps}) == counted

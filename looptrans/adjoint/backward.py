@@ -66,6 +66,8 @@ class Backward:
         notes: What should be known, a sentence each.
         recomputed: What the backward listing calls values that the listing has worked out before.
         weights: Those of them that are exponentials over their sum, between 0 and 1.
+        seen: What was differentiated: the listing, or another that means the same.
+        before: How many of the steps lead from the listing to that.
     """
 
     listing: Program
@@ -79,6 +81,8 @@ class Backward:
     notes: tuple[str, ...] = ()
     recomputed: frozenset[str] = frozenset()
     weights: frozenset[str] = frozenset()
+    seen: Program | None = None
+    before: int = 0
 
 
 def backward(
@@ -140,7 +144,12 @@ def _counted(found: Backward, program: Program, placed: Shifted) -> Backward:
     """Return the backward pass of a listing, from that of the one that counts rows in place."""
     forward = program if found.forward is found.listing else found.forward
     step = Step(placed.text, (placed.certificate,))
-    return replace(found, listing=program, forward=forward, steps=(step, *found.steps))
+    return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
+
+
+def _seen(found: Backward, steps: tuple[Step, ...]) -> Backward:
+    """Return a backward pass with one more step before what was differentiated."""
+    return replace(found, steps=steps, before=found.before + 1)
 
 
 def _cut(found: Backward, whole: Extended) -> Backward:
@@ -159,7 +168,7 @@ def _cut(found: Backward, whole: Extended) -> Backward:
         *found.steps,
         Step("end at the length", (Certificate("algebra", law, "legal", gone),)),
     )
-    return replace(found, listing=whole.listing, program=program, forward=forward, steps=steps)
+    return _seen(replace(found, listing=whole.listing, program=program, forward=forward), steps)
 
 
 def _packed(found: Backward, view: Unpacked) -> Backward:
@@ -181,7 +190,7 @@ def _packed(found: Backward, view: Unpacked) -> Backward:
         *found.steps,
         Step("take rows as they are packed", (replace(cut, reason=gone),)),
     )
-    return replace(found, listing=view.listing, program=program, forward=forward, steps=steps)
+    return _seen(replace(found, listing=view.listing, program=program, forward=forward), steps)
 
 
 def _without_jumps(
@@ -357,6 +366,7 @@ class _Derivation:
             tuple(notes),
             frozenset(n for n, d in writer.meant.items() if self._is_recomputed(d)),
             frozenset(n for n, d in writer.meant.items() if d in self.prepared.weights),
+            self.program,
         )
 
     def _is_recomputed(self, name: str) -> bool:

@@ -197,9 +197,10 @@ def adjoint(program: Program, number: int, of: str, wrt: str) -> DerivationStep:
         raise NotDone(f"there is no fact {number} about the adjoints", "illegal")
     step = found.steps[number - 1]
     shown = step.certificates
-    closed = read(program)[1]
-    if number == len(closed) + 1:
-        plain = closed[-1].after if closed else program
+    seen = found.seen or program
+    closed = read(seen)[1]
+    if number == found.before + len(closed) + 1:
+        plain = closed[-1].after if closed else seen
         shown = (once_defined(plain, flow_of(plain), shown[0].law),)
     return DerivationStep(step.name, "adjoint", (number, of, wrt), program, program, shown)
 
