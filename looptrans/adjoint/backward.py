@@ -171,25 +171,6 @@ def _cut(found: Backward, whole: Extended) -> Backward:
     return _seen(replace(found, listing=whole.listing, program=program, forward=forward), steps)
 
 
-def _cut(found: Backward, whole: Extended) -> Backward:
-    """Return the backward pass of a listing, from that of the one that goes over all rows."""
-    alike = {new: old for old, new in found.incoming.items()}
-    program = whole.back(found.program, alike)
-    forward = whole.listing
-    if found.forward is not whole.program:
-        forward = whole.back(found.forward, {})
-    law = "no iteration reads what another one writes, and each writes a row of its own"
-    apart = Certificate("storage", law, "legal", "from the text")
-    gone = "a row beyond the length has no incoming gradient, so nothing comes from it"
-    law = "sums over all rows are sums over those up to the length"
-    steps = (
-        Step("go over all rows", (apart,)),
-        *found.steps,
-        Step("end at the length", (Certificate("algebra", law, "legal", gone),)),
-    )
-    return replace(found, listing=whole.listing, program=program, forward=forward, steps=steps)
-
-
 def _packed(found: Backward, view: Unpacked) -> Backward:
     """Return the backward pass of a listing with packed rows, from that of the listing as seen."""
     alike = {new: old for old, new in (*found.gradients.items(), *found.incoming.items())}
