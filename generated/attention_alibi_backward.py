@@ -236,6 +236,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -442,7 +449,7 @@ def attention_alibi_kernel(
 
 def attention_alibi_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_alibi_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
@@ -552,7 +559,7 @@ def attention_alibi_backward_delta_kernel(
 
 def attention_alibi_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -732,7 +739,7 @@ def attention_alibi_backward_dQ_kernel(
 
 def attention_alibi_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_alibi_backward_dQ_kernel_footprint(
@@ -1009,7 +1016,7 @@ def attention_alibi_backward_dK_dV_kernel(
 
 def attention_alibi_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_alibi_backward_dK_dV_kernel_footprint(
@@ -1111,7 +1118,7 @@ def attention_alibi_backward_dslopes_kernel(
 
 def attention_alibi_backward_dslopes_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1491,7 +1498,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op("looptrans::attention_alibi_forward_a7847fdf", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_forward_391c48e7", mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1510,7 +1517,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_alibi_backward_a7847fdf", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_backward_391c48e7", mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

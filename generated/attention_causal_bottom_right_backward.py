@@ -234,6 +234,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -427,7 +434,7 @@ def attention_causal_bottom_right_kernel(
 
 def attention_causal_bottom_right_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_causal_bottom_right_kernel_footprint(
@@ -545,7 +552,7 @@ def attention_causal_bottom_right_backward_delta_kernel_config(
     BLOCK_I, BLOCK_D, num_warps, num_stages
 ):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -706,7 +713,7 @@ def attention_causal_bottom_right_backward_dQ_kernel_config(
     BLOCK_I, BLOCK_J, num_warps, num_stages
 ):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_causal_bottom_right_backward_dQ_kernel_footprint(
@@ -964,7 +971,7 @@ def attention_causal_bottom_right_backward_dK_dV_kernel_config(
     BLOCK_J, BLOCK_I, num_warps, num_stages
 ):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_causal_bottom_right_backward_dK_dV_kernel_footprint(
@@ -1066,7 +1073,7 @@ def attention_causal_bottom_right_backward_dscale_kernel(
 
 def attention_causal_bottom_right_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1457,7 +1464,7 @@ def attention_causal_bottom_right_backward(
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_forward_1a91345d", mutates_args=()
+    "looptrans::attention_causal_bottom_right_forward_6a0b9ecf", mutates_args=()
 )
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
@@ -1479,7 +1486,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_backward_1a91345d", mutates_args=()
+    "looptrans::attention_causal_bottom_right_backward_6a0b9ecf", mutates_args=()
 )
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,

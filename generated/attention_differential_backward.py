@@ -91,15 +91,15 @@
 #             for h in range(0, H):
 #                 for i in range(0, M):
 #                     for j in range(0, N):
-#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         dP_2_sum = sum(V[b, h, j, d] * dO[b, h, i, d] for d in range(0, D))
 #                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         S = S_sum * (1.0 / sqrt(E))
 #                         P = exp(S - lse[b, h, i])
-#                         dP_2 = sum(-(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D))
+#                         dP_2 = -(lam * dP_2_sum)
 #                         S2_sum = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
 #                         S2 = S2_sum * (1.0 / sqrt(E))
 #                         P_2 = exp(S2 - lse_2[b, h, i])
-#                         dl_sum[b, h, i] = dl_sum[b, h, i] + dP * P
+#                         dl_sum[b, h, i] = dl_sum[b, h, i] + dP_2_sum * P
 #                         dl2_sum[b, h, i] = dl2_sum[b, h, i] + dP_2 * P_2
 #                         for d in range(0, D):
 #                             O2[b, h, i, d] = O2[b, h, i, d] + P_2 * V[b, h, j, d]
@@ -115,13 +115,13 @@
 #                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         S_2 = S_sum_2 * (1.0 / sqrt(E))
 #                         P_3 = exp(S_2 - lse[b, h, i])
-#                         dP_3 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dS = P_3 * (dP_3 - dl_sum[b, h, i])
+#                         dP_2_sum_2 = sum(V[b, h, j, d] * dO[b, h, i, d] for d in range(0, D))
+#                         dS = P_3 * (dP_2_sum_2 - dl_sum[b, h, i])
 #                         dS_sum = dS / sqrt(E)
 #                         S2_sum_2 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
 #                         S2_2 = S2_sum_2 * (1.0 / sqrt(E))
 #                         P_2_2 = exp(S2_2 - lse_2[b, h, i])
-#                         dP_2_2 = sum(-(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D))
+#                         dP_2_2 = -(lam * dP_2_sum_2)
 #                         dS2 = P_2_2 * (dP_2_2 - dl2_sum[b, h, i])
 #                         dS2_sum = dS2 / sqrt(E)
 #                         for e in range(0, E):
@@ -135,32 +135,21 @@
 #                         S_sum_3 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         S_3 = S_sum_3 * (1.0 / sqrt(E))
 #                         P_4 = exp(S_3 - lse[b, h, i])
-#                         dP_4 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dS_2 = P_4 * (dP_4 - dl_sum[b, h, i])
+#                         dP_2_sum_3 = sum(V[b, h, j, d] * dO[b, h, i, d] for d in range(0, D))
+#                         dS_2 = P_4 * (dP_2_sum_3 - dl_sum[b, h, i])
 #                         dS_sum_2 = dS_2 / sqrt(E)
 #                         S2_sum_3 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
 #                         S2_3 = S2_sum_3 * (1.0 / sqrt(E))
 #                         P_2_3 = exp(S2_3 - lse_2[b, h, i])
-#                         dP_2_3 = sum(-(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D))
+#                         dP_2_3 = -(lam * dP_2_sum_3)
 #                         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum[b, h, i])
 #                         dS2_sum_2 = dS2_2 / sqrt(E)
 #                         for e in range(0, E):
 #                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
+#                         for d in range(0, D):
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * (P_4 - P_2_3 * lam)
 #                         for e in range(0, E):
 #                             dK2[b, h, j, e] = dK2[b, h, j, e] + dS2_sum_2 * Q2[b, h, i, e]
-#         for b in range(0, B):
-#             for h in range(0, H):
-#                 for j in range(0, N):
-#                     for d in range(0, D):
-#                         for i in range(0, M):
-#                             dO2 = -(dO[b, h, i, d] * lam)
-#                             S2_sum_4 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
-#                             S2_4 = S2_sum_4 * (1.0 / sqrt(E))
-#                             P_2_4 = exp(S2_4 - lse_2[b, h, i])
-#                             S_sum_4 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
-#                             S_4 = S_sum_4 * (1.0 / sqrt(E))
-#                             P_5 = exp(S_4 - lse[b, h, i])
-#                             dV[b, h, j, d] = dV[b, h, j, d] + (dO2 * P_2_4 + dO[b, h, i, d] * P_5)
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -246,22 +235,10 @@
 #         return O, lse, lse_2
 #
 # The steps from there to the backward kernels:
-#   1. expand(dS2_sum, b@S14, h@S14, i@S14, j@S14)
-#   2. distribute(j@S14, S27)
-#   3. distribute(i@S14, S27)
-#   4. distribute(h@S14, S27)
-#   5. distribute(b@S14, S27)
-#   6. expand(dS2_sum_2, b@S28, h@S28, j@S28, i@S28)
-#   7. distribute(i@S28, S41)
-#   8. distribute(j@S28, S41)
-#   9. distribute(h@S28, S41)
-#   10. distribute(b@S28, S41)
-#   11. run b, h, i, d, e and j in parallel, dP, S_sum, S, P, dP_2, S2_sum, S2, P_2, S_sum_2, S_2,
-#       P_3, dP_3, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2, S_sum_3, S_3, P_4, dP_4, dS_2,
-#       dS_sum_2, S2_sum_3, S2_3, P_2_3, dP_2_3, dS2_2, dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4 and
-#       P_5 private to an iteration
-#   12. interchange(j@S27, e@S27)
-#   13. interchange(i@S41, e@S41)
+#   1. run b, h, i, d, e and j in parallel, dP_2_sum, S_sum, S, P, dP_2, S2_sum, S2, P_2, S_sum_2,
+#      S_2, P_3, dP_2_sum_2, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2, dS2_sum, S_sum_3, S_3,
+#      P_4, dP_2_sum_3, dS_2, dS_sum_2, S2_sum_3, S2_3, P_2_3, dP_2_3, dS2_2 and dS2_sum_2 private
+#      to an iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
 #
@@ -285,26 +262,23 @@
 #         dV = zeros((B, H, N, D))
 #         dQ2 = zeros((B, H, M, E))
 #         dK2 = zeros((B, H, N, E))
-#         dS2_sum = empty((B, H, M, N))
-#         dS2_sum_2 = empty((B, H, N, M))
 #         dlam = 0.0  # S1
 #         for b in parallel(0, B):
-#             private: (dP, S_sum, S, P, dP_2, S2_sum, S2, P_2)
+#             private: (dP_2_sum, S_sum, S, P, dP_2, S2_sum, S2, P_2)
 #             for h in parallel(0, H):
-#                 private: (dP, S_sum, S, P, dP_2, S2_sum, S2, P_2)
+#                 private: (dP_2_sum, S_sum, S, P, dP_2, S2_sum, S2, P_2)
 #                 for i in parallel(0, M):
-#                     private: (dP, S_sum, S, P, dP_2, S2_sum, S2, P_2)
+#                     private: (dP_2_sum, S_sum, S, P, dP_2, S2_sum, S2, P_2)
 #                     for j in range(0, N):
-#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S2
+#                         dP_2_sum = sum(V[b, h, j, d] * dO[b, h, i, d] for d in range(0, D))  # S2
 #                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
 #                         S = S_sum * (1.0 / sqrt(E))  # S4
 #                         P = exp(S - lse[b, h, i])  # S5
-#                         # S6
-#                         dP_2 = sum(-(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D))
+#                         dP_2 = -(lam * dP_2_sum)  # S6
 #                         S2_sum = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))  # S7
 #                         S2 = S2_sum * (1.0 / sqrt(E))  # S8
 #                         P_2 = exp(S2 - lse_2[b, h, i])  # S9
-#                         dl_sum[b, h, i] = dl_sum[b, h, i] + dP * P  # S10
+#                         dl_sum[b, h, i] = dl_sum[b, h, i] + dP_2_sum * P  # S10
 #                         dl2_sum[b, h, i] = dl2_sum[b, h, i] + dP_2 * P_2  # S11
 #                         for d in parallel(0, D):
 #                             O2[b, h, i, d] = O2[b, h, i, d] + P_2 * V[b, h, j, d]  # S12
@@ -317,127 +291,142 @@
 #                             dlam_part[b, h, i] - dO[b, h, i, d] * O2[b, h, i, d]
 #                         )
 #         for b in parallel(0, B):
-#             private: (S_sum_2, S_2, P_3, dP_3, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2)
+#             private: (
+#                 S_sum_2,
+#                 S_2,
+#                 P_3,
+#                 dP_2_sum_2,
+#                 dS,
+#                 dS_sum,
+#                 S2_sum_2,
+#                 S2_2,
+#                 P_2_2,
+#                 dP_2_2,
+#                 dS2,
+#                 dS2_sum
+#             )
 #             for h in parallel(0, H):
-#                 private: (S_sum_2, S_2, P_3, dP_3, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2)
+#                 private: (
+#                     S_sum_2,
+#                     S_2,
+#                     P_3,
+#                     dP_2_sum_2,
+#                     dS,
+#                     dS_sum,
+#                     S2_sum_2,
+#                     S2_2,
+#                     P_2_2,
+#                     dP_2_2,
+#                     dS2,
+#                     dS2_sum
+#                 )
 #                 for i in parallel(0, M):
 #                     private: (
-#                         S_sum_2, S_2, P_3, dP_3, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2
+#                         S_sum_2,
+#                         S_2,
+#                         P_3,
+#                         dP_2_sum_2,
+#                         dS,
+#                         dS_sum,
+#                         S2_sum_2,
+#                         S2_2,
+#                         P_2_2,
+#                         dP_2_2,
+#                         dS2,
+#                         dS2_sum
 #                     )
 #                     for j in range(0, N):
 #                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S14
 #                         S_2 = S_sum_2 * (1.0 / sqrt(E))  # S15
 #                         P_3 = exp(S_2 - lse[b, h, i])  # S16
-#                         dP_3 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S17
-#                         dS = P_3 * (dP_3 - dl_sum[b, h, i])  # S18
+#                         # S17
+#                         dP_2_sum_2 = sum(V[b, h, j, d] * dO[b, h, i, d] for d in range(0, D))
+#                         dS = P_3 * (dP_2_sum_2 - dl_sum[b, h, i])  # S18
 #                         dS_sum = dS / sqrt(E)  # S19
 #                         # S20
 #                         S2_sum_2 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
 #                         S2_2 = S2_sum_2 * (1.0 / sqrt(E))  # S21
 #                         P_2_2 = exp(S2_2 - lse_2[b, h, i])  # S22
-#                         # S23
-#                         dP_2_2 = sum(
-#                             -(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D)
-#                         )
+#                         dP_2_2 = -(lam * dP_2_sum_2)  # S23
 #                         dS2 = P_2_2 * (dP_2_2 - dl2_sum[b, h, i])  # S24
-#                         dS2_sum[b, h, i, j] = dS2 / sqrt(E)  # S25
+#                         dS2_sum = dS2 / sqrt(E)  # S25
 #                         for e in parallel(0, E):
 #                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S26
-#         for b in parallel(0, B):
-#             for h in parallel(0, H):
-#                 for i in parallel(0, M):
-#                     for e in parallel(0, E):
-#                         for j in range(0, N):
-#                             # S27
-#                             dQ2[b, h, i, e] = (
-#                                 dQ2[b, h, i, e] + dS2_sum[b, h, i, j] * K2[b, h, j, e]
-#                             )
+#                         for e in parallel(0, E):
+#                             dQ2[b, h, i, e] = dQ2[b, h, i, e] + dS2_sum * K2[b, h, j, e]  # S27
 #         for b in parallel(0, B):
 #             private: (
-#                 S_sum_3, S_3, P_4, dP_4, dS_2, dS_sum_2, S2_sum_3, S2_3, P_2_3, dP_2_3, dS2_2
+#                 S_sum_3,
+#                 S_3,
+#                 P_4,
+#                 dP_2_sum_3,
+#                 dS_2,
+#                 dS_sum_2,
+#                 S2_sum_3,
+#                 S2_3,
+#                 P_2_3,
+#                 dP_2_3,
+#                 dS2_2,
+#                 dS2_sum_2
 #             )
 #             for h in parallel(0, H):
 #                 private: (
 #                     S_sum_3,
 #                     S_3,
 #                     P_4,
-#                     dP_4,
+#                     dP_2_sum_3,
 #                     dS_2,
 #                     dS_sum_2,
 #                     S2_sum_3,
 #                     S2_3,
 #                     P_2_3,
 #                     dP_2_3,
-#                     dS2_2
+#                     dS2_2,
+#                     dS2_sum_2
 #                 )
 #                 for j in parallel(0, N):
 #                     private: (
 #                         S_sum_3,
 #                         S_3,
 #                         P_4,
-#                         dP_4,
+#                         dP_2_sum_3,
 #                         dS_2,
 #                         dS_sum_2,
 #                         S2_sum_3,
 #                         S2_3,
 #                         P_2_3,
 #                         dP_2_3,
-#                         dS2_2
+#                         dS2_2,
+#                         dS2_sum_2
 #                     )
 #                     for i in range(0, M):
 #                         S_sum_3 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S28
 #                         S_3 = S_sum_3 * (1.0 / sqrt(E))  # S29
 #                         P_4 = exp(S_3 - lse[b, h, i])  # S30
-#                         dP_4 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S31
-#                         dS_2 = P_4 * (dP_4 - dl_sum[b, h, i])  # S32
+#                         # S31
+#                         dP_2_sum_3 = sum(V[b, h, j, d] * dO[b, h, i, d] for d in range(0, D))
+#                         dS_2 = P_4 * (dP_2_sum_3 - dl_sum[b, h, i])  # S32
 #                         dS_sum_2 = dS_2 / sqrt(E)  # S33
 #                         # S34
 #                         S2_sum_3 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
 #                         S2_3 = S2_sum_3 * (1.0 / sqrt(E))  # S35
 #                         P_2_3 = exp(S2_3 - lse_2[b, h, i])  # S36
-#                         # S37
-#                         dP_2_3 = sum(
-#                             -(dO[b, h, i, d] * lam) * V[b, h, j, d] for d in range(0, D)
-#                         )
+#                         dP_2_3 = -(lam * dP_2_sum_3)  # S37
 #                         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum[b, h, i])  # S38
-#                         dS2_sum_2[b, h, j, i] = dS2_2 / sqrt(E)  # S39
+#                         dS2_sum_2 = dS2_2 / sqrt(E)  # S39
 #                         for e in parallel(0, E):
 #                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S40
-#         for b in parallel(0, B):
-#             for h in parallel(0, H):
-#                 for j in parallel(0, N):
-#                     for e in parallel(0, E):
-#                         for i in range(0, M):
+#                         for d in parallel(0, D):
 #                             # S41
-#                             dK2[b, h, j, e] = (
-#                                 dK2[b, h, j, e] + dS2_sum_2[b, h, j, i] * Q2[b, h, i, e]
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * (
+#                                 P_4 - P_2_3 * lam
 #                             )
-#         for b in parallel(0, B):
-#             private: (dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4, P_5)
-#             for h in parallel(0, H):
-#                 private: (dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4, P_5)
-#                 for j in parallel(0, N):
-#                     private: (dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4, P_5)
-#                     for d in parallel(0, D):
-#                         private: (dO2, S2_sum_4, S2_4, P_2_4, S_sum_4, S_4, P_5)
-#                         for i in range(0, M):
-#                             dO2 = -(dO[b, h, i, d] * lam)  # S42
-#                             # S43
-#                             S2_sum_4 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
-#                             S2_4 = S2_sum_4 * (1.0 / sqrt(E))  # S44
-#                             P_2_4 = exp(S2_4 - lse_2[b, h, i])  # S45
-#                             # S46
-#                             S_sum_4 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
-#                             S_4 = S_sum_4 * (1.0 / sqrt(E))  # S47
-#                             P_5 = exp(S_4 - lse[b, h, i])  # S48
-#                             # S49
-#                             dV[b, h, j, d] = dV[b, h, j, d] + (
-#                                 dO2 * P_2_4 + dO[b, h, i, d] * P_5
-#                             )
+#                         for e in parallel(0, E):
+#                             dK2[b, h, j, e] = dK2[b, h, j, e] + dS2_sum_2 * Q2[b, h, i, e]  # S42
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
-#                     dlam = dlam + dlam_part[b, h, i]  # S50
+#                     dlam = dlam + dlam_part[b, h, i]  # S43
 #         return dQ, dK, dV, dQ2, dK2, dlam
 #
 # Notes:
@@ -453,6 +442,13 @@ import itertools
 import torch
 import triton
 import triton.language as tl
+
+
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
 def _fitted(config, footprint, width, sizes, device):
@@ -658,7 +654,7 @@ def attention_differential_kernel(
 
 def attention_differential_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_differential_kernel_footprint(
@@ -797,7 +793,7 @@ def attention_differential_backward_O2_kernel(
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S2
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S2
+        dP_2_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S2
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S3
@@ -805,7 +801,7 @@ def attention_differential_backward_O2_kernel(
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S4, S5
-        dP_2 = -(tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee") * lam)  # S6
+        dP_2 = -(lam * dP_2_sum)  # S6
         K2_je = tl.load(
             K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
             mask=e_in[None, :],
@@ -815,7 +811,7 @@ def attention_differential_backward_O2_kernel(
         P_2 = tl.exp2(
             S2_sum * S_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S8, S9
-        dl_sum = dl_sum + tl.sum(dP * P, axis=1)  # S10
+        dl_sum = dl_sum + tl.sum(dP_2_sum * P, axis=1)  # S10
         dl2_sum = dl2_sum + tl.sum(dP_2 * P_2, axis=1)  # S11
         O2 = tl.dot(P_2.to(V_ptr.dtype.element_ty), V_jd, O2, input_precision="ieee")  # S12
     # The last, partial block.
@@ -826,7 +822,7 @@ def attention_differential_backward_O2_kernel(
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S2
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S2
+        dP_2_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S2
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
             mask=(j[:, None] < N) & e_in[None, :],
@@ -836,7 +832,7 @@ def attention_differential_backward_O2_kernel(
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S4, S5
-        dP_2 = -(tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee") * lam)  # S6
+        dP_2 = -(lam * dP_2_sum)  # S6
         K2_je = tl.load(
             K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
             mask=(j[:, None] < N) & e_in[None, :],
@@ -846,7 +842,7 @@ def attention_differential_backward_O2_kernel(
         P_2 = tl.exp2(
             S2_sum * S_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S8, S9
-        dl_sum = dl_sum + tl.sum(tl.where(j[None, :] < N, dP * P, 0.0), axis=1)  # S10
+        dl_sum = dl_sum + tl.sum(tl.where(j[None, :] < N, dP_2_sum * P, 0.0), axis=1)  # S10
         dl2_sum = dl2_sum + tl.sum(tl.where(j[None, :] < N, dP_2 * P_2, 0.0), axis=1)  # S11
         O2 = tl.dot(
             tl.where(j[None, :] < N, P_2, 0.0).to(V_ptr.dtype.element_ty),
@@ -868,7 +864,7 @@ def attention_differential_backward_O2_kernel(
 
 def attention_differential_backward_O2_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_differential_backward_O2_kernel_footprint(
@@ -985,7 +981,7 @@ def attention_differential_backward_dlam_part_kernel_config(
     BLOCK_I, BLOCK_D, num_warps, num_stages
 ):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1005,9 +1001,9 @@ attention_differential_backward_dlam_part_kernel_tuned = triton.autotune(
 
 
 @triton.jit
-def attention_differential_backward_dQ_dS2_sum_kernel(
+def attention_differential_backward_dQ_dQ2_kernel(
     Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, dO_ptr, dl_sum_ptr, dl2_sum_ptr,
-    dQ_ptr, dS2_sum_ptr,
+    dQ_ptr, dQ2_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
@@ -1019,7 +1015,7 @@ def attention_differential_backward_dQ_dS2_sum_kernel(
     stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
     stride_dl2_sum_b, stride_dl2_sum_h, stride_dl2_sum_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
-    stride_dS2_sum_b, stride_dS2_sum_h, stride_dS2_sum_i, stride_dS2_sum_j,
+    stride_dQ2_b, stride_dQ2_h, stride_dQ2_i, stride_dQ2_e,
     lam,
     H, M, N,
     E: tl.constexpr, D: tl.constexpr,
@@ -1030,7 +1026,7 @@ def attention_differential_backward_dQ_dS2_sum_kernel(
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), Q2 (B, H, M, E), K2 (B, H, N, E), lse
     (B, H, M), lse_2 (B, H, M), dO (B, H, M, D), dl_sum (B, H, M), dl2_sum (B, H, M).
-    Writes dQ (B, H, M, E), dS2_sum (B, H, M, N).
+    Writes dQ (B, H, M, E), dQ2 (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
@@ -1065,12 +1061,13 @@ def attention_differential_backward_dQ_dS2_sum_kernel(
     if dQ_ptr is not None:
         dQ_ptr += b * stride_dQ_b
         dQ_ptr += h * stride_dQ_h
-    if dS2_sum_ptr is not None:
-        dS2_sum_ptr += b * stride_dS2_sum_b
-        dS2_sum_ptr += h * stride_dS2_sum_h
+    if dQ2_ptr is not None:
+        dQ2_ptr += b * stride_dQ2_b
+        dQ2_ptr += h * stride_dQ2_h
 
     S_2_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
     dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    dQ2 = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
@@ -1104,8 +1101,8 @@ def attention_differential_backward_dQ_dS2_sum_kernel(
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S17
-        dP_3 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
-        dS = P_3 * (dP_3 - dl_sum_i.to(tl.float32)[:, None])  # S18
+        dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
+        dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S18
         dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S19
         K2_je = tl.load(
             K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
@@ -1116,15 +1113,11 @@ def attention_differential_backward_dQ_dS2_sum_kernel(
         P_2_2 = tl.exp2(
             S2_sum_2 * S_2_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S21, S22
-        dP_2_2 = -(tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee") * lam)  # S23
+        dP_2_2 = -(lam * dP_2_sum_2)  # S23
         dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S24
-        if dS2_sum_ptr is not None:
-            tl.store(
-                dS2_sum_ptr + i[:, None] * stride_dS2_sum_i + j[None, :] * stride_dS2_sum_j,
-                dS2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32))),
-                mask=i[:, None] < M
-            )  # S25
+        dS2_sum = dS2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25
         dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S26
+        dQ2 = tl.dot(dS2_sum.to(K2_ptr.dtype.element_ty), K2_je, dQ2, input_precision="ieee")  # S27
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -1142,8 +1135,8 @@ def attention_differential_backward_dQ_dS2_sum_kernel(
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S17
-        dP_3 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
-        dS = P_3 * (dP_3 - dl_sum_i.to(tl.float32)[:, None])  # S18
+        dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
+        dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S18
         dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S19
         K2_je = tl.load(
             K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
@@ -1154,70 +1147,73 @@ def attention_differential_backward_dQ_dS2_sum_kernel(
         P_2_2 = tl.exp2(
             S2_sum_2 * S_2_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S21, S22
-        dP_2_2 = -(tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee") * lam)  # S23
+        dP_2_2 = -(lam * dP_2_sum_2)  # S23
         dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S24
-        if dS2_sum_ptr is not None:
-            tl.store(
-                dS2_sum_ptr + i[:, None] * stride_dS2_sum_i + j[None, :] * stride_dS2_sum_j,
-                dS2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32))),
-                mask=(i[:, None] < M) & (j[None, :] < N)
-            )  # S25
+        dS2_sum = dS2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25
         dQ = tl.dot(
             tl.where(j[None, :] < N, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S26
+        dQ2 = tl.dot(
+            tl.where(j[None, :] < N, dS2_sum, 0.0).to(K2_ptr.dtype.element_ty),
+            K2_je,
+            dQ2,
+            input_precision="ieee"
+        )  # S27
     if dQ_ptr is not None:
         tl.store(
             dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
             dQ,
             mask=(i[:, None] < M) & e_in[None, :]
         )  # S26
+    if dQ2_ptr is not None:
+        tl.store(
+            dQ2_ptr + i[:, None] * stride_dQ2_i + e[None, :] * stride_dQ2_e,
+            dQ2,
+            mask=(i[:, None] < M) & e_in[None, :]
+        )  # S27
 
 
-def attention_differential_backward_dQ_dS2_sum_kernel_config(
-    BLOCK_I, BLOCK_J, num_warps, num_stages
-):
+def attention_differential_backward_dQ_dQ2_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
-def attention_differential_backward_dQ_dS2_sum_kernel_footprint(
+def attention_differential_backward_dQ_dQ2_kernel_footprint(
     width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
 ):
     """Return the bytes of shared memory and the numbers in registers of a program."""
     shared = width * (
         2 * BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
     ) + num_stages * width * (2 * BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
-    held = BLOCK_I * BLOCK_E + 3 * BLOCK_I * BLOCK_J
+    held = 2 * BLOCK_I * BLOCK_E + 3 * BLOCK_I * BLOCK_J
     return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_differential_backward_dQ_dS2_sum_kernel_default = {
-    2: attention_differential_backward_dQ_dS2_sum_kernel_config(64, 32, 8, 3),
-    4: attention_differential_backward_dQ_dS2_sum_kernel_config(32, 32, 8, 1),
+attention_differential_backward_dQ_dQ2_kernel_default = {
+    2: attention_differential_backward_dQ_dQ2_kernel_config(64, 32, 8, 3),
+    4: attention_differential_backward_dQ_dQ2_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
-attention_differential_backward_dQ_dS2_sum_kernel_tuned = {
+attention_differential_backward_dQ_dQ2_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_differential_backward_dQ_dS2_sum_kernel_config(*row)
+            attention_differential_backward_dQ_dQ2_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
-            "early_config_prune": _fitting(
-                attention_differential_backward_dQ_dS2_sum_kernel_footprint, 2
-            )
+            "early_config_prune": _fitting(attention_differential_backward_dQ_dQ2_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_differential_backward_dQ_dS2_sum_kernel),
+    )(attention_differential_backward_dQ_dQ2_kernel),
     4: triton.autotune(
         [
-            attention_differential_backward_dQ_dS2_sum_kernel_config(*row)
+            attention_differential_backward_dQ_dQ2_kernel_config(*row)
             for row in [
                 (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
                 (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
@@ -1227,156 +1223,17 @@ attention_differential_backward_dQ_dS2_sum_kernel_tuned = {
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
-            "early_config_prune": _fitting(
-                attention_differential_backward_dQ_dS2_sum_kernel_footprint, 4
-            )
+            "early_config_prune": _fitting(attention_differential_backward_dQ_dQ2_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_differential_backward_dQ_dS2_sum_kernel),
+    )(attention_differential_backward_dQ_dQ2_kernel),
 }
 
 
 @triton.jit
-def attention_differential_backward_dQ2_kernel(
-    K2_ptr, dQ2_ptr, dS2_sum_ptr,
-    stride_K2_b, stride_K2_h, stride_K2_j, stride_K2_e,
-    stride_dQ2_b, stride_dQ2_h, stride_dQ2_i, stride_dQ2_e,
-    stride_dS2_sum_b, stride_dS2_sum_h, stride_dS2_sum_i, stride_dS2_sum_j,
-    H, M, E, N,
-    INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_J: tl.constexpr,
-):
-    """A program does BLOCK_I iterations of i by BLOCK_E iterations of e, for one b and one h.
-
-    Reads K2 (B, H, N, E), dS2_sum (B, H, M, N).
-    Writes dQ2 (B, H, M, E).
-    """
-    pid = tl.program_id(0).to(INDEX)
-    blocks_i = tl.cdiv(M, BLOCK_I)
-    blocks_e = tl.cdiv(E, BLOCK_E)
-    block_i, block_e = tl.swizzle2d(
-        pid // blocks_e % blocks_i, pid % blocks_e, blocks_i, blocks_e, 8
-    )
-    b = pid // blocks_e // blocks_i // H
-    # Blocks in groups, so that neighbouring programs read the same rows and columns.
-    h = pid // blocks_e // blocks_i % H
-    i = block_i * BLOCK_I + tl.arange(0, BLOCK_I)
-    e = block_e * BLOCK_E + tl.arange(0, BLOCK_E)
-    # What is the same throughout the program goes into the pointers.
-    K2_ptr += b * stride_K2_b
-    K2_ptr += h * stride_K2_h
-    dQ2_ptr += b * stride_dQ2_b
-    dQ2_ptr += h * stride_dQ2_h
-    dS2_sum_ptr += b * stride_dS2_sum_b
-    dS2_sum_ptr += h * stride_dS2_sum_h
-
-    dQ2 = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
-    j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
-    # Full blocks.
-    for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        dS2_sum_ij = tl.load(
-            dS2_sum_ptr + i[:, None] * stride_dS2_sum_i + j[None, :] * stride_dS2_sum_j,
-            mask=i[:, None] < M,
-            other=0.0
-        )  # S27
-        K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
-            mask=e[None, :] < E,
-            other=0.0
-        )  # S27
-        dQ2 = tl.dot(
-            dS2_sum_ij.to(tl.float32).to(K2_ptr.dtype.element_ty),
-            K2_je,
-            dQ2,
-            input_precision="ieee"
-        )  # S27
-    # The last, partial block.
-    for j_first in range(j_full, N, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        dS2_sum_ij = tl.load(
-            dS2_sum_ptr + i[:, None] * stride_dS2_sum_i + j[None, :] * stride_dS2_sum_j,
-            mask=(i[:, None] < M) & (j[None, :] < N),
-            other=0.0
-        )  # S27
-        K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
-            mask=(e[None, :] < E) & (j[:, None] < N),
-            other=0.0
-        )  # S27
-        dQ2 = tl.dot(
-            dS2_sum_ij.to(tl.float32).to(K2_ptr.dtype.element_ty),
-            K2_je,
-            dQ2,
-            input_precision="ieee"
-        )  # S27
-    tl.store(
-        dQ2_ptr + i[:, None] * stride_dQ2_i + e[None, :] * stride_dQ2_e,
-        dQ2,
-        mask=(i[:, None] < M) & (e[None, :] < E)
-    )  # S27
-
-
-def attention_differential_backward_dQ2_kernel_config(
-    BLOCK_I, BLOCK_E, BLOCK_J, num_warps, num_stages
-):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_E": BLOCK_E, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
-
-
-def attention_differential_backward_dQ2_kernel_footprint(
-    width, /, num_stages, BLOCK_I, BLOCK_J, BLOCK_E, **_
-):
-    """Return the bytes of shared memory and the numbers in registers of a program."""
-    shared = num_stages * (4 * BLOCK_I * BLOCK_J + width * BLOCK_E * BLOCK_J)
-    held = BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_J
-    return shared, held
-
-
-# Used where nothing is timed, by the bytes of an element.
-attention_differential_backward_dQ2_kernel_default = {
-    2: attention_differential_backward_dQ2_kernel_config(64, 64, 32, 8, 2),
-    4: attention_differential_backward_dQ2_kernel_config(64, 64, 32, 4, 2),
-}
-
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
-attention_differential_backward_dQ2_kernel_tuned = {
-    2: triton.autotune(
-        [
-            attention_differential_backward_dQ2_kernel_config(*row)
-            for row in [
-                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
-                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
-                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
-                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
-                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
-            ]
-        ],
-        key=["H", "M", "E", "N"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_differential_backward_dQ2_kernel_footprint, 2)
-        },
-        cache_results=True,
-    )(attention_differential_backward_dQ2_kernel),
-    4: triton.autotune(
-        [
-            attention_differential_backward_dQ2_kernel_config(*row)
-            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
-        ],
-        key=["H", "M", "E", "N"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_differential_backward_dQ2_kernel_footprint, 4)
-        },
-        cache_results=True,
-    )(attention_differential_backward_dQ2_kernel),
-}
-
-
-@triton.jit
-def attention_differential_backward_dK_dS2_sum_2_kernel(
+def attention_differential_backward_dK_dV_dK2_kernel(
     Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, dO_ptr, dl_sum_ptr, dl2_sum_ptr,
-    dK_ptr, dS2_sum_2_ptr,
+    dK_ptr, dV_ptr, dK2_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
@@ -1388,7 +1245,8 @@ def attention_differential_backward_dK_dS2_sum_2_kernel(
     stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
     stride_dl2_sum_b, stride_dl2_sum_h, stride_dl2_sum_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
-    stride_dS2_sum_2_b, stride_dS2_sum_2_h, stride_dS2_sum_2_j, stride_dS2_sum_2_i,
+    stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
+    stride_dK2_b, stride_dK2_h, stride_dK2_j, stride_dK2_e,
     lam,
     H, M, N,
     E: tl.constexpr, D: tl.constexpr,
@@ -1399,7 +1257,7 @@ def attention_differential_backward_dK_dS2_sum_2_kernel(
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), Q2 (B, H, M, E), K2 (B, H, N, E), lse
     (B, H, M), lse_2 (B, H, M), dO (B, H, M, D), dl_sum (B, H, M), dl2_sum (B, H, M).
-    Writes dK (B, H, N, E), dS2_sum_2 (B, H, N, M).
+    Writes dK (B, H, N, E), dV (B, H, N, D), dK2 (B, H, N, E).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_j = tl.cdiv(N, BLOCK_J)
@@ -1434,12 +1292,17 @@ def attention_differential_backward_dK_dS2_sum_2_kernel(
     if dK_ptr is not None:
         dK_ptr += b * stride_dK_b
         dK_ptr += h * stride_dK_h
-    if dS2_sum_2_ptr is not None:
-        dS2_sum_2_ptr += b * stride_dS2_sum_2_b
-        dS2_sum_2_ptr += h * stride_dS2_sum_2_h
+    if dV_ptr is not None:
+        dV_ptr += b * stride_dV_b
+        dV_ptr += h * stride_dV_h
+    if dK2_ptr is not None:
+        dK2_ptr += b * stride_dK2_b
+        dK2_ptr += h * stride_dK2_h
 
     S_3_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
     dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
+    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    dK2 = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
     K_je = tl.load(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
@@ -1472,9 +1335,9 @@ def attention_differential_backward_dK_dS2_sum_2_kernel(
             mask=d_in[None, :],
             other=0.0
         )  # S31
-        dP_4 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
+        dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
         dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i)  # S32
-        dS_2 = P_4 * (dP_4 - dl_sum_i.to(tl.float32)[None, :])  # S32
+        dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S32
         dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S33
         Q2_ie = tl.load(
             Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
@@ -1486,16 +1349,17 @@ def attention_differential_backward_dK_dS2_sum_2_kernel(
         P_2_3 = tl.exp2(
             S2_sum_3 * S_3_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S35, S36
-        dP_2_3 = -(tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee") * lam)  # S37
+        dP_2_3 = -(lam * dP_2_sum_3)  # S37
         dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i)  # S38
         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
-        if dS2_sum_2_ptr is not None:
-            tl.store(
-                dS2_sum_2_ptr + j[:, None] * stride_dS2_sum_2_j + i[None, :] * stride_dS2_sum_2_i,
-                dS2_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32))),
-                mask=j[:, None] < N
-            )  # S39
+        dS2_sum_2 = dS2_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S39
         dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S40
+        dV = tl.dot(
+            (P_4 - P_2_3 * lam).to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee"
+        )  # S41
+        dK2 = tl.dot(
+            dS2_sum_2.to(Q2_ptr.dtype.element_ty), Q2_ie, dK2, input_precision="ieee"
+        )  # S42
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1514,9 +1378,9 @@ def attention_differential_backward_dK_dS2_sum_2_kernel(
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
         )  # S31
-        dP_4 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
+        dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
         dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < M, other=0.0)  # S32
-        dS_2 = P_4 * (dP_4 - dl_sum_i.to(tl.float32)[None, :])  # S32
+        dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S32
         dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S33
         Q2_ie = tl.load(
             Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
@@ -1528,71 +1392,90 @@ def attention_differential_backward_dK_dS2_sum_2_kernel(
         P_2_3 = tl.exp2(
             S2_sum_3 * S_3_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S35, S36
-        dP_2_3 = -(tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee") * lam)  # S37
+        dP_2_3 = -(lam * dP_2_sum_3)  # S37
         dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i, mask=i < M, other=0.0)  # S38
         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
-        if dS2_sum_2_ptr is not None:
-            tl.store(
-                dS2_sum_2_ptr + j[:, None] * stride_dS2_sum_2_j + i[None, :] * stride_dS2_sum_2_i,
-                dS2_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32))),
-                mask=(j[:, None] < N) & (i[None, :] < M)
-            )  # S39
+        dS2_sum_2 = dS2_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S39
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
         )  # S40
+        dV = tl.dot(
+            tl.where(i[None, :] < M, P_4 - P_2_3 * lam, 0.0).to(dO_ptr.dtype.element_ty),
+            dO_id,
+            dV,
+            input_precision="ieee"
+        )  # S41
+        dK2 = tl.dot(
+            tl.where(i[None, :] < M, dS2_sum_2, 0.0).to(Q2_ptr.dtype.element_ty),
+            Q2_ie,
+            dK2,
+            input_precision="ieee"
+        )  # S42
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
         )  # S40
+    if dV_ptr is not None:
+        tl.store(
+            dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
+            dV,
+            mask=(j[:, None] < N) & d_in[None, :]
+        )  # S41
+    if dK2_ptr is not None:
+        tl.store(
+            dK2_ptr + j[:, None] * stride_dK2_j + e[None, :] * stride_dK2_e,
+            dK2,
+            mask=(j[:, None] < N) & e_in[None, :]
+        )  # S42
 
 
-def attention_differential_backward_dK_dS2_sum_2_kernel_config(
+def attention_differential_backward_dK_dV_dK2_kernel_config(
     BLOCK_J, BLOCK_I, num_warps, num_stages
 ):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
-def attention_differential_backward_dK_dS2_sum_2_kernel_footprint(
+def attention_differential_backward_dK_dV_dK2_kernel_footprint(
     width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
 ):
     """Return the bytes of shared memory and the numbers in registers of a program."""
     shared = width * (
         2 * BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
     ) + num_stages * width * (2 * BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
-    held = BLOCK_J * BLOCK_E + 3 * BLOCK_J * BLOCK_I
+    held = 2 * BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 3 * BLOCK_J * BLOCK_I
     return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_differential_backward_dK_dS2_sum_2_kernel_default = {
-    2: attention_differential_backward_dK_dS2_sum_2_kernel_config(64, 32, 8, 3),
-    4: attention_differential_backward_dK_dS2_sum_2_kernel_config(32, 32, 8, 1),
+attention_differential_backward_dK_dV_dK2_kernel_default = {
+    2: attention_differential_backward_dK_dV_dK2_kernel_config(64, 32, 8, 3),
+    4: attention_differential_backward_dK_dV_dK2_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
-attention_differential_backward_dK_dS2_sum_2_kernel_tuned = {
+attention_differential_backward_dK_dV_dK2_kernel_tuned = {
     2: triton.autotune(
         [
-            attention_differential_backward_dK_dS2_sum_2_kernel_config(*row)
+            attention_differential_backward_dK_dV_dK2_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
             "early_config_prune": _fitting(
-                attention_differential_backward_dK_dS2_sum_2_kernel_footprint, 2
+                attention_differential_backward_dK_dV_dK2_kernel_footprint, 2
             )
         },
         cache_results=True,
-    )(attention_differential_backward_dK_dS2_sum_2_kernel),
+    )(attention_differential_backward_dK_dV_dK2_kernel),
     4: triton.autotune(
         [
-            attention_differential_backward_dK_dS2_sum_2_kernel_config(*row)
+            attention_differential_backward_dK_dV_dK2_kernel_config(*row)
             for row in [
                 (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
                 (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
@@ -1603,348 +1486,11 @@ attention_differential_backward_dK_dS2_sum_2_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
             "early_config_prune": _fitting(
-                attention_differential_backward_dK_dS2_sum_2_kernel_footprint, 4
+                attention_differential_backward_dK_dV_dK2_kernel_footprint, 4
             )
         },
         cache_results=True,
-    )(attention_differential_backward_dK_dS2_sum_2_kernel),
-}
-
-
-@triton.jit
-def attention_differential_backward_dK2_kernel(
-    Q2_ptr, dK2_ptr, dS2_sum_2_ptr,
-    stride_Q2_b, stride_Q2_h, stride_Q2_i, stride_Q2_e,
-    stride_dK2_b, stride_dK2_h, stride_dK2_j, stride_dK2_e,
-    stride_dS2_sum_2_b, stride_dS2_sum_2_h, stride_dS2_sum_2_j, stride_dS2_sum_2_i,
-    H, M, E, N,
-    INDEX: tl.constexpr,
-    BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_I: tl.constexpr,
-):
-    """A program does BLOCK_J iterations of j by BLOCK_E iterations of e, for one b and one h.
-
-    Reads Q2 (B, H, M, E), dS2_sum_2 (B, H, N, M).
-    Writes dK2 (B, H, N, E).
-    """
-    pid = tl.program_id(0).to(INDEX)
-    blocks_j = tl.cdiv(N, BLOCK_J)
-    blocks_e = tl.cdiv(E, BLOCK_E)
-    block_j, block_e = tl.swizzle2d(
-        pid // blocks_e % blocks_j, pid % blocks_e, blocks_j, blocks_e, 8
-    )
-    b = pid // blocks_e // blocks_j // H
-    # Blocks in groups, so that neighbouring programs read the same rows and columns.
-    h = pid // blocks_e // blocks_j % H
-    j = block_j * BLOCK_J + tl.arange(0, BLOCK_J)
-    e = block_e * BLOCK_E + tl.arange(0, BLOCK_E)
-    # What is the same throughout the program goes into the pointers.
-    Q2_ptr += b * stride_Q2_b
-    Q2_ptr += h * stride_Q2_h
-    dK2_ptr += b * stride_dK2_b
-    dK2_ptr += h * stride_dK2_h
-    dS2_sum_2_ptr += b * stride_dS2_sum_2_b
-    dS2_sum_2_ptr += h * stride_dS2_sum_2_h
-
-    dK2 = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
-    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
-    # Full blocks.
-    for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        dS2_sum_2_ji = tl.load(
-            dS2_sum_2_ptr + j[:, None] * stride_dS2_sum_2_j + i[None, :] * stride_dS2_sum_2_i,
-            mask=j[:, None] < N,
-            other=0.0
-        )  # S41
-        Q2_ie = tl.load(
-            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
-            mask=e[None, :] < E,
-            other=0.0
-        )  # S41
-        dK2 = tl.dot(
-            dS2_sum_2_ji.to(tl.float32).to(Q2_ptr.dtype.element_ty),
-            Q2_ie,
-            dK2,
-            input_precision="ieee"
-        )  # S41
-    # The last, partial block.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        dS2_sum_2_ji = tl.load(
-            dS2_sum_2_ptr + j[:, None] * stride_dS2_sum_2_j + i[None, :] * stride_dS2_sum_2_i,
-            mask=(j[:, None] < N) & (i[None, :] < M),
-            other=0.0
-        )  # S41
-        Q2_ie = tl.load(
-            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
-            mask=(e[None, :] < E) & (i[:, None] < M),
-            other=0.0
-        )  # S41
-        dK2 = tl.dot(
-            dS2_sum_2_ji.to(tl.float32).to(Q2_ptr.dtype.element_ty),
-            Q2_ie,
-            dK2,
-            input_precision="ieee"
-        )  # S41
-    tl.store(
-        dK2_ptr + j[:, None] * stride_dK2_j + e[None, :] * stride_dK2_e,
-        dK2,
-        mask=(j[:, None] < N) & (e[None, :] < E)
-    )  # S41
-
-
-def attention_differential_backward_dK2_kernel_config(
-    BLOCK_J, BLOCK_E, BLOCK_I, num_warps, num_stages
-):
-    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_E": BLOCK_E, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
-
-
-def attention_differential_backward_dK2_kernel_footprint(
-    width, /, num_stages, BLOCK_J, BLOCK_I, BLOCK_E, **_
-):
-    """Return the bytes of shared memory and the numbers in registers of a program."""
-    shared = num_stages * (4 * BLOCK_J * BLOCK_I + width * BLOCK_E * BLOCK_I)
-    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_I
-    return shared, held
-
-
-# Used where nothing is timed, by the bytes of an element.
-attention_differential_backward_dK2_kernel_default = {
-    2: attention_differential_backward_dK2_kernel_config(64, 64, 32, 8, 2),
-    4: attention_differential_backward_dK2_kernel_config(64, 64, 32, 4, 2),
-}
-
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
-attention_differential_backward_dK2_kernel_tuned = {
-    2: triton.autotune(
-        [
-            attention_differential_backward_dK2_kernel_config(*row)
-            for row in [
-                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
-                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
-                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
-                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
-                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
-            ]
-        ],
-        key=["H", "M", "E", "N"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_differential_backward_dK2_kernel_footprint, 2)
-        },
-        cache_results=True,
-    )(attention_differential_backward_dK2_kernel),
-    4: triton.autotune(
-        [
-            attention_differential_backward_dK2_kernel_config(*row)
-            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
-        ],
-        key=["H", "M", "E", "N"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_differential_backward_dK2_kernel_footprint, 4)
-        },
-        cache_results=True,
-    )(attention_differential_backward_dK2_kernel),
-}
-
-
-@triton.jit
-def attention_differential_backward_dV_kernel(
-    Q_ptr, K_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, dO_ptr, dV_ptr,
-    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
-    stride_K_b, stride_K_h, stride_K_j, stride_K_e,
-    stride_Q2_b, stride_Q2_h, stride_Q2_i, stride_Q2_e,
-    stride_K2_b, stride_K2_h, stride_K2_j, stride_K2_e,
-    stride_lse_b, stride_lse_h, stride_lse_i,
-    stride_lse_2_b, stride_lse_2_h, stride_lse_2_i,
-    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
-    lam,
-    H, M, N, D,
-    E: tl.constexpr,
-    INDEX: tl.constexpr,
-    BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr,
-):
-    """A program does BLOCK_J iterations of j by BLOCK_D iterations of d, for one b and one h.
-
-    Reads Q (B, H, M, E), K (B, H, N, E), Q2 (B, H, M, E), K2 (B, H, N, E), lse (B, H, M), lse_2
-    (B, H, M), dO (B, H, M, D).
-    Writes dV (B, H, N, D).
-    """
-    pid = tl.program_id(0).to(INDEX)
-    blocks_j = tl.cdiv(N, BLOCK_J)
-    blocks_d = tl.cdiv(D, BLOCK_D)
-    block_j, block_d = tl.swizzle2d(
-        pid // blocks_d % blocks_j, pid % blocks_d, blocks_j, blocks_d, 8
-    )
-    b = pid // blocks_d // blocks_j // H
-    # Blocks in groups, so that neighbouring programs read the same rows and columns.
-    h = pid // blocks_d // blocks_j % H
-    j = block_j * BLOCK_J + tl.arange(0, BLOCK_J)
-    d = block_d * BLOCK_D + tl.arange(0, BLOCK_D)
-    e = tl.arange(0, BLOCK_E).to(INDEX)
-    e_in = (e < E) | (BLOCK_E == E)
-    # What is the same throughout the program goes into the pointers.
-    Q_ptr += b * stride_Q_b
-    Q_ptr += h * stride_Q_h
-    K_ptr += b * stride_K_b
-    K_ptr += h * stride_K_h
-    Q2_ptr += b * stride_Q2_b
-    Q2_ptr += h * stride_Q2_h
-    K2_ptr += b * stride_K2_b
-    K2_ptr += h * stride_K2_h
-    lse_ptr += b * stride_lse_b
-    lse_ptr += h * stride_lse_h
-    lse_2_ptr += b * stride_lse_2_b
-    lse_2_ptr += h * stride_lse_2_h
-    dO_ptr += b * stride_dO_b
-    dO_ptr += h * stride_dO_h
-    dV_ptr += b * stride_dV_b
-    dV_ptr += h * stride_dV_h
-
-    S2_4_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
-    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
-    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
-    K2_je = tl.load(
-        K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
-        mask=(j[:, None] < N) & e_in[None, :],
-        other=0.0
-    )  # S43
-    K_je = tl.load(
-        K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-        mask=(j[:, None] < N) & e_in[None, :],
-        other=0.0
-    )  # S46
-    # Full blocks.
-    for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        dO_id = tl.load(
-            dO_ptr + i[None, :] * stride_dO_i + d[:, None] * stride_dO_d,
-            mask=d[:, None] < D,
-            other=0.0
-        )  # S42
-        dO2 = -(dO_id.to(tl.float32) * lam)  # S42
-        Q2_ie = tl.load(
-            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
-            mask=e_in[None, :],
-            other=0.0
-        )  # S43
-        S2_sum_4 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S43
-        lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i)  # S45
-        P_2_4 = tl.exp2(
-            S2_sum_4 * S2_4_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S44, S45
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S46
-        S_sum_4 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S46
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S48
-        P_5 = tl.exp2(
-            S_sum_4 * S2_4_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S47, S48
-        dV = tl.dot(
-            P_5.to(dO_ptr.dtype.element_ty),
-            tl.trans(dO_id),
-            tl.dot(P_2_4, tl.trans(dO2), dV, input_precision="ieee"),
-            input_precision="ieee"
-        )  # S49
-    # The last, partial block.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        dO_id = tl.load(
-            dO_ptr + i[None, :] * stride_dO_i + d[:, None] * stride_dO_d,
-            mask=(d[:, None] < D) & (i[None, :] < M),
-            other=0.0
-        )  # S42
-        dO2 = -(dO_id.to(tl.float32) * lam)  # S42
-        Q2_ie = tl.load(
-            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
-        )  # S43
-        S2_sum_4 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S43
-        lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S45
-        P_2_4 = tl.exp2(
-            S2_sum_4 * S2_4_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S44, S45
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
-        )  # S46
-        S_sum_4 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S46
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S48
-        P_5 = tl.exp2(
-            S_sum_4 * S2_4_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S47, S48
-        dV = tl.dot(
-            tl.where(i[None, :] < M, P_5, 0.0).to(dO_ptr.dtype.element_ty),
-            tl.trans(dO_id),
-            tl.dot(tl.where(i[None, :] < M, P_2_4, 0.0), tl.trans(dO2), dV, input_precision="ieee"),
-            input_precision="ieee"
-        )  # S49
-    tl.store(
-        dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
-        dV,
-        mask=(j[:, None] < N) & (d[None, :] < D)
-    )  # S49
-
-
-def attention_differential_backward_dV_kernel_config(
-    BLOCK_J, BLOCK_D, BLOCK_I, num_warps, num_stages
-):
-    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_D": BLOCK_D, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
-
-
-def attention_differential_backward_dV_kernel_footprint(
-    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
-):
-    """Return the bytes of shared memory and the numbers in registers of a program."""
-    shared = width * 2 * BLOCK_J * BLOCK_E + num_stages * width * (
-        BLOCK_D * BLOCK_I + 2 * BLOCK_I * BLOCK_E
-    )
-    held = BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I
-    return shared, held
-
-
-# Used where nothing is timed, by the bytes of an element.
-attention_differential_backward_dV_kernel_default = {
-    2: attention_differential_backward_dV_kernel_config(64, 64, 32, 8, 2),
-    4: attention_differential_backward_dV_kernel_config(64, 64, 32, 4, 2),
-}
-
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
-attention_differential_backward_dV_kernel_tuned = {
-    2: triton.autotune(
-        [
-            attention_differential_backward_dV_kernel_config(*row)
-            for row in [
-                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
-                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
-                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
-                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
-                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
-            ]
-        ],
-        key=["H", "M", "N", "D", "E"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_differential_backward_dV_kernel_footprint, 2)
-        },
-        cache_results=True,
-    )(attention_differential_backward_dV_kernel),
-    4: triton.autotune(
-        [
-            attention_differential_backward_dV_kernel_config(*row)
-            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
-        ],
-        key=["H", "M", "N", "D", "E"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_differential_backward_dV_kernel_footprint, 4)
-        },
-        cache_results=True,
-    )(attention_differential_backward_dV_kernel),
+    )(attention_differential_backward_dK_dV_dK2_kernel),
 }
 
 
@@ -1975,8 +1521,8 @@ def attention_differential_backward_dlam_kernel(
                     + b * stride_dlam_part_b
                     + h * stride_dlam_part_h
                     + i * stride_dlam_part_i
-                )  # S50
-                dlam = dlam + tl.sum(dlam_part_i.to(tl.float32), axis=0)  # S50
+                )  # S43
+                dlam = dlam + tl.sum(dlam_part_i.to(tl.float32), axis=0)  # S43
             # The last, partial block.
             for i_first in range(i_full, M, BLOCK_I):
                 i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1987,14 +1533,14 @@ def attention_differential_backward_dlam_kernel(
                     + i * stride_dlam_part_i,
                     mask=i < M,
                     other=0.0
-                )  # S50
-                dlam = dlam + tl.sum(dlam_part_i.to(tl.float32), axis=0)  # S50
-    tl.store(dlam_ptr, dlam)  # S50
+                )  # S43
+                dlam = dlam + tl.sum(dlam_part_i.to(tl.float32), axis=0)  # S43
+    tl.store(dlam_ptr, dlam)  # S43
 
 
 def attention_differential_backward_dlam_kernel_config(BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -2278,10 +1824,10 @@ def attention_differential_backward(
     )
     wanted = _wanted(wanted, ("dQ", "dK", "dV", "dQ2", "dK2", "dlam"))
     dl_sum = None
-    if wanted & {"dQ", "dK", "dQ2", "dK2"}:
+    if wanted & {"dQ", "dK", "dV", "dQ2", "dK2"}:
         dl_sum = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     dl2_sum = None
-    if wanted & {"dQ", "dK", "dQ2", "dK2"}:
+    if wanted & {"dQ", "dK", "dV", "dQ2", "dK2"}:
         dl2_sum = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     O2 = None
     if "dlam" in wanted:
@@ -2304,12 +1850,6 @@ def attention_differential_backward(
     dK2 = None
     if "dK2" in wanted:
         dK2 = torch.empty((B, H, N, E), dtype=Q.dtype, device=Q.device)
-    dS2_sum = None
-    if "dQ2" in wanted:
-        dS2_sum = torch.empty((B, H, M, N), dtype=torch.float32, device=Q.device)
-    dS2_sum_2 = None
-    if "dK2" in wanted:
-        dS2_sum_2 = torch.empty((B, H, N, M), dtype=torch.float32, device=Q.device)
     dlam = None
     if "dlam" in wanted:
         dlam = torch.empty((), dtype=torch.float32, device=Q.device)
@@ -2332,8 +1872,6 @@ def attention_differential_backward(
             dV,
             dQ2,
             dK2,
-            dS2_sum,
-            dS2_sum_2,
             dlam
         )
     )
@@ -2358,7 +1896,7 @@ def attention_differential_backward(
     def grid(meta):
         return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
 
-    if min(B, H, M) > 0 and wanted & {"dQ", "dK", "dQ2", "dK2", "dlam"}:
+    if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
                 Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum, O2,
@@ -2407,16 +1945,16 @@ def attention_differential_backward(
         "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
     }
     if _INTERPRETED or not tune:
-        run = attention_differential_backward_dQ_dS2_sum_kernel
+        run = attention_differential_backward_dQ_dQ2_kernel
         blocks = _fitted(
-            attention_differential_backward_dQ_dS2_sum_kernel_default[width],
-            attention_differential_backward_dQ_dS2_sum_kernel_footprint,
+            attention_differential_backward_dQ_dQ2_kernel_default[width],
+            attention_differential_backward_dQ_dQ2_kernel_footprint,
             width,
             lanes,
             Q.device.index
         ).all_kwargs()
     else:
-        run = attention_differential_backward_dQ_dS2_sum_kernel_tuned[width]
+        run = attention_differential_backward_dQ_dQ2_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
@@ -2425,7 +1963,7 @@ def attention_differential_backward(
     if min(B, H, M) > 0 and wanted & {"dQ", "dQ2"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum, dQ, dS2_sum,
+                Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum, dQ, dQ2,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
@@ -2437,7 +1975,7 @@ def attention_differential_backward(
                 *dl_sum.stride(),
                 *dl2_sum.stride(),
                 *_strides(dQ, 0, 1, 2, 3),
-                *_strides(dS2_sum, 0, 1, 2, 3),
+                *_strides(dQ2, 0, 1, 2, 3),
                 lam,
                 H, M, N,
                 E=E, D=D,
@@ -2446,57 +1984,29 @@ def attention_differential_backward(
                 **blocks, enable_fp_fusion=True,
             )
 
-    if _INTERPRETED or not tune:
-        run = attention_differential_backward_dQ2_kernel
-        blocks = _fitted(
-            attention_differential_backward_dQ2_kernel_default[width],
-            attention_differential_backward_dQ2_kernel_footprint,
-            width,
-            {},
-            Q.device.index
-        ).all_kwargs()
-    else:
-        run = attention_differential_backward_dQ2_kernel_tuned[width]
-        blocks = {}
-
-    def grid(meta):
-        return (B * H * triton.cdiv(M, meta["BLOCK_I"]) * triton.cdiv(E, meta["BLOCK_E"]),)
-
-    if min(B, H, M, E) > 0 and "dQ2" in wanted:
-        with torch.cuda.device_of(Q):
-            run[grid](
-                K2, dQ2, dS2_sum,
-                *K2.stride(),
-                *dQ2.stride(),
-                *dS2_sum.stride(),
-                H, M, E, N,
-                INDEX=index,
-                **blocks, enable_fp_fusion=True,
-            )
-
     lanes = {
         "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
     }
     if _INTERPRETED or not tune:
-        run = attention_differential_backward_dK_dS2_sum_2_kernel
+        run = attention_differential_backward_dK_dV_dK2_kernel
         blocks = _fitted(
-            attention_differential_backward_dK_dS2_sum_2_kernel_default[width],
-            attention_differential_backward_dK_dS2_sum_2_kernel_footprint,
+            attention_differential_backward_dK_dV_dK2_kernel_default[width],
+            attention_differential_backward_dK_dV_dK2_kernel_footprint,
             width,
             lanes,
             Q.device.index
         ).all_kwargs()
     else:
-        run = attention_differential_backward_dK_dS2_sum_2_kernel_tuned[width]
+        run = attention_differential_backward_dK_dV_dK2_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
         return (B * H * triton.cdiv(N, meta["BLOCK_J"]),)
 
-    if min(B, H, N) > 0 and wanted & {"dK", "dK2"}:
+    if min(B, H, N) > 0 and wanted & {"dK", "dV", "dK2"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum, dK, dS2_sum_2,
+                Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum, dK, dV, dK2,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
@@ -2508,75 +2018,11 @@ def attention_differential_backward(
                 *dl_sum.stride(),
                 *dl2_sum.stride(),
                 *_strides(dK, 0, 1, 2, 3),
-                *_strides(dS2_sum_2, 0, 1, 2, 3),
+                *_strides(dV, 0, 1, 2, 3),
+                *_strides(dK2, 0, 1, 2, 3),
                 lam,
                 H, M, N,
                 E=E, D=D,
-                INDEX=index,
-                **lanes,
-                **blocks, enable_fp_fusion=True,
-            )
-
-    if _INTERPRETED or not tune:
-        run = attention_differential_backward_dK2_kernel
-        blocks = _fitted(
-            attention_differential_backward_dK2_kernel_default[width],
-            attention_differential_backward_dK2_kernel_footprint,
-            width,
-            {},
-            Q.device.index
-        ).all_kwargs()
-    else:
-        run = attention_differential_backward_dK2_kernel_tuned[width]
-        blocks = {}
-
-    def grid(meta):
-        return (B * H * triton.cdiv(N, meta["BLOCK_J"]) * triton.cdiv(E, meta["BLOCK_E"]),)
-
-    if min(B, H, N, E) > 0 and "dK2" in wanted:
-        with torch.cuda.device_of(Q):
-            run[grid](
-                Q2, dK2, dS2_sum_2,
-                *Q2.stride(),
-                *dK2.stride(),
-                *dS2_sum_2.stride(),
-                H, M, E, N,
-                INDEX=index,
-                **blocks, enable_fp_fusion=True,
-            )
-
-    lanes = {"BLOCK_E": max(16, triton.next_power_of_2(E))}
-    if _INTERPRETED or not tune:
-        run = attention_differential_backward_dV_kernel
-        blocks = _fitted(
-            attention_differential_backward_dV_kernel_default[width],
-            attention_differential_backward_dV_kernel_footprint,
-            width,
-            lanes,
-            Q.device.index
-        ).all_kwargs()
-    else:
-        run = attention_differential_backward_dV_kernel_tuned[width]
-        blocks = {}
-
-    def grid(meta):
-        return (B * H * triton.cdiv(N, meta["BLOCK_J"]) * triton.cdiv(D, meta["BLOCK_D"]),)
-
-    if min(B, H, N, D) > 0 and "dV" in wanted:
-        with torch.cuda.device_of(Q):
-            run[grid](
-                Q, K, Q2, K2, lse, lse_2, dO, dV,
-                *Q.stride(),
-                *K.stride(),
-                *Q2.stride(),
-                *K2.stride(),
-                *lse.stride(),
-                *lse_2.stride(),
-                *dO.stride(),
-                *dV.stride(),
-                lam,
-                H, M, N, D,
-                E=E,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -2600,7 +2046,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op("looptrans::attention_differential_forward_eea0486d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_forward_471e5b36", mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2621,7 +2067,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_differential_backward_eea0486d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_backward_471e5b36", mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

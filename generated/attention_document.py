@@ -94,6 +94,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -188,7 +195,7 @@ def attention_document_kernel(
     S_scale = scale * 1.4426950408889634  # in units of log2(e)
     doc_i = tl.load(doc_ptr + i * stride_doc_i, mask=i < M, other=0)  # S2
     if LATE:
-        O_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        exp_S_seen_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
@@ -203,23 +210,19 @@ def attention_document_kernel(
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S8
-            O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S8: of the block before
+            O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
         doc_j = tl.cast(tl.load(doc_ptr + j * stride_doc_i), INDEX)  # S2
-        m_bhij = tl.maximum(
-            m, tl.max(tl.where(doc_i[:, None] == doc_j[None, :], S, float("-inf")), axis=1)
-        )  # S10
+        # outside: the least there is
+        S_seen = tl.where(doc_i[:, None] == doc_j[None, :], S, float("-inf"))
+        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1))  # S10
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S11
-        exp_S = tl.exp2(S - m_bhij_finite[:, None])  # S11
-        l = l * exp_m + tl.sum(
-            tl.where(doc_i[:, None] == doc_j[None, :], exp_S, 0.0), axis=1
-        )  # S11
+        exp_S_seen = tl.exp2(S_seen - m_bhij_finite[:, None])  # S11
+        l = l * exp_m + tl.sum(exp_S_seen, axis=1)  # S11
         if LATE:
             O = O * exp_m[:, None]  # S8
-            O_late = tl.where(
-                doc_i[:, None] == doc_j[None, :], exp_S, 0.0
-            ).to(V_ptr.dtype.element_ty)
+            exp_S_seen_late = exp_S_seen.to(V_ptr.dtype.element_ty)
             j_late = j
         else:
             V_jd = tl.load(
@@ -228,7 +231,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(
-                tl.where(doc_i[:, None] == doc_j[None, :], exp_S, 0.0).to(V_ptr.dtype.element_ty),
+                exp_S_seen.to(V_ptr.dtype.element_ty),
                 V_jd,
                 O * exp_m[:, None],
                 input_precision="ieee"
@@ -249,42 +252,25 @@ def attention_document_kernel(
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S8
-            O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S8: of the block before
+            O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
         doc_j = tl.cast(tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0), INDEX)  # S2
-        m_bhij = tl.maximum(
-            m,
-            tl.max(
-                tl.where(
-                    (j[None, :] < j_stop)
-                    & (j[None, :] < i[:, None] + 1)
-                    & (doc_i[:, None] == doc_j[None, :]),
-                    S,
-                    float("-inf")
-                ),
-                axis=1
-            )
-        )  # S10
+        # outside: the least there is
+        S_seen = tl.where(
+            (j[None, :] < j_stop)
+            & (j[None, :] < i[:, None] + 1)
+            & (doc_i[:, None] == doc_j[None, :]),
+            S,
+            float("-inf")
+        )
+        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1))  # S10
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S11
-        exp_S = tl.exp2(S - m_bhij_finite[:, None])  # S11
-        l = l * exp_m + tl.sum(
-            tl.where(
-                (j[None, :] < j_stop)
-                & (j[None, :] < i[:, None] + 1)
-                & (doc_i[:, None] == doc_j[None, :]),
-                exp_S,
-                0.0
-            ),
-            axis=1
-        )  # S11
+        exp_S_seen = tl.exp2(S_seen - m_bhij_finite[:, None])  # S11
+        l = l * exp_m + tl.sum(exp_S_seen, axis=1)  # S11
         if LATE:
             O = O * exp_m[:, None]  # S8
-            O_late = tl.where(
-                doc_i[:, None] == doc_j[None, :],
-                tl.where(j[None, :] < i[:, None] + 1, exp_S, 0.0),
-                0.0
-            ).to(V_ptr.dtype.element_ty)
+            exp_S_seen_late = exp_S_seen.to(V_ptr.dtype.element_ty)
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
@@ -293,11 +279,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(
-                tl.where(
-                    doc_i[:, None] == doc_j[None, :],
-                    tl.where(j[None, :] < i[:, None] + 1, exp_S, 0.0),
-                    0.0
-                ).to(V_ptr.dtype.element_ty),
+                exp_S_seen.to(V_ptr.dtype.element_ty),
                 V_jd,
                 O * exp_m[:, None],
                 input_precision="ieee"
@@ -309,7 +291,7 @@ def attention_document_kernel(
             mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S8
-        O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S8: of the block before
+        O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
     m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S5
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S9
@@ -322,7 +304,7 @@ def attention_document_kernel(
 
 def attention_document_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_document_kernel_footprint(

@@ -250,6 +250,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -344,7 +351,7 @@ def attention_document_kernel(
     S_scale = scale * 1.4426950408889634  # in units of log2(e)
     doc_i = tl.load(doc_ptr + i * stride_doc_i, mask=i < M, other=0)  # S2
     if LATE:
-        O_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        exp_S_seen_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
@@ -359,23 +366,19 @@ def attention_document_kernel(
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S8
-            O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S8: of the block before
+            O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
         doc_j = tl.cast(tl.load(doc_ptr + j * stride_doc_i), INDEX)  # S2
-        m_bhij = tl.maximum(
-            m, tl.max(tl.where(doc_i[:, None] == doc_j[None, :], S, float("-inf")), axis=1)
-        )  # S10
+        # outside: the least there is
+        S_seen = tl.where(doc_i[:, None] == doc_j[None, :], S, float("-inf"))
+        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1))  # S10
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S11
-        exp_S = tl.exp2(S - m_bhij_finite[:, None])  # S11
-        l = l * exp_m + tl.sum(
-            tl.where(doc_i[:, None] == doc_j[None, :], exp_S, 0.0), axis=1
-        )  # S11
+        exp_S_seen = tl.exp2(S_seen - m_bhij_finite[:, None])  # S11
+        l = l * exp_m + tl.sum(exp_S_seen, axis=1)  # S11
         if LATE:
             O = O * exp_m[:, None]  # S8
-            O_late = tl.where(
-                doc_i[:, None] == doc_j[None, :], exp_S, 0.0
-            ).to(V_ptr.dtype.element_ty)
+            exp_S_seen_late = exp_S_seen.to(V_ptr.dtype.element_ty)
             j_late = j
         else:
             V_jd = tl.load(
@@ -384,7 +387,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(
-                tl.where(doc_i[:, None] == doc_j[None, :], exp_S, 0.0).to(V_ptr.dtype.element_ty),
+                exp_S_seen.to(V_ptr.dtype.element_ty),
                 V_jd,
                 O * exp_m[:, None],
                 input_precision="ieee"
@@ -405,42 +408,25 @@ def attention_document_kernel(
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S8
-            O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S8: of the block before
+            O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
         doc_j = tl.cast(tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0), INDEX)  # S2
-        m_bhij = tl.maximum(
-            m,
-            tl.max(
-                tl.where(
-                    (j[None, :] < j_stop)
-                    & (j[None, :] < i[:, None] + 1)
-                    & (doc_i[:, None] == doc_j[None, :]),
-                    S,
-                    float("-inf")
-                ),
-                axis=1
-            )
-        )  # S10
+        # outside: the least there is
+        S_seen = tl.where(
+            (j[None, :] < j_stop)
+            & (j[None, :] < i[:, None] + 1)
+            & (doc_i[:, None] == doc_j[None, :]),
+            S,
+            float("-inf")
+        )
+        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1))  # S10
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S11
-        exp_S = tl.exp2(S - m_bhij_finite[:, None])  # S11
-        l = l * exp_m + tl.sum(
-            tl.where(
-                (j[None, :] < j_stop)
-                & (j[None, :] < i[:, None] + 1)
-                & (doc_i[:, None] == doc_j[None, :]),
-                exp_S,
-                0.0
-            ),
-            axis=1
-        )  # S11
+        exp_S_seen = tl.exp2(S_seen - m_bhij_finite[:, None])  # S11
+        l = l * exp_m + tl.sum(exp_S_seen, axis=1)  # S11
         if LATE:
             O = O * exp_m[:, None]  # S8
-            O_late = tl.where(
-                doc_i[:, None] == doc_j[None, :],
-                tl.where(j[None, :] < i[:, None] + 1, exp_S, 0.0),
-                0.0
-            ).to(V_ptr.dtype.element_ty)
+            exp_S_seen_late = exp_S_seen.to(V_ptr.dtype.element_ty)
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
@@ -449,11 +435,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(
-                tl.where(
-                    doc_i[:, None] == doc_j[None, :],
-                    tl.where(j[None, :] < i[:, None] + 1, exp_S, 0.0),
-                    0.0
-                ).to(V_ptr.dtype.element_ty),
+                exp_S_seen.to(V_ptr.dtype.element_ty),
                 V_jd,
                 O * exp_m[:, None],
                 input_precision="ieee"
@@ -465,7 +447,7 @@ def attention_document_kernel(
             mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S8
-        O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S8: of the block before
+        O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
     m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S5
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S9
@@ -478,7 +460,7 @@ def attention_document_kernel(
 
 def attention_document_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_document_kernel_footprint(
@@ -590,7 +572,7 @@ def attention_document_backward_delta_kernel(
 
 def attention_document_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -768,7 +750,7 @@ def attention_document_backward_dQ_kernel(
 
 def attention_document_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_document_backward_dQ_kernel_footprint(
@@ -1044,7 +1026,7 @@ def attention_document_backward_dK_dV_kernel(
 
 def attention_document_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_document_backward_dK_dV_kernel_footprint(
@@ -1145,7 +1127,7 @@ def attention_document_backward_dscale_kernel(
 
 def attention_document_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1561,7 +1543,7 @@ def attention_document_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_document_forward_7a3b1096", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_forward_acfa675c", mutates_args=())
 def _attention_document_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1581,7 +1563,7 @@ def _(Q, K, V, doc, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_document_backward_7a3b1096", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_backward_acfa675c", mutates_args=())
 def _attention_document_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -313,6 +313,13 @@ def _uniform(key, first, second, third):
     return tl.random.uint_to_uniform_float(word)
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -514,7 +521,7 @@ def attention_dropout_kernel(
 
 def attention_dropout_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_dropout_kernel_footprint(
@@ -626,7 +633,7 @@ def attention_dropout_backward_delta_kernel(
 
 def attention_dropout_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -732,7 +739,7 @@ def attention_dropout_backward_dQ_kernel(
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         uniform = _uniform(seed, b * H + h, i[:, None], j[None, :])  # S8
-        dP = tl.where(uniform >= p, dP_sum * (1.0 / (1.0 - p)), 0.0)  # S8
+        dP = tl.where(uniform >= p, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
         dS = P * (tl.where(uniform >= p, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S11
@@ -756,7 +763,7 @@ def attention_dropout_backward_dQ_kernel(
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         uniform = _uniform(seed, b * H + h, i[:, None], j[None, :])  # S8
-        dP = tl.where(uniform >= p, dP_sum * (1.0 / (1.0 - p)), 0.0)  # S8
+        dP = tl.where(uniform >= p, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
         dS = P * (tl.where(uniform >= p, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(
@@ -782,7 +789,7 @@ def attention_dropout_backward_dQ_kernel(
 
 def attention_dropout_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_dropout_backward_dQ_kernel_footprint(
@@ -867,7 +874,9 @@ def attention_dropout_backward_dp_part_kernel(
             mask=h[:, None] < H,
             other=0.0
         )  # S13
-        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (1.0 / (1.0 - p))  # S13
+        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (
+            1.0 / tl.cast(1.0 - p, tl.float32)
+        )  # S13
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -876,13 +885,15 @@ def attention_dropout_backward_dp_part_kernel(
             mask=(h[:, None] < H) & (i[None, :] < M),
             other=0.0
         )  # S13
-        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (1.0 / (1.0 - p))  # S13
+        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (
+            1.0 / tl.cast(1.0 - p, tl.float32)
+        )  # S13
     tl.store(dp_part_ptr + h * stride_dp_part_h, dp_part, mask=h < H)  # S13
 
 
 def attention_dropout_backward_dp_part_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -995,7 +1006,7 @@ def attention_dropout_backward_dK_dV_kernel(
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
-        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
+        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
@@ -1010,7 +1021,11 @@ def attention_dropout_backward_dK_dV_kernel(
         dV = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
-                tl.where(i[None, :] < M, tl.where(uniform >= p, P_2 * (1.0 / (1.0 - p)), 0.0), 0.0),
+                tl.where(
+                    i[None, :] < M,
+                    tl.where(uniform >= p, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0),
+                    0.0
+                ),
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1035,13 +1050,15 @@ def attention_dropout_backward_dK_dV_kernel(
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
-        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
+        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
         dV = tl.dot(
-            tl.where(uniform >= p, P_2 * (1.0 / (1.0 - p)), 0.0).to(dO_ptr.dtype.element_ty),
+            tl.where(
+                uniform >= p, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0
+            ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
@@ -1066,7 +1083,7 @@ def attention_dropout_backward_dK_dV_kernel(
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
-        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
+        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
@@ -1081,7 +1098,11 @@ def attention_dropout_backward_dK_dV_kernel(
         dV = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
-                tl.where(i[None, :] < M, tl.where(uniform >= p, P_2 * (1.0 / (1.0 - p)), 0.0), 0.0),
+                tl.where(
+                    i[None, :] < M,
+                    tl.where(uniform >= p, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0),
+                    0.0
+                ),
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1104,7 +1125,7 @@ def attention_dropout_backward_dK_dV_kernel(
 
 def attention_dropout_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_dropout_backward_dK_dV_kernel_footprint(
@@ -1222,7 +1243,7 @@ def attention_dropout_backward_dscale_dp_kernel(
 
 def attention_dropout_backward_dscale_dp_kernel_config(BLOCK_I, BLOCK_H, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_H": BLOCK_H}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1651,7 +1672,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_forward_0e97a6f8", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_forward_f5fdf8c3", mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1671,7 +1692,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_backward_0e97a6f8", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_backward_f5fdf8c3", mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -269,6 +269,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -468,7 +475,7 @@ def attention_dropout_mask_kernel(
 
 def attention_dropout_mask_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_dropout_mask_kernel_footprint(
@@ -484,7 +491,7 @@ def attention_dropout_mask_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_mask_kernel_default = {
-    2: attention_dropout_mask_kernel_config(128, 32, 0, 8, 3),
+    2: attention_dropout_mask_kernel_config(64, 64, 0, 8, 3),
     4: attention_dropout_mask_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -493,7 +500,7 @@ attention_dropout_mask_kernel_tuned = {
     2: triton.autotune(
         [
             attention_dropout_mask_kernel_config(*row)
-            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
+            for row in itertools.product((64, 128), (64, 32, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_dropout_mask_kernel_footprint, 2)},
@@ -580,7 +587,7 @@ def attention_dropout_mask_backward_delta_kernel(
 
 def attention_dropout_mask_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -689,7 +696,7 @@ def attention_dropout_mask_backward_dQ_kernel(
             mask=i[:, None] < M,
             other=0
         )  # S8
-        dP = tl.where(keep_ij, dP_sum * (1.0 / (1.0 - p)), 0.0)  # S8
+        dP = tl.where(keep_ij, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
         dS = P * (tl.where(keep_ij, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S11
@@ -717,7 +724,7 @@ def attention_dropout_mask_backward_dQ_kernel(
             mask=(i[:, None] < M) & (j[None, :] < N),
             other=0
         )  # S8
-        dP = tl.where(keep_ij, dP_sum * (1.0 / (1.0 - p)), 0.0)  # S8
+        dP = tl.where(keep_ij, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
         dS = P * (tl.where(keep_ij, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(tl.where(j[None, :] < N, dS * S_sum, 0.0), axis=1)  # S11
@@ -739,7 +746,7 @@ def attention_dropout_mask_backward_dQ_kernel(
 
 def attention_dropout_mask_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_dropout_mask_backward_dQ_kernel_footprint(
@@ -755,7 +762,7 @@ def attention_dropout_mask_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_mask_backward_dQ_kernel_default = {
-    2: attention_dropout_mask_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_dropout_mask_backward_dQ_kernel_config(64, 64, 8, 3),
     4: attention_dropout_mask_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -764,7 +771,7 @@ attention_dropout_mask_backward_dQ_kernel_tuned = {
     2: triton.autotune(
         [
             attention_dropout_mask_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((64, 128), (64, 32, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -824,7 +831,9 @@ def attention_dropout_mask_backward_dp_part_kernel(
             mask=h[:, None] < H,
             other=0.0
         )  # S13
-        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (1.0 / (1.0 - p))  # S13
+        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (
+            1.0 / tl.cast(1.0 - p, tl.float32)
+        )  # S13
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -833,13 +842,15 @@ def attention_dropout_mask_backward_dp_part_kernel(
             mask=(h[:, None] < H) & (i[None, :] < M),
             other=0.0
         )  # S13
-        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (1.0 / (1.0 - p))  # S13
+        dp_part = dp_part + tl.sum(delta_hi.to(tl.float32), axis=1) * (
+            1.0 / tl.cast(1.0 - p, tl.float32)
+        )  # S13
     tl.store(dp_part_ptr + h * stride_dp_part_h, dp_part, mask=h < H)  # S13
 
 
 def attention_dropout_mask_backward_dp_part_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -949,13 +960,15 @@ def attention_dropout_mask_backward_dK_dV_kernel(
             mask=j[:, None] < N,
             other=0
         )  # S18
-        dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
+        dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
         dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
         dV = tl.dot(
-            tl.where(keep_ij, P_2 * (1.0 / (1.0 - p)), 0.0).to(dO_ptr.dtype.element_ty),
+            tl.where(
+                keep_ij, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0
+            ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
@@ -984,7 +997,7 @@ def attention_dropout_mask_backward_dK_dV_kernel(
             mask=(j[:, None] < N) & (i[None, :] < M),
             other=0
         )  # S18
-        dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / (1.0 - p)), 0.0)  # S18
+        dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dS_sum_2 = dS_2 * scale  # S20
@@ -996,7 +1009,9 @@ def attention_dropout_mask_backward_dK_dV_kernel(
         )  # S21
         dV = tl.dot(
             tl.where(
-                i[None, :] < M, tl.where(keep_ij, P_2 * (1.0 / (1.0 - p)), 0.0), 0.0
+                i[None, :] < M,
+                tl.where(keep_ij, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0),
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -1018,7 +1033,7 @@ def attention_dropout_mask_backward_dK_dV_kernel(
 
 def attention_dropout_mask_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_dropout_mask_backward_dK_dV_kernel_footprint(
@@ -1034,7 +1049,7 @@ def attention_dropout_mask_backward_dK_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_mask_backward_dK_dV_kernel_default = {
-    2: attention_dropout_mask_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    2: attention_dropout_mask_backward_dK_dV_kernel_config(64, 64, 8, 3),
     4: attention_dropout_mask_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
@@ -1043,7 +1058,7 @@ attention_dropout_mask_backward_dK_dV_kernel_tuned = {
     2: triton.autotune(
         [
             attention_dropout_mask_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((64, 128), (64, 32, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1138,7 +1153,7 @@ def attention_dropout_mask_backward_dscale_dp_kernel_config(
     BLOCK_I, BLOCK_H, num_warps, num_stages
 ):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_H": BLOCK_H}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1575,7 +1590,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_forward_7a75e23a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_forward_33f00862", mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1595,7 +1610,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_backward_7a75e23a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_backward_33f00862", mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -300,6 +300,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -465,7 +472,7 @@ def attention_paged_kernel(
 
 def attention_paged_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_paged_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
@@ -574,7 +581,7 @@ def attention_paged_backward_delta_kernel(
 
 def attention_paged_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -742,7 +749,7 @@ def attention_paged_backward_dQ_kernel(
 
 def attention_paged_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_paged_backward_dQ_kernel_footprint(
@@ -1004,37 +1011,27 @@ def attention_paged_backward_dK_dV_kernel(
 
 def attention_paged_backward_dK_dV_kernel_config(BLOCK_H, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_H": BLOCK_H, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
-# Used where nothing is timed, by the bytes of an element.
-attention_paged_backward_dK_dV_kernel_default = {
-    2: attention_paged_backward_dK_dV_kernel_config(16, 16, 8, 1),
-    4: attention_paged_backward_dK_dV_kernel_config(16, 16, 8, 1),
-}
+# Used where nothing is timed.
+attention_paged_backward_dK_dV_kernel_default = attention_paged_backward_dK_dV_kernel_config(
+    4, 4, 8, 1
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_paged_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
-        [
-            attention_paged_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1), (16, 16, 4, 2), (32, 32, 8, 1),
-                (32, 32, 8, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-            ]
-        ],
-        key=["B", "H", "M", "E", "P", "D"],
-        cache_results=True,
-    )(attention_paged_backward_dK_dV_kernel),
-    4: triton.autotune(
-        [
-            attention_paged_backward_dK_dV_kernel_config(*row)
-            for row in [(16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1), (16, 16, 4, 2)]
-        ],
-        key=["B", "H", "M", "E", "P", "D"],
-        cache_results=True,
-    )(attention_paged_backward_dK_dV_kernel),
-}
+attention_paged_backward_dK_dV_kernel_tuned = triton.autotune(
+    [
+        attention_paged_backward_dK_dV_kernel_config(*row)
+        for row in [
+            (4, 4, 8, 1), (4, 4, 8, 2), (4, 4, 4, 1), (4, 4, 4, 2), (8, 8, 8, 1), (8, 8, 8, 2),
+            (8, 8, 4, 1), (8, 8, 4, 2), (16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1),
+            (16, 16, 4, 2),
+        ]
+    ],
+    key=["B", "H", "M", "E", "P", "D"],
+    cache_results=True,
+)(attention_paged_backward_dK_dV_kernel)
 
 
 @triton.jit
@@ -1083,7 +1080,7 @@ def attention_paged_backward_dscale_kernel(
 
 def attention_paged_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1444,9 +1441,9 @@ def attention_paged_backward(
 
     if _INTERPRETED or not tune:
         run = attention_paged_backward_dK_dV_kernel
-        blocks = attention_paged_backward_dK_dV_kernel_default[width].all_kwargs()
+        blocks = attention_paged_backward_dK_dV_kernel_default.all_kwargs()
     else:
-        run = attention_paged_backward_dK_dV_kernel_tuned[width]
+        run = attention_paged_backward_dK_dV_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -1493,7 +1490,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_paged_forward_f1cbc453", mutates_args=())
+@torch.library.custom_op("looptrans::attention_paged_forward_56a85090", mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1513,7 +1510,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_paged_backward_f1cbc453", mutates_args=())
+@torch.library.custom_op("looptrans::attention_paged_backward_56a85090", mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

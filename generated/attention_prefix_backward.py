@@ -212,6 +212,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -408,7 +415,7 @@ def attention_prefix_kernel(
 
 def attention_prefix_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_prefix_kernel_footprint(
@@ -520,7 +527,7 @@ def attention_prefix_backward_delta_kernel(
 
 def attention_prefix_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -666,7 +673,7 @@ def attention_prefix_backward_dQ_kernel(
 
 def attention_prefix_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_prefix_backward_dQ_kernel_footprint(
@@ -927,7 +934,7 @@ def attention_prefix_backward_dK_dV_kernel(
 
 def attention_prefix_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_prefix_backward_dK_dV_kernel_footprint(
@@ -1322,7 +1329,7 @@ def attention_prefix_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_prefix_forward_131d84b0", mutates_args=())
+@torch.library.custom_op("looptrans::attention_prefix_forward_8c6650fb", mutates_args=())
 def _attention_prefix_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, tune: bool,
     check: bool
@@ -1342,7 +1349,7 @@ def _(Q, K, V, prefix, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_prefix_backward_131d84b0", mutates_args=())
+@torch.library.custom_op("looptrans::attention_prefix_backward_8c6650fb", mutates_args=())
 def _attention_prefix_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

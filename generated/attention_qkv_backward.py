@@ -233,6 +233,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -435,7 +442,7 @@ def attention_qkv_kernel(
 
 def attention_qkv_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_qkv_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, **_):
@@ -543,7 +550,7 @@ def attention_qkv_backward_delta_kernel(
 
 def attention_qkv_backward_delta_kernel_config(BLOCK_I, BLOCK_E, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_E": BLOCK_E}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -697,7 +704,7 @@ def attention_qkv_backward_dQKV_0_kernel(
 
 def attention_qkv_backward_dQKV_0_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_qkv_backward_dQKV_0_kernel_footprint(
@@ -931,7 +938,7 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
 
 def attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint(
@@ -1027,7 +1034,7 @@ def attention_qkv_backward_dscale_kernel(
 
 def attention_qkv_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1378,7 +1385,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_qkv_forward_1179c22d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_forward_edea9746", mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1397,7 +1404,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_qkv_backward_1179c22d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_backward_edea9746", mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -279,6 +279,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -480,7 +487,7 @@ def attention_relative_kernel(
 
 def attention_relative_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_relative_kernel_footprint(
@@ -592,7 +599,7 @@ def attention_relative_backward_delta_kernel(
 
 def attention_relative_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -747,7 +754,7 @@ def attention_relative_backward_dQ_kernel(
 
 def attention_relative_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_relative_backward_dQ_kernel_footprint(
@@ -964,7 +971,7 @@ def attention_relative_backward_dK_dV_kernel(
 
 def attention_relative_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_relative_backward_dK_dV_kernel_footprint(
@@ -1313,37 +1320,27 @@ def attention_relative_backward_drelative_kernel(
 
 def attention_relative_backward_drelative_kernel_config(BLOCK_X, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_X": BLOCK_X, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
-# Used where nothing is timed, by the bytes of an element.
-attention_relative_backward_drelative_kernel_default = {
-    2: attention_relative_backward_drelative_kernel_config(16, 16, 8, 1),
-    4: attention_relative_backward_drelative_kernel_config(16, 16, 8, 1),
-}
+# Used where nothing is timed.
+attention_relative_backward_drelative_kernel_default = (
+    attention_relative_backward_drelative_kernel_config(4, 4, 8, 1)
+)
 
 # The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_relative_backward_drelative_kernel_tuned = {
-    2: triton.autotune(
-        [
-            attention_relative_backward_drelative_kernel_config(*row)
-            for row in [
-                (16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1), (16, 16, 4, 2), (32, 32, 8, 1),
-                (32, 32, 8, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-            ]
-        ],
-        key=["B", "M", "N", "E", "D"],
-        cache_results=True,
-    )(attention_relative_backward_drelative_kernel),
-    4: triton.autotune(
-        [
-            attention_relative_backward_drelative_kernel_config(*row)
-            for row in [(16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1), (16, 16, 4, 2)]
-        ],
-        key=["B", "M", "N", "E", "D"],
-        cache_results=True,
-    )(attention_relative_backward_drelative_kernel),
-}
+attention_relative_backward_drelative_kernel_tuned = triton.autotune(
+    [
+        attention_relative_backward_drelative_kernel_config(*row)
+        for row in [
+            (4, 4, 8, 1), (4, 4, 8, 2), (4, 4, 4, 1), (4, 4, 4, 2), (8, 8, 8, 1), (8, 8, 8, 2),
+            (8, 8, 4, 1), (8, 8, 4, 2), (16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1),
+            (16, 16, 4, 2),
+        ]
+    ],
+    key=["B", "M", "N", "E", "D"],
+    cache_results=True,
+)(attention_relative_backward_drelative_kernel)
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1690,9 +1687,9 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
 
     if _INTERPRETED or not tune:
         run = attention_relative_backward_drelative_kernel
-        blocks = attention_relative_backward_drelative_kernel_default[width].all_kwargs()
+        blocks = attention_relative_backward_drelative_kernel_default.all_kwargs()
     else:
-        run = attention_relative_backward_drelative_kernel_tuned[width]
+        run = attention_relative_backward_drelative_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -1721,7 +1718,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op("looptrans::attention_relative_forward_a745eb17", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_forward_d9218242", mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1740,7 +1737,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_relative_backward_a745eb17", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_backward_d9218242", mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -48,31 +48,32 @@
 #             for h in range(0, H):
 #                 for i in range(0, M):
 #                     for j in range(0, min(N, i + 1)):
-#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         s = s_sum * (1.0 / sqrt(E))
-#                         ds = dP * exp(-rate[h] * (i - j))
-#                         ds_sum = ds / sqrt(E)
-#                         drate_part[b, h, i] = drate_part[b, h, i] - dP * s * exp(
+#                         ds_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                         ds = exp(-rate[h] * (i - j)) * ds_sum
+#                         ds_sum_2 = ds / sqrt(E)
+#                         drate_part[b, h, i] = drate_part[b, h, i] - s * exp(
 #                             -rate[h] * (i - j)
-#                         ) * (i - j)
+#                         ) * (i - j) * ds_sum
 #                         for e in range(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum_2 * K[b, h, j, e]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for j in range(0, N):
 #                     for i in range(0, M):
 #                         if j < i + 1:
-#                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                             ds_2 = dP_2 * exp(-rate[h] * (i - j))
-#                             ds_sum_2 = ds_2 / sqrt(E)
+#                             ds_sum_3 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                             ds_2 = exp(-rate[h] * (i - j)) * ds_sum_3
+#                             ds_sum_2_2 = ds_2 / sqrt(E)
 #                             s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                             s_2 = s_sum_2 * (1.0 / sqrt(E))
-#                             P = s_2 * exp(-rate[h] * (i - j))
 #                             for e in range(0, E):
-#                                 dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]
+#                                 dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2_2 * Q[b, h, i, e]
 #                             for d in range(0, D):
-#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P
+#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * s_2 * exp(
+#                                     -rate[h] * (i - j)
+#                                 )
 #         for h in range(0, H):
 #             for b in range(0, B):
 #                 for i in range(0, M):
@@ -109,8 +110,8 @@
 #         return O
 #
 # The steps from there to the backward kernels:
-#   1. run b, h, i, e, j and d in parallel, dP, s_sum, s, ds, ds_sum, dP_2, ds_2, ds_sum_2, s_sum_2,
-#      s_2 and P private to an iteration
+#   1. run b, h, i, e, j and d in parallel, s_sum, s, ds_sum, ds, ds_sum_2, ds_sum_3, ds_2,
+#      ds_sum_2_2, s_sum_2 and s_2 private to an iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
 #
@@ -127,46 +128,50 @@
 #         dV = zeros((B, H, N, D))
 #         drate = zeros(H)
 #         for b in parallel(0, B):
-#             private: (dP, s_sum, s, ds, ds_sum)
+#             private: (s_sum, s, ds_sum, ds, ds_sum_2)
 #             for h in parallel(0, H):
-#                 private: (dP, s_sum, s, ds, ds_sum)
+#                 private: (s_sum, s, ds_sum, ds, ds_sum_2)
 #                 for i in parallel(0, M):
-#                     private: (dP, s_sum, s, ds, ds_sum)
+#                     private: (s_sum, s, ds_sum, ds, ds_sum_2)
 #                     for j in range(0, min(N, i + 1)):
-#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S1
-#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S2
-#                         s = s_sum * (1.0 / sqrt(E))  # S3
-#                         ds = dP * exp(-rate[h] * (i - j))  # S4
-#                         ds_sum = ds / sqrt(E)  # S5
+#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S1
+#                         s = s_sum * (1.0 / sqrt(E))  # S2
+#                         ds_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S3
+#                         ds = exp(-rate[h] * (i - j)) * ds_sum  # S4
+#                         ds_sum_2 = ds / sqrt(E)  # S5
 #                         # S6
-#                         drate_part[b, h, i] = drate_part[b, h, i] - dP * s * exp(
+#                         drate_part[b, h, i] = drate_part[b, h, i] - s * exp(
 #                             -rate[h] * (i - j)
-#                         ) * (i - j)
+#                         ) * (i - j) * ds_sum
 #                         for e in parallel(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S7
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum_2 * K[b, h, j, e]  # S7
 #         for b in parallel(0, B):
-#             private: (dP_2, ds_2, ds_sum_2, s_sum_2, s_2, P)
+#             private: (ds_sum_3, ds_2, ds_sum_2_2, s_sum_2, s_2)
 #             for h in parallel(0, H):
-#                 private: (dP_2, ds_2, ds_sum_2, s_sum_2, s_2, P)
+#                 private: (ds_sum_3, ds_2, ds_sum_2_2, s_sum_2, s_2)
 #                 for j in parallel(0, N):
-#                     private: (dP_2, ds_2, ds_sum_2, s_sum_2, s_2, P)
+#                     private: (ds_sum_3, ds_2, ds_sum_2_2, s_sum_2, s_2)
 #                     for i in range(0, M):
 #                         if j < i + 1:
-#                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S8
-#                             ds_2 = dP_2 * exp(-rate[h] * (i - j))  # S9
-#                             ds_sum_2 = ds_2 / sqrt(E)  # S10
+#                             # S8
+#                             ds_sum_3 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
+#                             ds_2 = exp(-rate[h] * (i - j)) * ds_sum_3  # S9
+#                             ds_sum_2_2 = ds_2 / sqrt(E)  # S10
 #                             # S11
 #                             s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                             s_2 = s_sum_2 * (1.0 / sqrt(E))  # S12
-#                             P = s_2 * exp(-rate[h] * (i - j))  # S13
 #                             for e in parallel(0, E):
-#                                 dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S14
+#                                 # S13
+#                                 dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2_2 * Q[b, h, i, e]
 #                             for d in parallel(0, D):
-#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P  # S15
+#                                 # S14
+#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * s_2 * exp(
+#                                     -rate[h] * (i - j)
+#                                 )
 #         for h in parallel(0, H):
 #             for b in range(0, B):
 #                 for i in range(0, M):
-#                     drate[h] = drate[h] + drate_part[b, h, i]  # S16
+#                     drate[h] = drate[h] + drate_part[b, h, i]  # S15
 #         return dQ, dK, dV, drate
 #
 # Notes:
@@ -180,6 +185,13 @@ import itertools
 import torch
 import triton
 import triton.language as tl
+
+
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
 def _fitted(config, footprint, width, sizes, device):
@@ -373,7 +385,7 @@ def attention_retention_kernel(
 
 def attention_retention_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_retention_kernel_footprint(
@@ -474,66 +486,66 @@ def attention_retention_backward_dQ_kernel(
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
     j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J
-    dO_id = tl.load(
-        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-        mask=(i[:, None] < M) & d_in[None, :],
-        other=0.0
-    )  # S1
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S2
+    )  # S1
+    dO_id = tl.load(
+        dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+        mask=(i[:, None] < M) & d_in[None, :],
+        other=0.0
+    )  # S3
     rate_h = tl.load(rate_ptr + h * stride_rate_h)  # S4
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S1
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S1
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S2
-        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
-        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
+        )  # S1
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+        )  # S3
+        ds_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S3
         exp_rate_h = tl.exp(-rate_h * (i[:, None] - j[None, :]).to(tl.float32))  # S4
-        ds = dP * exp_rate_h  # S4
-        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
+        ds = exp_rate_h * ds_sum  # S4
+        ds_sum_2 = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
         drate_part = drate_part - tl.sum(
-            dP * s * exp_rate_h * (i[:, None] - j[None, :]).to(tl.float32), axis=1
+            s * exp_rate_h * (i[:, None] - j[None, :]).to(tl.float32) * ds_sum, axis=1
         )  # S6
-        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S7
+        dQ = tl.dot(ds_sum_2.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S7
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
-            other=0.0
-        )  # S1
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S1
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
-        )  # S2
-        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
-        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
+        )  # S1
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
+        V_jd = tl.load(
+            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j[:, None] < j_stop) & d_in[None, :],
+            other=0.0
+        )  # S3
+        ds_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S3
         exp_rate_h = tl.exp(-rate_h * (i[:, None] - j[None, :]).to(tl.float32))  # S4
-        ds = dP * exp_rate_h  # S4
-        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
+        ds = exp_rate_h * ds_sum  # S4
+        ds_sum_2 = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
         drate_part = drate_part - tl.sum(
             tl.where(
                 (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1),
-                dP * s * exp_rate_h * (i[:, None] - j[None, :]).to(tl.float32),
+                s * exp_rate_h * (i[:, None] - j[None, :]).to(tl.float32) * ds_sum,
                 0.0
             ),
             axis=1
         )  # S6
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, ds_sum, 0.0), 0.0
+                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, ds_sum_2, 0.0), 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
@@ -551,16 +563,16 @@ def attention_retention_backward_dQ_kernel(
 
 def attention_retention_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_retention_backward_dQ_kernel_footprint(
-    width, /, num_stages, BLOCK_I, BLOCK_D, BLOCK_E, BLOCK_J, **_
+    width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_D, BLOCK_J, **_
 ):
     """Return the bytes of shared memory and the numbers in registers of a program."""
     shared = width * (
-        BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_E
-    ) + num_stages * width * (BLOCK_J * BLOCK_D + BLOCK_J * BLOCK_E)
+        BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
+    ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
     held = BLOCK_I * BLOCK_E + 3 * BLOCK_I * BLOCK_J
     return shared, held
 
@@ -678,10 +690,10 @@ def attention_retention_backward_dK_dV_kernel(
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
         )  # S8
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
+        ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
         exp_rate_h = tl.exp(-rate_h * (i[None, :] - j[:, None]).to(tl.float32))  # S9
-        ds_2 = dP_2 * exp_rate_h  # S9
-        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
+        ds_2 = exp_rate_h * ds_sum_3  # S9
+        ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
@@ -689,23 +701,22 @@ def attention_retention_backward_dK_dV_kernel(
         )  # S11
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
-        P = s_2 * exp_rate_h  # S13
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, ds_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, ds_sum_2_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S14
+        )  # S13
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, P, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, s_2 * exp_rate_h, 0.0), 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S15
+        )  # S14
     # Full blocks.
     for i_first in range(i_begun, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -714,18 +725,19 @@ def attention_retention_backward_dK_dV_kernel(
             mask=d_in[None, :],
             other=0.0
         )  # S8
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
+        ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
         exp_rate_h = tl.exp(-rate_h * (i[None, :] - j[:, None]).to(tl.float32))  # S9
-        ds_2 = dP_2 * exp_rate_h  # S9
-        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
+        ds_2 = exp_rate_h * ds_sum_3  # S9
+        ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
         )  # S11
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
-        P = s_2 * exp_rate_h  # S13
-        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S14
-        dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S15
+        dK = tl.dot(ds_sum_2_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S13
+        dV = tl.dot(
+            (s_2 * exp_rate_h).to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee"
+        )  # S14
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -734,10 +746,10 @@ def attention_retention_backward_dK_dV_kernel(
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
         )  # S8
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
+        ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
         exp_rate_h = tl.exp(-rate_h * (i[None, :] - j[:, None]).to(tl.float32))  # S9
-        ds_2 = dP_2 * exp_rate_h  # S9
-        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
+        ds_2 = exp_rate_h * ds_sum_3  # S9
+        ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
@@ -745,40 +757,39 @@ def attention_retention_backward_dK_dV_kernel(
         )  # S11
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
-        P = s_2 * exp_rate_h  # S13
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, ds_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, ds_sum_2_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S14
+        )  # S13
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, P, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, s_2 * exp_rate_h, 0.0), 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S15
+        )  # S14
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S14
+        )  # S13
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S15
+        )  # S14
 
 
 def attention_retention_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_retention_backward_dK_dV_kernel_footprint(
@@ -861,8 +872,8 @@ def attention_retention_backward_drate_kernel(
                 + i[None, :] * stride_drate_part_i,
                 mask=h[:, None] < H,
                 other=0.0
-            )  # S16
-            drate = drate + tl.sum(drate_part_hi.to(tl.float32), axis=1)  # S16
+            )  # S15
+            drate = drate + tl.sum(drate_part_hi.to(tl.float32), axis=1)  # S15
         # The last, partial block.
         for i_first in range(i_full, M, BLOCK_I):
             i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -873,14 +884,14 @@ def attention_retention_backward_drate_kernel(
                 + i[None, :] * stride_drate_part_i,
                 mask=(h[:, None] < H) & (i[None, :] < M),
                 other=0.0
-            )  # S16
-            drate = drate + tl.sum(drate_part_hi.to(tl.float32), axis=1)  # S16
-    tl.store(drate_ptr + h * stride_drate_h, drate, mask=h < H)  # S16
+            )  # S15
+            drate = drate + tl.sum(drate_part_hi.to(tl.float32), axis=1)  # S15
+    tl.store(drate_ptr + h * stride_drate_h, drate, mask=h < H)  # S15
 
 
 def attention_retention_backward_drate_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1210,7 +1221,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op("looptrans::attention_retention_forward_33eb487b", mutates_args=())
+@torch.library.custom_op("looptrans::attention_retention_forward_94c85760", mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1226,7 +1237,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op("looptrans::attention_retention_backward_33eb487b", mutates_args=())
+@torch.library.custom_op("looptrans::attention_retention_backward_94c85760", mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -53,7 +53,9 @@
 #                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         s = s_sum * (1.0 / sqrt(E))
 #                         biased = s + bias[h]
-#                         dbiased = 0.25 * dP * (1.0 - tanh(0.5 * biased) ** 2)
+#                         P_in = 0.5 * biased
+#                         dP_in = 0.5 * dP * (1.0 - tanh(P_in) ** 2)
+#                         dbiased = 0.5 * dP_in
 #                         ds_sum = dbiased / sqrt(E)
 #                         dbias_part[b, h, i] = dbias_part[b, h, i] + dbiased
 #                         for e in range(0, E):
@@ -66,9 +68,11 @@
 #                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         s_2 = s_sum_2 * (1.0 / sqrt(E))
 #                         biased_2 = s_2 + bias[h]
-#                         dbiased_2 = 0.25 * dP_2 * (1.0 - tanh(0.5 * biased_2) ** 2)
+#                         P_in_2 = 0.5 * biased_2
+#                         dP_in_2 = 0.5 * dP_2 * (1.0 - tanh(P_in_2) ** 2)
+#                         dbiased_2 = 0.5 * dP_in_2
 #                         ds_sum_2 = dbiased_2 / sqrt(E)
-#                         P = 0.5 + 0.5 * tanh(0.5 * biased_2)
+#                         P = 0.5 + 0.5 * tanh(P_in_2)
 #                         for e in range(0, E):
 #                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]
 #                         for d in range(0, D):
@@ -110,8 +114,9 @@
 #         return O
 #
 # The steps from there to the backward kernels:
-#   1. run b, h, i, e, j and d in parallel, dP, s_sum, s, biased, dbiased, ds_sum, dP_2, s_sum_2,
-#      s_2, biased_2, dbiased_2, ds_sum_2 and P private to an iteration
+#   1. run b, h, i, e, j and d in parallel, dP, s_sum, s, biased, P_in, dP_in, dbiased, ds_sum,
+#      dP_2, s_sum_2, s_2, biased_2, P_in_2, dP_in_2, dbiased_2, ds_sum_2 and P private to an
+#      iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
 #
@@ -128,43 +133,49 @@
 #         dV = zeros((B, H, N, D))
 #         dbias = zeros(H)
 #         for b in parallel(0, B):
-#             private: (dP, s_sum, s, biased, dbiased, ds_sum)
+#             private: (dP, s_sum, s, biased, P_in, dP_in, dbiased, ds_sum)
 #             for h in parallel(0, H):
-#                 private: (dP, s_sum, s, biased, dbiased, ds_sum)
+#                 private: (dP, s_sum, s, biased, P_in, dP_in, dbiased, ds_sum)
 #                 for i in parallel(0, M):
-#                     private: (dP, s_sum, s, biased, dbiased, ds_sum)
+#                     private: (dP, s_sum, s, biased, P_in, dP_in, dbiased, ds_sum)
 #                     for j in range(0, N):
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S1
 #                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S2
 #                         s = s_sum * (1.0 / sqrt(E))  # S3
 #                         biased = s + bias[h]  # S4
-#                         dbiased = 0.25 * dP * (1.0 - tanh(0.5 * biased) ** 2)  # S5
-#                         ds_sum = dbiased / sqrt(E)  # S6
-#                         dbias_part[b, h, i] = dbias_part[b, h, i] + dbiased  # S7
+#                         P_in = 0.5 * biased  # S5
+#                         dP_in = 0.5 * dP * (1.0 - tanh(P_in) ** 2)  # S6
+#                         dbiased = 0.5 * dP_in  # S7
+#                         ds_sum = dbiased / sqrt(E)  # S8
+#                         dbias_part[b, h, i] = dbias_part[b, h, i] + dbiased  # S9
 #                         for e in parallel(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S8
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S10
 #         for b in parallel(0, B):
-#             private: (dP_2, s_sum_2, s_2, biased_2, dbiased_2, ds_sum_2, P)
+#             private: (dP_2, s_sum_2, s_2, biased_2, P_in_2, dP_in_2, dbiased_2, ds_sum_2, P)
 #             for h in parallel(0, H):
-#                 private: (dP_2, s_sum_2, s_2, biased_2, dbiased_2, ds_sum_2, P)
+#                 private: (dP_2, s_sum_2, s_2, biased_2, P_in_2, dP_in_2, dbiased_2, ds_sum_2, P)
 #                 for j in parallel(0, N):
-#                     private: (dP_2, s_sum_2, s_2, biased_2, dbiased_2, ds_sum_2, P)
+#                     private: (
+#                         dP_2, s_sum_2, s_2, biased_2, P_in_2, dP_in_2, dbiased_2, ds_sum_2, P
+#                     )
 #                     for i in range(0, M):
-#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S9
-#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S10
-#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S11
-#                         biased_2 = s_2 + bias[h]  # S12
-#                         dbiased_2 = 0.25 * dP_2 * (1.0 - tanh(0.5 * biased_2) ** 2)  # S13
-#                         ds_sum_2 = dbiased_2 / sqrt(E)  # S14
-#                         P = 0.5 + 0.5 * tanh(0.5 * biased_2)  # S15
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S11
+#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S12
+#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S13
+#                         biased_2 = s_2 + bias[h]  # S14
+#                         P_in_2 = 0.5 * biased_2  # S15
+#                         dP_in_2 = 0.5 * dP_2 * (1.0 - tanh(P_in_2) ** 2)  # S16
+#                         dbiased_2 = 0.5 * dP_in_2  # S17
+#                         ds_sum_2 = dbiased_2 / sqrt(E)  # S18
+#                         P = 0.5 + 0.5 * tanh(P_in_2)  # S19
 #                         for e in parallel(0, E):
-#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S16
+#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S20
 #                         for d in parallel(0, D):
-#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P  # S17
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P  # S21
 #         for h in parallel(0, H):
 #             for b in range(0, B):
 #                 for i in range(0, M):
-#                     dbias[h] = dbias[h] + dbias_part[b, h, i]  # S18
+#                     dbias[h] = dbias[h] + dbias_part[b, h, i]  # S22
 #         return dQ, dK, dV, dbias
 #
 # Notes:
@@ -181,11 +192,6 @@ import triton.language as tl
 
 
 @triton.jit
-def _square(value):
-    return value * value
-
-
-@triton.jit
 def _tanh(value):
     """tanh in float32; near 0, where 1 - exp(-2 |value|) would cancel, by an odd polynomial."""
     square = value * value
@@ -195,6 +201,24 @@ def _tanh(value):
     far = (1.0 - decay) / (1.0 + decay)
     far = tl.where(value < 0, -far, far)
     return tl.where(square < 0.36, value + value * square * near, far)
+
+
+@triton.jit
+def _tanh_slope(value):
+    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1.
+
+    It is 0 from where on float64 cannot tell tanh(value) from 1.
+    """
+    decay = tl.exp(-2.0 * tl.abs(value))
+    inverse = 1.0 / (1.0 + decay)
+    return tl.where(decay > 5.6e-17, 4.0 * decay * inverse * inverse, 0.0)
+
+
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
 def _fitted(config, footprint, width, sizes, device):
@@ -356,7 +380,7 @@ def attention_sigmoid_kernel(
 
 def attention_sigmoid_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_sigmoid_kernel_footprint(
@@ -477,10 +501,12 @@ def attention_sigmoid_backward_dQ_kernel(
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
         biased = s + bias_h.to(tl.float32)  # S4
-        dbiased = dP * 0.25 * (1.0 - _square(_tanh(biased * 0.5)))  # S5
-        ds_sum = dbiased * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S6
-        dbias_part = dbias_part + tl.sum(dbiased, axis=1)  # S7
-        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+        P_in = biased * 0.5  # S5
+        dP_in = dP * 0.5 * _tanh_slope(P_in)  # S6
+        dbiased = dP_in * 0.5  # S7
+        ds_sum = dbiased * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8
+        dbias_part = dbias_part + tl.sum(dbiased, axis=1)  # S9
+        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -498,23 +524,25 @@ def attention_sigmoid_backward_dQ_kernel(
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
         biased = s + bias_h.to(tl.float32)  # S4
-        dbiased = dP * 0.25 * (1.0 - _square(_tanh(biased * 0.5)))  # S5
-        ds_sum = dbiased * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S6
-        dbias_part = dbias_part + tl.sum(tl.where(j[None, :] < N, dbiased, 0.0), axis=1)  # S7
-        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+        P_in = biased * 0.5  # S5
+        dP_in = dP * 0.5 * _tanh_slope(P_in)  # S6
+        dbiased = dP_in * 0.5  # S7
+        ds_sum = dbiased * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8
+        dbias_part = dbias_part + tl.sum(tl.where(j[None, :] < N, dbiased, 0.0), axis=1)  # S9
+        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     if dbias_part_ptr is not None:
-        tl.store(dbias_part_ptr + i * stride_dbias_part_i, dbias_part, mask=i < M)  # S7
+        tl.store(dbias_part_ptr + i * stride_dbias_part_i, dbias_part, mask=i < M)  # S9
     if dQ_ptr is not None:
         tl.store(
             dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
             dQ,
             mask=(i[:, None] < M) & e_in[None, :]
-        )  # S8
+        )  # S10
 
 
 def attention_sigmoid_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_sigmoid_backward_dQ_kernel_footprint(
@@ -618,13 +646,13 @@ def attention_sigmoid_backward_dK_dV_kernel(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
-    )  # S9
+    )  # S11
     K_je = tl.load(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S10
-    bias_h = tl.load(bias_ptr + h * stride_bias_h)  # S12
+    )  # S12
+    bias_h = tl.load(bias_ptr + h * stride_bias_h)  # S14
     # Full blocks.
     for i_first in range(0, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -632,20 +660,21 @@ def attention_sigmoid_backward_dK_dV_kernel(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
             other=0.0
-        )  # S9
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
+        )  # S11
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S11
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S10
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
-        biased_2 = s_2 + bias_h.to(tl.float32)  # S12
-        tanh_biased_2 = _tanh(biased_2 * 0.5)  # S13
-        dbiased_2 = dP_2 * 0.25 * (1.0 - tanh_biased_2 * tanh_biased_2)  # S13
-        ds_sum_2 = dbiased_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
-        P = 0.5 + tanh_biased_2 * 0.5  # S15
-        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S16
-        dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S17
+        )  # S12
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S13
+        biased_2 = s_2 + bias_h.to(tl.float32)  # S14
+        P_in_2 = biased_2 * 0.5  # S15
+        dP_in_2 = dP_2 * 0.5 * _tanh_slope(P_in_2)  # S16
+        dbiased_2 = dP_in_2 * 0.5  # S17
+        ds_sum_2 = dbiased_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18
+        P = 0.5 + _tanh(P_in_2) * 0.5  # S19
+        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
+        dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S21
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -653,39 +682,40 @@ def attention_sigmoid_backward_dK_dV_kernel(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S9
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
+        )  # S11
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S11
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S10
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
-        biased_2 = s_2 + bias_h.to(tl.float32)  # S12
-        tanh_biased_2 = _tanh(biased_2 * 0.5)  # S13
-        dbiased_2 = dP_2 * 0.25 * (1.0 - tanh_biased_2 * tanh_biased_2)  # S13
-        ds_sum_2 = dbiased_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
-        P = 0.5 + tanh_biased_2 * 0.5  # S15
-        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S16
-        dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S17
+        )  # S12
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S13
+        biased_2 = s_2 + bias_h.to(tl.float32)  # S14
+        P_in_2 = biased_2 * 0.5  # S15
+        dP_in_2 = dP_2 * 0.5 * _tanh_slope(P_in_2)  # S16
+        dbiased_2 = dP_in_2 * 0.5  # S17
+        ds_sum_2 = dbiased_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18
+        P = 0.5 + _tanh(P_in_2) * 0.5  # S19
+        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
+        dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S21
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S16
+        )  # S20
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S17
+        )  # S21
 
 
 def attention_sigmoid_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_sigmoid_backward_dK_dV_kernel_footprint(
@@ -768,8 +798,8 @@ def attention_sigmoid_backward_dbias_kernel(
                 + i[None, :] * stride_dbias_part_i,
                 mask=h[:, None] < H,
                 other=0.0
-            )  # S18
-            dbias = dbias + tl.sum(dbias_part_hi.to(tl.float32), axis=1)  # S18
+            )  # S22
+            dbias = dbias + tl.sum(dbias_part_hi.to(tl.float32), axis=1)  # S22
         # The last, partial block.
         for i_first in range(i_full, M, BLOCK_I):
             i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -780,14 +810,14 @@ def attention_sigmoid_backward_dbias_kernel(
                 + i[None, :] * stride_dbias_part_i,
                 mask=(h[:, None] < H) & (i[None, :] < M),
                 other=0.0
-            )  # S18
-            dbias = dbias + tl.sum(dbias_part_hi.to(tl.float32), axis=1)  # S18
-    tl.store(dbias_ptr + h * stride_dbias_h, dbias, mask=h < H)  # S18
+            )  # S22
+            dbias = dbias + tl.sum(dbias_part_hi.to(tl.float32), axis=1)  # S22
+    tl.store(dbias_ptr + h * stride_dbias_h, dbias, mask=h < H)  # S22
 
 
 def attention_sigmoid_backward_dbias_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1117,7 +1147,7 @@ def attention_sigmoid_backward(Q, K, V, bias, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, dbias
 
 
-@torch.library.custom_op("looptrans::attention_sigmoid_forward_2b9e2e23", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sigmoid_forward_50b3e3c4", mutates_args=())
 def _attention_sigmoid_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1133,7 +1163,7 @@ def _(Q, K, V, bias, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op("looptrans::attention_sigmoid_backward_2b9e2e23", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sigmoid_backward_50b3e3c4", mutates_args=())
 def _attention_sigmoid_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -247,6 +247,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -492,7 +499,7 @@ def attention_sinks_kernel(
 
 def attention_sinks_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_sinks_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
@@ -602,7 +609,7 @@ def attention_sinks_backward_dl_sum_kernel(
 
 def attention_sinks_backward_dl_sum_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -716,7 +723,7 @@ def attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_config(
     BLOCK_H, BLOCK_I, num_warps, num_stages
 ):
     blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -899,7 +906,7 @@ def attention_sinks_backward_dQ_kernel(
 
 def attention_sinks_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_sinks_backward_dQ_kernel_footprint(
@@ -1177,7 +1184,7 @@ def attention_sinks_backward_dK_dV_kernel(
 
 def attention_sinks_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_sinks_backward_dK_dV_kernel_footprint(
@@ -1293,7 +1300,7 @@ def attention_sinks_backward_dsinks_kernel(
 
 def attention_sinks_backward_dsinks_kernel_config(BLOCK_H, BLOCK_B, num_warps, num_stages):
     blocks = {"BLOCK_H": BLOCK_H, "BLOCK_B": BLOCK_B}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1714,7 +1721,7 @@ def attention_sinks_backward(
     return dQ, dK, dV, dsinks
 
 
-@torch.library.custom_op("looptrans::attention_sinks_forward_c17ba2ff", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_forward_86953950", mutates_args=())
 def _attention_sinks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     tune: bool
@@ -1734,7 +1741,7 @@ def _(Q, K, V, window_left, sinks, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_sinks_backward_c17ba2ff", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_backward_86953950", mutates_args=())
 def _attention_sinks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -104,6 +104,13 @@ def _tanh(value):
     return tl.where(square < 0.36, value + value * square * near, far)
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -210,14 +217,14 @@ def attention_softcap_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S3, S7: of the block before
-        tanh_s = _tanh(s * (1.0 / softcap))  # S3
+        tanh_s = _tanh(s * (1.0 / tl.cast(softcap, tl.float32)))  # S3
         S_bhij = softcap * tanh_s  # S3
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp(m - m_bhij_finite)  # S3, S10
         exp_s = tl.exp2(
-            _tanh(s * (1.0 / softcap)) * S_bhij_scale
+            _tanh(s * (1.0 / tl.cast(softcap, tl.float32))) * S_bhij_scale
             - (m_bhij_finite * 1.4426950408889634)[:, None]
         )  # S3, S10
         l = l * exp_m + tl.sum(exp_s, axis=1)  # S3, S10
@@ -253,7 +260,7 @@ def attention_softcap_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S7: of the block before
-        S_bhij = softcap * _tanh(s * (1.0 / softcap))  # S3
+        S_bhij = softcap * _tanh(s * (1.0 / tl.cast(softcap, tl.float32)))  # S3
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
@@ -296,7 +303,7 @@ def attention_softcap_kernel(
 
 def attention_softcap_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_softcap_kernel_footprint(

@@ -62,7 +62,6 @@
 #         delta = zeros((B, H, M), dtype=float32)
 #         dsoftcap_part = zeros((B, H, M), dtype=float32)
 #         dsoftcap_part_2 = zeros((B, H, M), dtype=float32)
-#         dsoftcap_part_3 = zeros((B, H, M), dtype=float32)
 #         dQ = zeros((B, H, M, E))
 #         dK = zeros((B, H, N, E))
 #         dV = zeros((B, H, N, D))
@@ -78,17 +77,18 @@
 #                     for j in range(0, N):
 #                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         s = s_sum * (1.0 / sqrt(E))
-#                         S = softcap * tanh(s / softcap)
+#                         S_in = s / softcap
+#                         S = softcap * tanh(S_in)
 #                         P = exp(S - lse[b, h, i])
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])
-#                         ds = dS * (1.0 - tanh(s / softcap) ** 2)
+#                         dS_in = dS * softcap * (1.0 - tanh(S_in) ** 2)
+#                         ds = dS_in / softcap
 #                         ds_sum = ds / sqrt(E)
-#                         dsoftcap_part[b, h, i] = dsoftcap_part[b, h, i] + dS * tanh(s / softcap)
-#                         dsoftcap_part_2[b, h, i] = dsoftcap_part_2[b, h, i] - dS * s / softcap
-#                         dsoftcap_part_3[b, h, i] = dsoftcap_part_3[b, h, i] + dS * tanh(
-#                             s / softcap
-#                         ) ** 2 * s / softcap
+#                         dsoftcap_part[b, h, i] = dsoftcap_part[b, h, i] + dS * tanh(S_in)
+#                         dsoftcap_part_2[b, h, i] = (
+#                             dsoftcap_part_2[b, h, i] - dS_in * S_in / softcap
+#                         )
 #                         for e in range(0, E):
 #                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]
 #         for b in range(0, B):
@@ -97,11 +97,13 @@
 #                     for i in range(0, M):
 #                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         s_2 = s_sum_2 * (1.0 / sqrt(E))
-#                         S_2 = softcap * tanh(s_2 / softcap)
+#                         S_in_2 = s_2 / softcap
+#                         S_2 = softcap * tanh(S_in_2)
 #                         P_2 = exp(S_2 - lse[b, h, i])
 #                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
-#                         ds_2 = dS_2 * (1.0 - tanh(s_2 / softcap) ** 2)
+#                         dS_in_2 = dS_2 * softcap * (1.0 - tanh(S_in_2) ** 2)
+#                         ds_2 = dS_in_2 / softcap
 #                         ds_sum_2 = ds_2 / sqrt(E)
 #                         for e in range(0, E):
 #                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]
@@ -110,11 +112,7 @@
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
-#                     dsoftcap = dsoftcap + (
-#                         dsoftcap_part[b, h, i]
-#                         + dsoftcap_part_2[b, h, i]
-#                         + dsoftcap_part_3[b, h, i]
-#                     )
+#                     dsoftcap = dsoftcap + (dsoftcap_part[b, h, i] + dsoftcap_part_2[b, h, i])
 #         return dQ, dK, dV, dsoftcap
 #
 # The steps from there to the forward kernels:
@@ -166,8 +164,9 @@
 #         return O, lse
 #
 # The steps from there to the backward kernels:
-#   1. run b, h, i, e, j and d in parallel, s_sum, s, S, P, dP, dS, ds, ds_sum, s_sum_2, s_2, S_2,
-#      P_2, dP_2, dS_2, ds_2 and ds_sum_2 private to an iteration
+#   1. run b, h, i, e, j and d in parallel, s_sum, s, S_in, S, P, dP, dS, dS_in, ds, ds_sum,
+#      s_sum_2, s_2, S_in_2, S_2, P_2, dP_2, dS_2, dS_in_2, ds_2 and ds_sum_2 private to an
+#      iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
 #
@@ -184,7 +183,6 @@
 #         delta = zeros((B, H, M), dtype=float32)
 #         dsoftcap_part = zeros((B, H, M), dtype=float32)
 #         dsoftcap_part_2 = zeros((B, H, M), dtype=float32)
-#         dsoftcap_part_3 = zeros((B, H, M), dtype=float32)
 #         dQ = zeros((B, H, M, E))
 #         dK = zeros((B, H, N, E))
 #         dV = zeros((B, H, N, D))
@@ -195,58 +193,55 @@
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S2
 #         for b in parallel(0, B):
-#             private: (s_sum, s, S, P, dP, dS, ds, ds_sum)
+#             private: (s_sum, s, S_in, S, P, dP, dS, dS_in, ds, ds_sum)
 #             for h in parallel(0, H):
-#                 private: (s_sum, s, S, P, dP, dS, ds, ds_sum)
+#                 private: (s_sum, s, S_in, S, P, dP, dS, dS_in, ds, ds_sum)
 #                 for i in parallel(0, M):
-#                     private: (s_sum, s, S, P, dP, dS, ds, ds_sum)
+#                     private: (s_sum, s, S_in, S, P, dP, dS, dS_in, ds, ds_sum)
 #                     for j in range(0, N):
 #                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
 #                         s = s_sum * (1.0 / sqrt(E))  # S4
-#                         S = softcap * tanh(s / softcap)  # S5
-#                         P = exp(S - lse[b, h, i])  # S6
-#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])  # S8
-#                         ds = dS * (1.0 - tanh(s / softcap) ** 2)  # S9
-#                         ds_sum = ds / sqrt(E)  # S10
-#                         # S11
-#                         dsoftcap_part[b, h, i] = dsoftcap_part[b, h, i] + dS * tanh(s / softcap)
-#                         # S12
-#                         dsoftcap_part_2[b, h, i] = dsoftcap_part_2[b, h, i] - dS * s / softcap
-#                         # S13
-#                         dsoftcap_part_3[b, h, i] = dsoftcap_part_3[b, h, i] + dS * tanh(
-#                             s / softcap
-#                         ) ** 2 * s / softcap
+#                         S_in = s / softcap  # S5
+#                         S = softcap * tanh(S_in)  # S6
+#                         P = exp(S - lse[b, h, i])  # S7
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S8
+#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])  # S9
+#                         dS_in = dS * softcap * (1.0 - tanh(S_in) ** 2)  # S10
+#                         ds = dS_in / softcap  # S11
+#                         ds_sum = ds / sqrt(E)  # S12
+#                         dsoftcap_part[b, h, i] = dsoftcap_part[b, h, i] + dS * tanh(S_in)  # S13
+#                         # S14
+#                         dsoftcap_part_2[b, h, i] = (
+#                             dsoftcap_part_2[b, h, i] - dS_in * S_in / softcap
+#                         )
 #                         for e in parallel(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S14
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S15
 #         for b in parallel(0, B):
-#             private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_2, ds_sum_2)
+#             private: (s_sum_2, s_2, S_in_2, S_2, P_2, dP_2, dS_2, dS_in_2, ds_2, ds_sum_2)
 #             for h in parallel(0, H):
-#                 private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_2, ds_sum_2)
+#                 private: (s_sum_2, s_2, S_in_2, S_2, P_2, dP_2, dS_2, dS_in_2, ds_2, ds_sum_2)
 #                 for j in parallel(0, N):
-#                     private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_2, ds_sum_2)
+#                     private: (s_sum_2, s_2, S_in_2, S_2, P_2, dP_2, dS_2, dS_in_2, ds_2, ds_sum_2)
 #                     for i in range(0, M):
-#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S15
-#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S16
-#                         S_2 = softcap * tanh(s_2 / softcap)  # S17
-#                         P_2 = exp(S_2 - lse[b, h, i])  # S18
-#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S19
-#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S20
-#                         ds_2 = dS_2 * (1.0 - tanh(s_2 / softcap) ** 2)  # S21
-#                         ds_sum_2 = ds_2 / sqrt(E)  # S22
+#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S16
+#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S17
+#                         S_in_2 = s_2 / softcap  # S18
+#                         S_2 = softcap * tanh(S_in_2)  # S19
+#                         P_2 = exp(S_2 - lse[b, h, i])  # S20
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S21
+#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S22
+#                         dS_in_2 = dS_2 * softcap * (1.0 - tanh(S_in_2) ** 2)  # S23
+#                         ds_2 = dS_in_2 / softcap  # S24
+#                         ds_sum_2 = ds_2 / sqrt(E)  # S25
 #                         for e in parallel(0, E):
-#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S23
+#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S26
 #                         for d in parallel(0, D):
-#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S24
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S27
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
-#                     # S25
-#                     dsoftcap = dsoftcap + (
-#                         dsoftcap_part[b, h, i]
-#                         + dsoftcap_part_2[b, h, i]
-#                         + dsoftcap_part_3[b, h, i]
-#                     )
+#                     # S28
+#                     dsoftcap = dsoftcap + (dsoftcap_part[b, h, i] + dsoftcap_part_2[b, h, i])
 #         return dQ, dK, dV, dsoftcap
 #
 # Notes:
@@ -274,6 +269,24 @@ def _tanh(value):
     far = (1.0 - decay) / (1.0 + decay)
     far = tl.where(value < 0, -far, far)
     return tl.where(square < 0.36, value + value * square * near, far)
+
+
+@triton.jit
+def _tanh_slope(value):
+    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1.
+
+    It is 0 from where on float64 cannot tell tanh(value) from 1.
+    """
+    decay = tl.exp(-2.0 * tl.abs(value))
+    inverse = 1.0 / (1.0 + decay)
+    return tl.where(decay > 5.6e-17, 4.0 * decay * inverse * inverse, 0.0)
+
+
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
 def _fitted(config, footprint, width, sizes, device):
@@ -382,14 +395,14 @@ def attention_softcap_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S3, S7: of the block before
-        tanh_s = _tanh(s * (1.0 / softcap))  # S3
+        tanh_s = _tanh(s * (1.0 / tl.cast(softcap, tl.float32)))  # S3
         S_bhij = softcap * tanh_s  # S3
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp(m - m_bhij_finite)  # S3, S10
         exp_s = tl.exp2(
-            _tanh(s * (1.0 / softcap)) * S_bhij_scale
+            _tanh(s * (1.0 / tl.cast(softcap, tl.float32))) * S_bhij_scale
             - (m_bhij_finite * 1.4426950408889634)[:, None]
         )  # S3, S10
         l = l * exp_m + tl.sum(exp_s, axis=1)  # S3, S10
@@ -425,7 +438,7 @@ def attention_softcap_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S7: of the block before
-        S_bhij = softcap * _tanh(s * (1.0 / softcap))  # S3
+        S_bhij = softcap * _tanh(s * (1.0 / tl.cast(softcap, tl.float32)))  # S3
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
@@ -468,7 +481,7 @@ def attention_softcap_kernel(
 
 def attention_softcap_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_softcap_kernel_footprint(
@@ -580,7 +593,7 @@ def attention_softcap_backward_delta_kernel(
 
 def attention_softcap_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_D": BLOCK_D}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -602,7 +615,7 @@ attention_softcap_backward_delta_kernel_tuned = triton.autotune(
 @triton.jit
 def attention_softcap_backward_dQ_kernel(
     Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dsoftcap_part_ptr,
-    dsoftcap_part_2_ptr, dsoftcap_part_3_ptr, dQ_ptr,
+    dsoftcap_part_2_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
@@ -612,7 +625,6 @@ def attention_softcap_backward_dQ_kernel(
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dsoftcap_part_b, stride_dsoftcap_part_h, stride_dsoftcap_part_i,
     stride_dsoftcap_part_2_b, stride_dsoftcap_part_2_h, stride_dsoftcap_part_2_i,
-    stride_dsoftcap_part_3_b, stride_dsoftcap_part_3_h, stride_dsoftcap_part_3_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
     softcap,
     H, M, N,
@@ -624,8 +636,7 @@ def attention_softcap_backward_dQ_kernel(
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B,
     H, M), delta (B, H, M).
-    Writes dsoftcap_part (B, H, M), dsoftcap_part_2 (B, H, M), dsoftcap_part_3 (B, H, M), dQ (B,
-    H, M, E).
+    Writes dsoftcap_part (B, H, M), dsoftcap_part_2 (B, H, M), dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
@@ -657,9 +668,6 @@ def attention_softcap_backward_dQ_kernel(
     if dsoftcap_part_2_ptr is not None:
         dsoftcap_part_2_ptr += b * stride_dsoftcap_part_2_b
         dsoftcap_part_2_ptr += h * stride_dsoftcap_part_2_h
-    if dsoftcap_part_3_ptr is not None:
-        dsoftcap_part_3_ptr += b * stride_dsoftcap_part_3_b
-        dsoftcap_part_3_ptr += h * stride_dsoftcap_part_3_h
     if dQ_ptr is not None:
         dQ_ptr += b * stride_dQ_b
         dQ_ptr += h * stride_dQ_h
@@ -667,7 +675,6 @@ def attention_softcap_backward_dQ_kernel(
     S_scale = softcap * 1.4426950408889634  # in units of log2(e)
     dsoftcap_part = tl.zeros([BLOCK_I], tl.float32)
     dsoftcap_part_2 = tl.zeros([BLOCK_I], tl.float32)
-    dsoftcap_part_3 = tl.zeros([BLOCK_I], tl.float32)
     dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
@@ -675,14 +682,14 @@ def attention_softcap_backward_dQ_kernel(
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
     )  # S3
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S7
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
         other=0.0
-    )  # S7
-    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S8
-    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S8
+    )  # S8
+    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S9
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S9
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -691,23 +698,24 @@ def attention_softcap_backward_dQ_kernel(
         )  # S3
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S4
-        tanh_s = _tanh(s * (1.0 / softcap))  # S5, S6
+        S_in = s * (1.0 / tl.cast(softcap, tl.float32))  # S5
+        tanh_S_in = _tanh(S_in)  # S6, S7
         P = tl.exp2(
-            tanh_s * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S5, S6
+            tanh_S_in * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S6, S7
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S7
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S8
-        ds = dS * (1.0 - tanh_s * tanh_s)  # S9
-        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
-        dsoftcap_part = dsoftcap_part + tl.sum(dS * tanh_s, axis=1)  # S11
-        dsoftcap_part_2 = dsoftcap_part_2 - tl.sum(dS * s, axis=1) * (1.0 / softcap)  # S12
-        dsoftcap_part_3 = dsoftcap_part_3 + tl.sum(
-            dS * (tanh_s * tanh_s) * s, axis=1
-        ) * (1.0 / softcap)  # S13
-        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S14
+        )  # S8
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
+        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S9
+        dS_in = dS * softcap * _tanh_slope(S_in)  # S10
+        ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S11
+        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
+        dsoftcap_part = dsoftcap_part + tl.sum(dS * tanh_S_in, axis=1)  # S13
+        dsoftcap_part_2 = dsoftcap_part_2 - tl.sum(dS_in * S_in, axis=1) * (
+            1.0 / tl.cast(softcap, tl.float32)
+        )  # S14
+        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S15
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -718,55 +726,50 @@ def attention_softcap_backward_dQ_kernel(
         )  # S3
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S4
-        tanh_s = _tanh(s * (1.0 / softcap))  # S5, S6
+        S_in = s * (1.0 / tl.cast(softcap, tl.float32))  # S5
+        tanh_S_in = _tanh(S_in)  # S6, S7
         P = tl.exp2(
-            tanh_s * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S5, S6
+            tanh_S_in * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S6, S7
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
-        )  # S7
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S8
-        ds = dS * (1.0 - tanh_s * tanh_s)  # S9
-        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
+        )  # S8
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
+        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S9
+        dS_in = dS * softcap * _tanh_slope(S_in)  # S10
+        ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S11
+        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
         dsoftcap_part = dsoftcap_part + tl.sum(
-            tl.where(j[None, :] < N, dS * tanh_s, 0.0), axis=1
-        )  # S11
+            tl.where(j[None, :] < N, dS * tanh_S_in, 0.0), axis=1
+        )  # S13
         dsoftcap_part_2 = dsoftcap_part_2 - tl.sum(
-            tl.where(j[None, :] < N, dS * s, 0.0), axis=1
-        ) * (1.0 / softcap)  # S12
-        dsoftcap_part_3 = dsoftcap_part_3 + tl.sum(
-            tl.where(j[None, :] < N, dS * (tanh_s * tanh_s) * s, 0.0), axis=1
-        ) * (1.0 / softcap)  # S13
+            tl.where(j[None, :] < N, dS_in * S_in, 0.0), axis=1
+        ) * (1.0 / tl.cast(softcap, tl.float32))  # S14
         dQ = tl.dot(
             tl.where(j[None, :] < N, ds_sum, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S14
+        )  # S15
     if dsoftcap_part_ptr is not None:
-        tl.store(dsoftcap_part_ptr + i * stride_dsoftcap_part_i, dsoftcap_part, mask=i < M)  # S11
+        tl.store(dsoftcap_part_ptr + i * stride_dsoftcap_part_i, dsoftcap_part, mask=i < M)  # S13
     if dsoftcap_part_2_ptr is not None:
         tl.store(
             dsoftcap_part_2_ptr + i * stride_dsoftcap_part_2_i, dsoftcap_part_2, mask=i < M
-        )  # S12
-    if dsoftcap_part_3_ptr is not None:
-        tl.store(
-            dsoftcap_part_3_ptr + i * stride_dsoftcap_part_3_i, dsoftcap_part_3, mask=i < M
-        )  # S13
+        )  # S14
     if dQ_ptr is not None:
         tl.store(
             dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
             dQ,
             mask=(i[:, None] < M) & e_in[None, :]
-        )  # S14
+        )  # S15
 
 
 def attention_softcap_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_softcap_backward_dQ_kernel_footprint(
@@ -881,40 +884,41 @@ def attention_softcap_backward_dK_dV_kernel(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S15
+    )  # S16
     V_jd = tl.load(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
-    )  # S19
+    )  # S21
     # Full blocks.
     for i_first in range(0, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S15
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S15
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S16
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S18
-        tanh_s_2 = _tanh(s_2 * (1.0 / softcap))  # S17, S18
+        )  # S16
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S16
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
+        S_in_2 = s_2 * (1.0 / tl.cast(softcap, tl.float32))  # S18
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S20
         P_2 = tl.exp2(
-            tanh_s_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S17, S18
+            _tanh(S_in_2) * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S19, S20
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
             other=0.0
-        )  # S19
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S19
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S20
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S20
+        )  # S21
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S21
+        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S22
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S22
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
-        )  # S20
-        ds_2 = dS_2 * (1.0 - tanh_s_2 * tanh_s_2)  # S21
-        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S22
-        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S23
-        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S24
+        )  # S22
+        dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S23
+        ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S24
+        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25
+        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S26
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S27
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -922,56 +926,57 @@ def attention_softcap_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S15
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S15
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S16
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S18
-        tanh_s_2 = _tanh(s_2 * (1.0 / softcap))  # S17, S18
+        )  # S16
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S16
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
+        S_in_2 = s_2 * (1.0 / tl.cast(softcap, tl.float32))  # S18
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S20
         P_2 = tl.exp2(
-            tanh_s_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S17, S18
+            _tanh(S_in_2) * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S19, S20
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S19
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S19
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S20
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S20
+        )  # S21
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S21
+        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S22
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S22
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
-        )  # S20
-        ds_2 = dS_2 * (1.0 - tanh_s_2 * tanh_s_2)  # S21
-        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S22
+        )  # S22
+        dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S23
+        ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S24
+        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25
         dK = tl.dot(
             tl.where(i[None, :] < M, ds_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S23
+        )  # S26
         dV = tl.dot(
             tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S24
+        )  # S27
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S23
+        )  # S26
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S24
+        )  # S27
 
 
 def attention_softcap_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def attention_softcap_backward_dK_dV_kernel_footprint(
@@ -1025,17 +1030,16 @@ attention_softcap_backward_dK_dV_kernel_tuned = {
 
 @triton.jit
 def attention_softcap_backward_dsoftcap_kernel(
-    dsoftcap_part_ptr, dsoftcap_part_2_ptr, dsoftcap_part_3_ptr, dsoftcap_ptr,
+    dsoftcap_part_ptr, dsoftcap_part_2_ptr, dsoftcap_ptr,
     stride_dsoftcap_part_b, stride_dsoftcap_part_h, stride_dsoftcap_part_i,
     stride_dsoftcap_part_2_b, stride_dsoftcap_part_2_h, stride_dsoftcap_part_2_i,
-    stride_dsoftcap_part_3_b, stride_dsoftcap_part_3_h, stride_dsoftcap_part_3_i,
     B, H, M,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr,
 ):
     """A program does everything.
 
-    Reads dsoftcap_part (B, H, M), dsoftcap_part_2 (B, H, M), dsoftcap_part_3 (B, H, M).
+    Reads dsoftcap_part (B, H, M), dsoftcap_part_2 (B, H, M).
     Writes dsoftcap (a number).
     """
     dsoftcap = tl.full([], 0.0, tl.float32)  # S1
@@ -1052,25 +1056,16 @@ def attention_softcap_backward_dsoftcap_kernel(
                     + b * stride_dsoftcap_part_b
                     + h * stride_dsoftcap_part_h
                     + i * stride_dsoftcap_part_i
-                )  # S25
+                )  # S28
                 dsoftcap_part_2_i = tl.load(
                     dsoftcap_part_2_ptr
                     + b * stride_dsoftcap_part_2_b
                     + h * stride_dsoftcap_part_2_h
                     + i * stride_dsoftcap_part_2_i
-                )  # S25
-                dsoftcap_part_3_i = tl.load(
-                    dsoftcap_part_3_ptr
-                    + b * stride_dsoftcap_part_3_b
-                    + h * stride_dsoftcap_part_3_h
-                    + i * stride_dsoftcap_part_3_i
-                )  # S25
+                )  # S28
                 dsoftcap = dsoftcap + tl.sum(
-                    dsoftcap_part_i.to(tl.float32)
-                    + dsoftcap_part_2_i.to(tl.float32)
-                    + dsoftcap_part_3_i.to(tl.float32),
-                    axis=0
-                )  # S25
+                    dsoftcap_part_i.to(tl.float32) + dsoftcap_part_2_i.to(tl.float32), axis=0
+                )  # S28
             # The last, partial block.
             for i_first in range(i_full, M, BLOCK_I):
                 i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1081,7 +1076,7 @@ def attention_softcap_backward_dsoftcap_kernel(
                     + i * stride_dsoftcap_part_i,
                     mask=i < M,
                     other=0.0
-                )  # S25
+                )  # S28
                 dsoftcap_part_2_i = tl.load(
                     dsoftcap_part_2_ptr
                     + b * stride_dsoftcap_part_2_b
@@ -1089,27 +1084,16 @@ def attention_softcap_backward_dsoftcap_kernel(
                     + i * stride_dsoftcap_part_2_i,
                     mask=i < M,
                     other=0.0
-                )  # S25
-                dsoftcap_part_3_i = tl.load(
-                    dsoftcap_part_3_ptr
-                    + b * stride_dsoftcap_part_3_b
-                    + h * stride_dsoftcap_part_3_h
-                    + i * stride_dsoftcap_part_3_i,
-                    mask=i < M,
-                    other=0.0
-                )  # S25
+                )  # S28
                 dsoftcap = dsoftcap + tl.sum(
-                    dsoftcap_part_i.to(tl.float32)
-                    + dsoftcap_part_2_i.to(tl.float32)
-                    + dsoftcap_part_3_i.to(tl.float32),
-                    axis=0
-                )  # S25
-    tl.store(dsoftcap_ptr, dsoftcap)  # S25
+                    dsoftcap_part_i.to(tl.float32) + dsoftcap_part_2_i.to(tl.float32), axis=0
+                )  # S28
+    tl.store(dsoftcap_ptr, dsoftcap)  # S28
 
 
 def attention_softcap_backward_dsoftcap_kernel_config(BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -1365,9 +1349,6 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     dsoftcap_part_2 = None
     if "dsoftcap" in wanted:
         dsoftcap_part_2 = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
-    dsoftcap_part_3 = None
-    if "dsoftcap" in wanted:
-        dsoftcap_part_3 = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     dQ = None
     if "dQ" in wanted:
         dQ = torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device)
@@ -1382,21 +1363,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
         dsoftcap = torch.empty((), dtype=torch.float32, device=Q.device)
     index = _index_type(
         *_given(
-            Q,
-            K,
-            V,
-            lse,
-            O,
-            dO,
-            dlse,
-            delta,
-            dsoftcap_part,
-            dsoftcap_part_2,
-            dsoftcap_part_3,
-            dQ,
-            dK,
-            dV,
-            dsoftcap
+            Q, K, V, lse, O, dO, dlse, delta, dsoftcap_part, dsoftcap_part_2, dQ, dK, dV, dsoftcap
         )
     )
     width = Q.element_size()
@@ -1445,7 +1412,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     if min(B, H, M) > 0 and wanted & {"dQ", "dsoftcap"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, dlse, delta, dsoftcap_part, dsoftcap_part_2, dsoftcap_part_3, dQ,
+                Q, K, V, lse, dO, dlse, delta, dsoftcap_part, dsoftcap_part_2, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
@@ -1455,7 +1422,6 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
                 *delta.stride(),
                 *_strides(dsoftcap_part, 0, 1, 2),
                 *_strides(dsoftcap_part_2, 0, 1, 2),
-                *_strides(dsoftcap_part_3, 0, 1, 2),
                 *_strides(dQ, 0, 1, 2, 3),
                 softcap,
                 H, M, N,
@@ -1514,10 +1480,9 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     if "dsoftcap" in wanted:
         with torch.cuda.device_of(Q):
             run[(1,)](
-                dsoftcap_part, dsoftcap_part_2, dsoftcap_part_3, dsoftcap,
+                dsoftcap_part, dsoftcap_part_2, dsoftcap,
                 *dsoftcap_part.stride(),
                 *dsoftcap_part_2.stride(),
-                *dsoftcap_part_3.stride(),
                 B, H, M,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,
@@ -1525,7 +1490,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op("looptrans::attention_softcap_forward_0b6c715f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_forward_f7ec1db6", mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1545,7 +1510,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_softcap_backward_0b6c715f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_backward_f7ec1db6", mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

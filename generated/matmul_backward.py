@@ -104,6 +104,13 @@ import triton
 import triton.language as tl
 
 
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -204,7 +211,7 @@ def matmul_kernel(
 
 def matmul_kernel_config(BLOCK_I, BLOCK_J, BLOCK_K, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "BLOCK_K": BLOCK_K}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def matmul_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_K, BLOCK_J, **_):
@@ -296,7 +303,7 @@ def matmul_backward_dA_kernel(
             other=0.0
         )  # S2
         dA = tl.dot(
-            dacc.to(B_ptr.dtype.element_ty), tl.trans(B_kj), dA, input_precision="ieee"
+            dacc.to(dC_ptr.dtype.element_ty), tl.trans(B_kj), dA, input_precision="ieee"
         )  # S2
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
@@ -318,7 +325,7 @@ def matmul_backward_dA_kernel(
             other=0.0
         )  # S2
         dA = tl.dot(
-            dacc.to(B_ptr.dtype.element_ty), tl.trans(B_kj), dA, input_precision="ieee"
+            dacc.to(dC_ptr.dtype.element_ty), tl.trans(B_kj), dA, input_precision="ieee"
         )  # S2
     tl.store(
         dA_ptr + i[:, None] * stride_dA_i + k[None, :] * stride_dA_k,
@@ -329,7 +336,7 @@ def matmul_backward_dA_kernel(
 
 def matmul_backward_dA_kernel_config(BLOCK_I, BLOCK_K, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_K": BLOCK_K, "BLOCK_J": BLOCK_J}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def matmul_backward_dA_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_J, BLOCK_K, **_):
@@ -421,7 +428,7 @@ def matmul_backward_dB_kernel(
             other=0.0
         )  # S4
         dB = tl.dot(
-            tl.trans(A_ik), tl.trans(dacc_2.to(A_ptr.dtype.element_ty)), dB, input_precision="ieee"
+            tl.trans(A_ik), tl.trans(dacc_2.to(dC_ptr.dtype.element_ty)), dB, input_precision="ieee"
         )  # S4
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
@@ -443,7 +450,7 @@ def matmul_backward_dB_kernel(
             other=0.0
         )  # S4
         dB = tl.dot(
-            tl.trans(A_ik), tl.trans(dacc_2.to(A_ptr.dtype.element_ty)), dB, input_precision="ieee"
+            tl.trans(A_ik), tl.trans(dacc_2.to(dC_ptr.dtype.element_ty)), dB, input_precision="ieee"
         )  # S4
     tl.store(
         dB_ptr + k[:, None] * stride_dB_k + j[None, :] * stride_dB_j,
@@ -454,7 +461,7 @@ def matmul_backward_dB_kernel(
 
 def matmul_backward_dB_kernel_config(BLOCK_K, BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_K": BLOCK_K, "BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 def matmul_backward_dB_kernel_footprint(width, /, num_stages, BLOCK_J, BLOCK_I, BLOCK_K, **_):
@@ -557,7 +564,7 @@ def matmul_backward_dbias_kernel(
 
 def matmul_backward_dbias_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
-    return triton.Config(blocks, num_warps=num_warps, num_stages=num_stages)
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
@@ -835,7 +842,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op("looptrans::matmul_forward_6ae2c1ce", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_forward_4bb4662b", mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -849,7 +856,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op("looptrans::matmul_backward_6ae2c1ce", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_backward_4bb4662b", mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool
