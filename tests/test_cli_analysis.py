@@ -19,6 +19,7 @@ from looptrans.frontend.placement import annotated_placement
 from looptrans.ir.facts import ClaimFact, ComponentReport, DependenceReport
 from looptrans.ir.listing import listing
 from looptrans.reports.style import columns
+from tests.analysis import BASIC
 
 ROOT = Path(__file__).parent.parent
 FLASH = str(ROOT / "specs" / "flash_forward.py")
@@ -249,7 +250,7 @@ def test_show_in_either_placement(capsys: Capture) -> None:
     assert found["statements"][0]["loops"] == ["i"]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("*.py")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", BASIC, ids=lambda p: p.stem)
 @pytest.mark.parametrize("placement", ["literal", "annotated"])
 def test_annotations_pass_the_check(
     capsys: Capture, tmp_path: Path, path: Path, placement: str

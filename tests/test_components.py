@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from looptrans.analysis import api
-from tests.analysis import SPECS, program, report, spec
+from tests.analysis import BASIC, program, report, spec
 
 Graph = Literal["flow", "all"]
 SINGLE = {"S1", "S2", "S5", "S9"}
@@ -62,7 +62,7 @@ def test_a_cycle_through_two_loops_of_one_name() -> None:
 
 
 @pytest.mark.parametrize("graph", ["flow", "all"])
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", BASIC, ids=lambda path: path.stem)
 def test_every_statement_once_and_edges_forward(path: object, graph: Graph) -> None:
     given = spec(getattr(path, "stem", ""))
     found = api.components(given, graph=graph)
