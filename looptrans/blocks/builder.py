@@ -81,6 +81,7 @@ class Builder:
         rounded: Whether those of the statement that is being lowered are.
         exact: Arrays that are in float32 whatever the inputs are.
         defined: What names were set to that no loop carries.
+        lengths: The parameters that are surely not below 0.
         loops: The loops over blocks around what is being lowered, with their places.
     """
 
@@ -111,8 +112,10 @@ class Builder:
     nonpositive: set[tuple[Expr, str]] = field(default_factory=set)
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     label: str = ""
+    lengths: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.lengths = frozenset(_lengths(self.program))
         self.taken |= {array.name for array in self.program.arrays}
         self.taken |= {parameter.name for parameter in self.program.parameters}
 
@@ -187,8 +190,11 @@ class Builder:
         """Append an operation to the innermost block."""
         self.frames[-1].ops.append(op)
         if isinstance(op, Let):
-            self.defined.pop(op.name, None)
             # What was worked out from the value the name had is another value now.
+            for known in [
+                n for n, v in self.defined.items() if n == op.name or mentions(v, op.name)
+            ]:
+                del self.defined[known]
             for frame in self.frames:
                 for key in [k for k in frame.named if mentions(k, op.name)]:
                     del frame.named[key]
@@ -260,7 +266,7 @@ class Builder:
                 place = self.places.get(name)
                 return isinstance(place, Position) and self.is_nonnegative(place.dim.start)
             case Param(name):
-                return self.program.parameter(name).kind == "size"
+                return name in self.lengths
             case Arith("+" | "*" | "//", left, right):
                 return self.is_nonnegative(left) and self.is_nonnegative(right)
             case Arith("%", _, right):
@@ -442,9 +448,27 @@ class Builder:
         """Give a value a name in the innermost block."""
         dims = dims_of(value)
         self.emit(Let(name, value, labels, note, dims))
-        self.defined[name] = value
+        if not mentions(value, name):
+            self.defined[name] = value
         self.known.pop(name, None)
         return Name(name, dims, kind_of(value))
+
+
+def _lengths(program: Program) -> Iterator[str]:
+    """Yield the parameters that are surely not below 0: extents, and what a contract says is not.
+
+    Any other integer is an argument of its own, such as the width of a window.
+    """
+    for array in program.arrays:
+        yield from (extent.name for extent in array.shape if isinstance(extent, Param))
+    for contract in program.contracts:
+        match contract.condition:
+            case Relation(">=", Param(name), Int(least)) if least >= 0:
+                yield name
+            case Relation(">", Param(name), Int(least)) if least >= -1:
+                yield name
+            case _:
+                pass
 
 
 def _surely_there(subscript: Expr, extent: Index | None) -> bool:

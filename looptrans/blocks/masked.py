@@ -154,6 +154,8 @@ def _leaves(body: tuple[Node, ...], name: str, masked: float, states: set[str]) 
     """Tell whether statements leave the states alone where a name is what is masked."""
     order = sorted(states)
     trials = [{s: 0.375 + (k + turn) % 3 for k, s in enumerate(order)} for turn in range(3)]
+    # What is no identity of a maximum or a minimum shows where the state is far below or above.
+    trials += [{s: far + k for k, s in enumerate(order)} for far in (-1e9, -3.375, 1e9)]
     for begun in trials:
         held: dict[str, float] = {**begun, name: masked}
         own: set[str] = set()

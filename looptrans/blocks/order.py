@@ -73,8 +73,7 @@ def _is_nonnegative(b: Builder, form: dict[Expr, int]) -> bool:
                 if count < 0:
                     return False
             case Scalar(name):
-                is_size = any(p.name == name and p.kind == "size" for p in b.program.parameters)
-                if count < 0 or (count > 0 and not is_size):
+                if count < 0 or (count > 0 and name not in b.lengths):
                     return False
             case _:
                 if count != 0:
