@@ -218,11 +218,17 @@ def test_a_loop_is_the_same_only_where_its_rows_are() -> None:
 
 
 def test_loops_whose_range_is_known_or_that_choose_the_sequence_stay() -> None:
-    plain = "def f(X, Y, cu, N, B):\n    for b in range(0, B):\n        for i in range(0, {}):\n"
-    plain += "            Y[b, i] = X[{} + i]\n"
+    head = 'def f(X: Float[Array, "T"], Y: Float[Array, "B T"], cu: Int[Array, "B+1", "{}:T+1"], '
+    head += "N: int):"
+    loops = "    for b in range(0, B):\n        for i in range(0, {}):\n"
+    plain = f"{head.format(0)}\n{loops}            Y[b, i] = X[{{}} + i]\n"
     assert with_rows_in_place(program(plain.format("N", "cu[b]"))) is None
     assert with_rows_in_place(program(plain.format("cu[b + 1]", "cu[i]"))) is None
     assert with_rows_in_place(program(plain.format("cu[b + 1]", "cu[b]"))) is not None
+    # Where a sequence is empty nobody reads its start, which may be no row at all.
+    wider = plain.replace('"0:T+1"', '"-1:T+1"')
+    assert with_rows_in_place(program(wider.format("cu[b + 1]", "cu[b]"))) is None
+    assert with_rows_in_place(program(plain.format("cu[b + 1]", "cu[b + 1]"))) is None
 
 
 def test_sequences_that_leave_gaps() -> None:

@@ -95,31 +95,39 @@ class Extended:
 def extended(program: Program) -> Extended | None:
     """Return a listing whose loops go over all rows; None where none of its loops ends before."""
     rows: dict[str, Rows] = {}
-    changed: list[Loop] = []
+    # Which arrays are looked at, and which have their rows bounded by a loop around.
+    seen: list[tuple[str, frozenset[str]]] = []
+    is_one = True
 
-    def visit(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    def visit(body: tuple[Node, ...], bounded: frozenset[str]) -> tuple[Node, ...]:
+        nonlocal is_one
         found: list[Node] = []
         for node in body:
+            if isinstance(node, Assign | If):
+                seen.extend((r.access.array, bounded) for r in accesses(node))
             match node:
                 case Loop():
+                    inside = bounded
                     own = _extents(program, node)
                     if own is not None:
                         extent, more = own
+                        # An array whose rows end here and there has no one end.
+                        is_one &= all(rows.get(name, each) == each for name, each in more.items())
                         rows.update(more)
-                        changed.append(node)
+                        inside |= set(more)
                         node = replace(node, range=Range(Int(0), extent))  # noqa: PLW2901
-                    found.append(replace(node, body=visit(node.body)))
+                    found.append(replace(node, body=visit(node.body, inside)))
                 case If():
-                    found.append(replace(node, body=visit(node.body), orelse=visit(node.orelse)))
+                    then, other = (visit(part, bounded) for part in (node.body, node.orelse))
+                    found.append(replace(node, body=then, orelse=other))
                 case _:
                     found.append(node)
         return tuple(found)
 
-    body = visit(program.body)
-    if not changed:
+    body = visit(program.body, frozenset())
+    if not rows or not is_one:
         return None
-    inside = sum(1 for loop in changed for a in _accesses_in(loop.body) if a.array in rows)
-    if inside != sum(1 for a in _accesses_in(program.body) if a.array in rows):
+    if any(name in rows and name not in bounded for name, bounded in seen):
         return None  # rows that do not count are looked at
     again = parse(Source(f"<{program.name}>", listing(replace(program, body=body))))
     return Extended(program, again, rows)

@@ -117,12 +117,14 @@ class _Definition:
         value: What it holds.
         labels: The statements that write it.
         is_moving: Whether an earlier loop writes a new one in every iteration.
+        is_guarded: Whether it does so only where the condition of its iterations holds.
     """
 
     access: Access
     value: Value
     labels: frozenset[str]
     is_moving: bool = False
+    is_guarded: bool = False
 
 
 @dataclass(slots=True)
@@ -155,6 +157,8 @@ class _Work:
         except NoRecurrence as error:
             forced = self._second_pass(iteration, finals, known)
             return forced or Fusion("unknown", reason=str(error))
+        if not self._is_told_apart(iteration, finals, definitions):
+            return Fusion("unknown", reason="the loops may run for different iterations")
         stale = self._stale(iteration, later, definitions)
         if stale:
             return Fusion("unknown", reason=stale)
@@ -192,11 +196,12 @@ class _Work:
                 cell = moved(access, variable)
                 value = value_moved(_plain(known.value, earlier), variable)
                 value, old = self._set(cell, value, known.old, variable)
+                guarded = known.old and not old
                 parts = [p for p in walk_value(value) if isinstance(p, Read)]
                 if old or any(part.access.array in written for part in parts):
                     value = Read(cell)
                 found = [d for d in found if d.access != cell]
-                found.append(_Definition(cell, value, known.labels, is_moving=True))
+                found.append(_Definition(cell, value, known.labels, True, guarded))
         for node in self._between(iteration):
             known_here = [(d.access, d.value) for d in found]
             # What a loop writes is not what was written before it, nor is what was made of that.
@@ -208,6 +213,25 @@ class _Work:
                 if node.targets[0].array not in _arrays_of(value):
                     found.append(_Definition(node.targets[0], value, frozenset({node.label})))
         return found
+
+    def _is_told_apart(
+        self,
+        iteration: Iteration,
+        finals: tuple[Access, ...],
+        definitions: list[_Definition],
+    ) -> bool:
+        """Tell whether a later loop counts the same iterations without looking at cells set there.
+
+        In the others such a cell holds what it held before.
+        """
+        if not any(d.is_guarded for d in definitions):
+            return True
+        plain = tuple((d.access, Read(d.access) if d.is_guarded else d.value) for d in definitions)
+        try:
+            later = assembled(self.program, iteration, finals, plain)
+        except NoRecurrence:
+            return False
+        return later.condition == self.recurrence.condition
 
     def _set(
         self, cell: Access, value: Value, old: bool, variable: dict[str, Index]

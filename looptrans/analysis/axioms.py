@@ -194,7 +194,9 @@ class Axioms:
         a, b = low.arguments[0], high.arguments[0]
         values = {(t.function, t.arguments): t.value for t in terms}
         for room in self.room:
-            if room.function != low.function or room.function not in self.monotone:
+            # From the next argument on it must not fall, as far as the higher one.
+            rising = [m for m in self.monotone.get(room.function, []) if not m.falling]
+            if room.function != low.function or not rising:
                 continue
             at = (Var(room.variable),)
             added: list[str] = []
@@ -207,7 +209,9 @@ class Axioms:
             else:
                 sum_ = " + ".join([low.value, *added, str(room.least.constant)])
                 inside = f"{self._size(room.low)} <= {a} and {b} <= {self._size(room.high)}"
-                yield f"not ({inside}) or {sum_} <= {high.value}"
+                for m in rising:
+                    kept = f"{self._size(m.low)} <= {a} + 1 and {b} <= {self._size(m.high)}"
+                    yield f"not ({inside} and {kept}) or {sum_} <= {high.value}"
 
     def _rank(self, first: Term, second: Term) -> int:
         """Order pairs of terms by how much is known of them."""

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
+from keyword import iskeyword
 from typing import Any
 
 from looptrans.cli.verb import Verbs, add_verb
@@ -60,9 +61,9 @@ def variant(arguments: argparse.Namespace) -> int:
     from looptrans.variants import Conflict, Options, compose
 
     values = {field.name: getattr(arguments, field.name) for field in fields(Options)}
-    if not arguments.name.isidentifier():
+    if not arguments.name.isidentifier() or iskeyword(arguments.name):
         print(f"error: {arguments.name!r} is no name of a function", file=sys.stderr)
-        print("  help: use letters, digits and underscores", file=sys.stderr)
+        print("  help: use letters, digits and underscores, and no word of Python", file=sys.stderr)
         return 2
     try:
         print(compose(Options(**values), arguments.name).text, end="")

@@ -95,7 +95,9 @@ class Launches:
         if any(isinstance(a, IndexType) for text in self.facts.kernels for a in text.arguments):
             if any(self.facts.may_be_none(made.array) for made in self.facts.program.made):
                 tensors = [f"*{self.facts.call('_given', *tensors)}"]
-            lines += statement(f"index = {self.facts.call('_index_type', *tensors)}", 1)
+            numbers = [self.facts.names[p.name] for p in self.facts.parameters.integers]
+            found = self.facts.call("_index_type", *tensors, *numbers)
+            lines += statement(f"index = {found}", 1)
         if any(c.by_width for c in self.facts.configurations):
             sample = self.facts.sample
             width = "4" if sample is None else f"{sample}.element_size()"

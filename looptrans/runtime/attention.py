@@ -305,7 +305,8 @@ class _Call:
                 found["causal"] = True
                 continue
             found[name] = GIVEN
-            self.given[name] = size
+            # As far as there are rows: some say "all" with the largest number they know.
+            self.given[name] = min(size, self.m + self.n)
         return found
 
     def documents(self, documents: tuple[torch.Tensor, torch.Tensor]) -> None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from looptrans.ir.affine import difference, form_of, product, shifted
+from looptrans.ir.affine import difference, form_of, is_same, product, shifted
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Index, Opaque, Var, opaque_terms, variables
+from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
@@ -60,7 +60,9 @@ def with_rows_in_place(program: Program) -> Shifted | None:
     """Let loops count rows where they are in memory.
 
     Those do whose range is read from memory, and where a subscript is their variable plus an
-    element of an integer array that is the same throughout.
+    element of an integer array that is the same throughout. That element becomes a part of the
+    range, which is worked out for every sequence, an empty one too: so its own subscripts must be
+    variables of loops around, and its values declared to be rows of that array, or its end.
 
     Args:
         program: The program.
@@ -68,7 +70,7 @@ def with_rows_in_place(program: Program) -> Shifted | None:
     Returns:
         The program afterwards; None where no loop counts rows in this way.
     """
-    work = _Work()
+    work = _Work(program)
     body = work.body(program.body)
     if not work.starts:
         return None
@@ -77,6 +79,7 @@ def with_rows_in_place(program: Program) -> Shifted | None:
 
 @dataclass(slots=True)
 class _Work:
+    program: Program
     starts: list[tuple[str, Index]] = field(default_factory=list)
     is_same: bool = True
 
@@ -116,9 +119,21 @@ class _Work:
 
         return replaced(value, change)
 
+    def is_row(self, start: Index, array: str, dimension: int) -> bool:
+        """Tell whether a start can be read wherever its loop stands, and is a row or the end."""
+        if not isinstance(start, Opaque) or not all(isinstance(a, Var) for a in start.arguments):
+            return False
+        declared = self.program.array(start.array).value_range
+        extent = self.program.array(array).shape[dimension]
+        if declared is None or extent is None:
+            return False
+        low, high = declared
+        ends = (extent, shifted(extent, Int(1)))
+        return isinstance(low, Int) and low.value >= 0 and any(is_same(high, end) for end in ends)
+
     def loop(self, loop: Loop) -> Loop:
         """Return a loop that counts rows where they are; what is inside is left as it is."""
-        start = next(_starts(loop), None)
+        start = next((s for s, array, k in _starts(loop) if self.is_row(s, array, k)), None)
         if start is None or loop.range.step != 1:
             return loop
         after = _moved(loop, start)
@@ -136,20 +151,23 @@ def _moved(loop: Loop, start: Index) -> Loop:
     return replace(loop, range=bounds, body=body)
 
 
-def _starts(loop: Loop) -> Iterator[Index]:
-    """Yield what is added to the variable of a loop where it is a row."""
+def _starts(loop: Loop) -> Iterator[tuple[Index, str, int]]:
+    """Yield what is added to the variable of a loop where it is a row, and the row of which array.
+
+    The array comes with the dimension of its rows.
+    """
     if not any(opaque_terms(end) for end in (loop.range.start, loop.range.stop)):
         return
     bound = binders(loop)
     for access in _accesses_in(loop.body):
-        for subscript in access.indices:
+        for dimension, subscript in enumerate(access.indices):
             rest = form_of(subscript).plus(form_of(Var(loop.variable)), -1)
             terms = list(rest.terms.items())
             if len(terms) != 1 or rest.constant:
                 continue
             ((term, factor),) = terms
             if isinstance(term, Opaque) and factor == 1 and not bound & set(variables(term)):
-                yield term
+                yield term, access.array, dimension
 
 
 def _accesses_in(body: Iterable[Node]) -> Iterator[Access]:

@@ -138,6 +138,8 @@ def _weights(o: Options) -> Iterator[tuple[str, str, str]]:
     if o.weights == "retention":
         if not o.causal:
             yield "weights", "causal", "the decay would grow to the right of the query"
+        if o.prefix:
+            yield "prefix", "weights", "the decay would grow to the right of the query"
         if o.alibi is not None:
             yield "alibi", "weights", "the decay is the one way retention weighs distance"
     if o.lse and o.differential:

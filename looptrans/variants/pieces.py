@@ -254,7 +254,7 @@ class Pieces:
         self._array("slopes", "Float", self.axes.declared(axes))
         slope = element("slopes", *_at(axes))
         distance = f"({self.axes.level} - j)"
-        if not self.options.causal:
+        if not self.options.causal or self.options.prefix:
             distance = f"abs{distance}"
         self.steps.append(
             Step("sloped", f"{{}} - {slope} * {distance}", "the penalty of the distance")
