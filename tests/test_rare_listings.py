@@ -1,0 +1,137 @@
+"""Listings in which something rare decides: a mask of 0 under a maximum, numbers below 0, names set
+twice, arrays that are looked at beyond the lengths of their rows. Each was wrong once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+
+from looptrans.cli.main import main
+from tests.analysis import verdicts
+
+ROWS = """
+def f(X: Float[Array, "M N"]):
+    O = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            s = X[i, j] if j < i else {mask}
+            m = max(m, {value})
+        O[i] = m
+    return O
+"""
+PRODUCTS = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], {more}):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            x = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            {before}
+            for d in range(0, D):
+                O[i, d] = O[i, d] + {term} * V[j, d]
+    return O
+"""
+GUARDED = """
+def f(X: Float[Array, "M N"], Y: Float[Array, "M N"]):
+    Z = ones((M, N)); O = zeros(M); P = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            if X[i, j] > 0.0:
+                Z[i, j] = X[i, j]
+                m = max(m, Y[i, j])
+        l = 0.0
+        for j in range(0, N):
+            if Z[i, j] > 0.0:
+                l = l + exp(Y[i, j] - m)
+        O[i] = l
+        P[i] = m
+    return O, P
+"""
+TWO_ENDS = """
+def f(X: Float[Array, "B M"], Y: Float[Array, "B M"], n: Int[Array, "B", "0:M+1"],
+      p: Int[Array, "B", "0:M+1"]):
+    O = zeros((B, M))
+    for b in range(0, B):
+        for i in range(0, n[b]):
+            O[b, i] = X[b, i] * X[b, i]
+        for i in range(0, p[b]):
+            O[b, i] = O[b, i] + Y[b, i] * Y[b, i]
+    return O
+"""
+WHOLE = """
+def f(X: Float[Array, "B M M"], Y: Float[Array, "B M"], n: Int[Array, "B", "0:M+1"],
+      p: Int[Array, "B", "0:M+1"]):
+    T = zeros((B, M, M)); G = zeros(B); O = zeros((B, M))
+    for b in range(0, B):
+        for i in range(0, n[b]):
+            for j in range(0, p[b]):
+                T[b, i, j] = X[b, i, j] * X[b, i, j]
+    for b in range(0, B):
+        for i in range(0, M):
+            for j in range(0, M):
+                G[b] = G[b] + T[b, i, j]
+    for b in range(0, B):
+        for i in range(0, n[b]):
+            O[b, i] = G[b] * Y[b, i]
+    return O
+"""
+NEGATIVE = "M=40,E=4,N=50,D=4,A=-5"
+
+
+def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> str:
+    return PRODUCTS.format(term=term, more=more, before=before.replace("; ", "\n            "))
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "passes"),
+    [
+        (ROWS.format(mask="0.0", value="s"), "M=30,N=40", "forward"),
+        (ROWS.format(mask="-inf", value="exp(s)"), "M=30,N=40", "forward"),
+        (products("u * x", before="t = tanh(x); x = x + 3.0; u = 1.0 - t ** 2"), "", "forward"),
+        (products("y * x * c", before="c = 0.5; y = c / s if j <= i else 0.0; c = c + 1.0"), "",
+         "forward"),
+        (products("(x if j >= A and j <= i or j == i + 9 else 0.0)", "A: int"), NEGATIVE, "both"),
+        (products("(x if j <= i + A % 3 else 0.0)", "A: int"), NEGATIVE, "forward"),
+        (GUARDED, "M=5,N=7", "forward"),
+        (TWO_ENDS, "B=3,M=6", "both"),
+        (WHOLE, "B=3,M=6", "both"),
+    ],
+    ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
+         "two ends", "whole"],
+)  # fmt: skip
+def test_what_was_wrong_once(
+    text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    at = ["--sizes", sizes or "M=33,N=40,E=4,D=5"]
+    status = main(["verify", str(path), "--pass", passes, "--dtype", "float32", *at])
+    assert status == 0, capsys.readouterr()
+
+
+def test_sequences_are_apart_only_where_no_end_falls() -> None:
+    """`cu[1] > cu[2]` is allowed: sequence 2 may lie in the room of sequence 0."""
+    apart = """
+def f(X: Float[Array, "T"], cu: Int[Array, "B+1", "0:T+1"], n: Int[Array, "B", "-4:T+1"]):
+    assert all(cu[b] <= cu[b + 1] for b in range(0, {}))
+    assert all(cu[b] + n[b] <= cu[b + 1] for b in range(0, B))
+    Y = zeros(T)
+    for b in range(0, B):
+        for i in range(cu[b], cu[b] + n[b]):
+            Y[i] = X[i] * b
+    return Y
+"""
+    found = [verdicts(apart.format(end))["b"].memory.decision for end in ("B", "1")]
+    assert found[0] == "parallel"
+    assert found[1] != "parallel"
