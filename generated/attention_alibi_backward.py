@@ -1212,9 +1212,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1498,7 +1502,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op("looptrans::attention_alibi_forward_391c48e7", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_forward_a0ad1093", mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1517,7 +1521,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_alibi_backward_391c48e7", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_backward_a0ad1093", mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -1304,9 +1304,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1631,7 +1635,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bias_forward_5d6a31c6", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_forward_842957d5", mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1651,7 +1655,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bias_backward_5d6a31c6", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_backward_842957d5", mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -1151,9 +1151,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1420,7 +1424,7 @@ def attention_causal_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=T
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_causal_forward_65f85880", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_forward_9592171a", mutates_args=())
 def _attention_causal_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1440,7 +1444,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_causal_backward_65f85880", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_backward_9592171a", mutates_args=())
 def _attention_causal_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

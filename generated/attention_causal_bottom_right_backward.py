@@ -1185,9 +1185,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1464,7 +1468,7 @@ def attention_causal_bottom_right_backward(
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_forward_6a0b9ecf", mutates_args=()
+    "looptrans::attention_causal_bottom_right_forward_b47a6893", mutates_args=()
 )
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
@@ -1486,7 +1490,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_backward_6a0b9ecf", mutates_args=()
+    "looptrans::attention_causal_bottom_right_backward_b47a6893", mutates_args=()
 )
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,

@@ -1652,9 +1652,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -2046,7 +2050,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op("looptrans::attention_differential_forward_471e5b36", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_forward_cc19f80b", mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2067,7 +2071,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_differential_backward_471e5b36", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_backward_cc19f80b", mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

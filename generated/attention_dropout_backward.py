@@ -1363,9 +1363,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1407,7 +1411,7 @@ def attention_dropout_forward(Q, K, V, scale, p, seed, *, tune=True):
     )
     lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
-    index = _index_type(Q, K, V, lse, O)
+    index = _index_type(Q, K, V, lse, O, seed)
     width = Q.element_size()
 
     lanes = {
@@ -1527,7 +1531,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     if "dp" in wanted:
         dp = torch.empty((), dtype=torch.float32, device=Q.device)
     index = _index_type(
-        *_given(Q, K, V, lse, O, dO, delta, dscale_part, dp_part, dQ, dK, dV, dscale, dp)
+        *_given(Q, K, V, lse, O, dO, delta, dscale_part, dp_part, dQ, dK, dV, dscale, dp), seed
     )
     width = Q.element_size()
 
@@ -1672,7 +1676,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_forward_f5fdf8c3", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_forward_01e75cae", mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1692,7 +1696,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_backward_f5fdf8c3", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_backward_01e75cae", mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

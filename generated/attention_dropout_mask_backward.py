@@ -1266,9 +1266,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1590,7 +1594,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_forward_33f00862", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_forward_e9f810b9", mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1610,7 +1614,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_backward_33f00862", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_backward_e9f810b9", mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -1062,9 +1062,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1329,7 +1333,7 @@ def attention_prefix_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_prefix_forward_8c6650fb", mutates_args=())
+@torch.library.custom_op("looptrans::attention_prefix_forward_602ca8a1", mutates_args=())
 def _attention_prefix_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, tune: bool,
     check: bool
@@ -1349,7 +1353,7 @@ def _(Q, K, V, prefix, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_prefix_backward_8c6650fb", mutates_args=())
+@torch.library.custom_op("looptrans::attention_prefix_backward_602ca8a1", mutates_args=())
 def _attention_prefix_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

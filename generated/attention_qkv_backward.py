@@ -1146,9 +1146,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1385,7 +1389,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_qkv_forward_edea9746", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_forward_c937afa1", mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1404,7 +1408,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_qkv_backward_edea9746", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_backward_c937afa1", mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -1124,9 +1124,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1435,7 +1439,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_ragged_forward_71126d03", mutates_args=())
+@torch.library.custom_op("looptrans::attention_ragged_forward_d8ad353c", mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1454,7 +1458,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_ragged_backward_71126d03", mutates_args=())
+@torch.library.custom_op("looptrans::attention_ragged_backward_d8ad353c", mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

@@ -1418,9 +1418,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1718,7 +1722,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op("looptrans::attention_relative_forward_d9218242", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_forward_f8b545db", mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1737,7 +1741,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_relative_backward_d9218242", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_backward_f8b545db", mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -985,9 +985,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1221,7 +1225,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op("looptrans::attention_retention_forward_94c85760", mutates_args=())
+@torch.library.custom_op("looptrans::attention_retention_forward_3ead2c7d", mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1237,7 +1241,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op("looptrans::attention_retention_backward_94c85760", mutates_args=())
+@torch.library.custom_op("looptrans::attention_retention_backward_3ead2c7d", mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -911,9 +911,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1147,7 +1151,7 @@ def attention_sigmoid_backward(Q, K, V, bias, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, dbias
 
 
-@torch.library.custom_op("looptrans::attention_sigmoid_forward_50b3e3c4", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sigmoid_forward_a865cd2f", mutates_args=())
 def _attention_sigmoid_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1163,7 +1167,7 @@ def _(Q, K, V, bias, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op("looptrans::attention_sigmoid_backward_50b3e3c4", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sigmoid_backward_a865cd2f", mutates_args=())
 def _attention_sigmoid_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -1402,9 +1402,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1446,7 +1450,7 @@ def attention_sinks_forward(Q, K, V, window_left, sinks, *, tune=True):
     _check_shape("sinks", sinks, (H,), "(H,) with H = Q.shape[1]")
     O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
     lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
-    index = _index_type(Q, K, V, sinks, O, lse)
+    index = _index_type(Q, K, V, sinks, O, lse, window_left)
     width = Q.element_size()
 
     lanes = {
@@ -1569,7 +1573,8 @@ def attention_sinks_backward(
     index = _index_type(
         *_given(
             Q, K, V, sinks, lse, O, dO, dlse, dl_sum, dsinks_part, dsinks_part_2, dQ, dK, dV, dsinks
-        )
+        ),
+        window_left
     )
     width = Q.element_size()
 
@@ -1721,7 +1726,7 @@ def attention_sinks_backward(
     return dQ, dK, dV, dsinks
 
 
-@torch.library.custom_op("looptrans::attention_sinks_forward_86953950", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_forward_a5da6299", mutates_args=())
 def _attention_sinks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     tune: bool
@@ -1741,7 +1746,7 @@ def _(Q, K, V, window_left, sinks, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_sinks_backward_86953950", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_backward_a5da6299", mutates_args=())
 def _attention_sinks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -1205,9 +1205,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1490,7 +1494,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op("looptrans::attention_softcap_forward_f7ec1db6", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_forward_152c29e1", mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1510,7 +1514,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_softcap_backward_f7ec1db6", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_backward_152c29e1", mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

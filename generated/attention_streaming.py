@@ -187,11 +187,19 @@ def attention_streaming_kernel(
     l = tl.zeros([BLOCK_I], tl.float32)  # S4
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
-    j_full = tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0) // BLOCK_J * BLOCK_J
+    j_full = tl.maximum(
+        tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0), 0
+    ) // BLOCK_J * BLOCK_J
     # all rows go on from here
-    j_again = tl.minimum(tl.maximum(0, i_last - window_left), tl.minimum(N, i_first + 1))
-    j_until = tl.minimum(tl.minimum(N, i_first + 1), kept)  # some row pauses here
-    j_pause = tl.minimum(tl.minimum(N, i_last + 1), kept)  # all rows pause from here
+    j_again = tl.minimum(
+        tl.maximum(0, i_last - window_left),
+        tl.maximum(
+            tl.minimum(N, i_first + 1),
+            tl.minimum(tl.maximum(0, i_first - window_left), tl.minimum(N, i_last + 1))
+        )
+    )
+    j_until = tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0)  # some row pauses here
+    j_pause = tl.maximum(tl.minimum(tl.minimum(N, i_last + 1), kept), 0)  # all rows pause from here
     # all rows go on
     j_begun = tl.where(j_again > j_until, (j_again + BLOCK_J - 1) // BLOCK_J * BLOCK_J, j_full)
     # no row goes on earlier
@@ -206,7 +214,14 @@ def attention_streaming_kernel(
         j_begun
     )
     # blocks before this one are full
-    j_full_2 = j_begun + tl.maximum(tl.minimum(N, i_first + 1) - j_begun, 0) // BLOCK_J * BLOCK_J
+    j_full_2 = j_begun + tl.maximum(
+        tl.maximum(
+            tl.minimum(N, i_first + 1),
+            tl.minimum(tl.maximum(0, i_first - window_left), tl.minimum(N, i_last + 1))
+        )
+        - j_begun,
+        0
+    ) // BLOCK_J * BLOCK_J
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
@@ -589,9 +604,13 @@ def _outputs(out, count):
     return tuple(out)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -634,7 +653,7 @@ def attention_streaming(Q, K, V, kept, window_left, *, out=None, tune=True):
     O, lse = _outputs(out, 2)
     O = _output("O", O, (B, H, M, D), Q.dtype, Q.device)
     lse = _output("lse", lse, (B, H, M), torch.float32, Q.device)
-    index = _index_type(Q, K, V, O, lse)
+    index = _index_type(Q, K, V, O, lse, kept, window_left)
     width = Q.element_size()
 
     lanes = {

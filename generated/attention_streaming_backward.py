@@ -321,11 +321,19 @@ def attention_streaming_kernel(
     l = tl.zeros([BLOCK_I], tl.float32)  # S4
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
-    j_full = tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0) // BLOCK_J * BLOCK_J
+    j_full = tl.maximum(
+        tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0), 0
+    ) // BLOCK_J * BLOCK_J
     # all rows go on from here
-    j_again = tl.minimum(tl.maximum(0, i_last - window_left), tl.minimum(N, i_first + 1))
-    j_until = tl.minimum(tl.minimum(N, i_first + 1), kept)  # some row pauses here
-    j_pause = tl.minimum(tl.minimum(N, i_last + 1), kept)  # all rows pause from here
+    j_again = tl.minimum(
+        tl.maximum(0, i_last - window_left),
+        tl.maximum(
+            tl.minimum(N, i_first + 1),
+            tl.minimum(tl.maximum(0, i_first - window_left), tl.minimum(N, i_last + 1))
+        )
+    )
+    j_until = tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0)  # some row pauses here
+    j_pause = tl.maximum(tl.minimum(tl.minimum(N, i_last + 1), kept), 0)  # all rows pause from here
     # all rows go on
     j_begun = tl.where(j_again > j_until, (j_again + BLOCK_J - 1) // BLOCK_J * BLOCK_J, j_full)
     # no row goes on earlier
@@ -340,7 +348,14 @@ def attention_streaming_kernel(
         j_begun
     )
     # blocks before this one are full
-    j_full_2 = j_begun + tl.maximum(tl.minimum(N, i_first + 1) - j_begun, 0) // BLOCK_J * BLOCK_J
+    j_full_2 = j_begun + tl.maximum(
+        tl.maximum(
+            tl.minimum(N, i_first + 1),
+            tl.minimum(tl.maximum(0, i_first - window_left), tl.minimum(N, i_last + 1))
+        )
+        - j_begun,
+        0
+    ) // BLOCK_J * BLOCK_J
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
@@ -770,11 +785,19 @@ def attention_streaming_backward_dQ_kernel(
     dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
-    j_full = tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0) // BLOCK_J * BLOCK_J
+    j_full = tl.maximum(
+        tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0), 0
+    ) // BLOCK_J * BLOCK_J
     # all rows go on from here
-    j_again = tl.minimum(tl.maximum(0, i_last - window_left), tl.minimum(N, i_first + 1))
-    j_until = tl.minimum(tl.minimum(N, i_first + 1), kept)  # some row pauses here
-    j_pause = tl.minimum(tl.minimum(N, i_last + 1), kept)  # all rows pause from here
+    j_again = tl.minimum(
+        tl.maximum(0, i_last - window_left),
+        tl.maximum(
+            tl.minimum(N, i_first + 1),
+            tl.minimum(tl.maximum(0, i_first - window_left), tl.minimum(N, i_last + 1))
+        )
+    )
+    j_until = tl.maximum(tl.minimum(tl.minimum(N, i_first + 1), kept), 0)  # some row pauses here
+    j_pause = tl.maximum(tl.minimum(tl.minimum(N, i_last + 1), kept), 0)  # all rows pause from here
     # all rows go on
     j_begun = tl.where(j_again > j_until, (j_again + BLOCK_J - 1) // BLOCK_J * BLOCK_J, j_full)
     # no row goes on earlier
@@ -789,7 +812,14 @@ def attention_streaming_backward_dQ_kernel(
         j_begun
     )
     # blocks before this one are full
-    j_full_2 = j_begun + tl.maximum(tl.minimum(N, i_first + 1) - j_begun, 0) // BLOCK_J * BLOCK_J
+    j_full_2 = j_begun + tl.maximum(
+        tl.maximum(
+            tl.minimum(N, i_first + 1),
+            tl.minimum(tl.maximum(0, i_first - window_left), tl.minimum(N, i_last + 1))
+        )
+        - j_begun,
+        0
+    ) // BLOCK_J * BLOCK_J
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
@@ -1361,9 +1391,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1403,7 +1437,7 @@ def attention_streaming_forward(Q, K, V, kept, window_left, *, tune=True):
     )
     O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
     lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
-    index = _index_type(Q, K, V, O, lse)
+    index = _index_type(Q, K, V, O, lse, kept, window_left)
     width = Q.element_size()
 
     lanes = {
@@ -1513,7 +1547,7 @@ def attention_streaming_backward(
     dV = None
     if "dV" in wanted:
         dV = torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device)
-    index = _index_type(*_given(Q, K, V, lse, O, dO, dlse, delta, dQ, dK, dV))
+    index = _index_type(*_given(Q, K, V, lse, O, dO, dlse, delta, dQ, dK, dV), kept, window_left)
     width = Q.element_size()
 
     if _INTERPRETED or not tune:
@@ -1617,7 +1651,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_streaming_forward_983f282f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_forward_347a7a2d", mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1636,7 +1670,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_streaming_backward_983f282f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_backward_347a7a2d", mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

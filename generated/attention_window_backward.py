@@ -1197,9 +1197,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1239,7 +1243,7 @@ def attention_window_forward(Q, K, V, window_left, window_right, *, tune=True):
     )
     O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
     lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
-    index = _index_type(Q, K, V, O, lse)
+    index = _index_type(Q, K, V, O, lse, window_left, window_right)
     width = Q.element_size()
 
     lanes = {
@@ -1349,7 +1353,9 @@ def attention_window_backward(
     dV = None
     if "dV" in wanted:
         dV = torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device)
-    index = _index_type(*_given(Q, K, V, lse, O, dO, dlse, delta, dQ, dK, dV))
+    index = _index_type(
+        *_given(Q, K, V, lse, O, dO, dlse, delta, dQ, dK, dV), window_left, window_right
+    )
     width = Q.element_size()
 
     if _INTERPRETED or not tune:
@@ -1453,7 +1459,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_window_forward_a3c39a2f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_forward_74c91ef9", mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1473,7 +1479,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_window_backward_a3c39a2f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_backward_74c91ef9", mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

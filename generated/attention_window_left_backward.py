@@ -1184,9 +1184,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1224,7 +1228,7 @@ def attention_window_left_forward(Q, K, V, window_left, *, tune=True):
     )
     O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
     lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
-    index = _index_type(Q, K, V, O, lse)
+    index = _index_type(Q, K, V, O, lse, window_left)
     width = Q.element_size()
 
     lanes = {
@@ -1332,7 +1336,7 @@ def attention_window_left_backward(
     dV = None
     if "dV" in wanted:
         dV = torch.empty((B, H, N, D), dtype=Q.dtype, device=Q.device)
-    index = _index_type(*_given(Q, K, V, lse, O, dO, dlse, delta, dQ, dK, dV))
+    index = _index_type(*_given(Q, K, V, lse, O, dO, dlse, delta, dQ, dK, dV), window_left)
     width = Q.element_size()
 
     if _INTERPRETED or not tune:
@@ -1436,7 +1440,7 @@ def attention_window_left_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_window_left_forward_9dd5685d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_left_forward_81f49c87", mutates_args=())
 def _attention_window_left_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1455,7 +1459,7 @@ def _(Q, K, V, window_left, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_window_left_backward_9dd5685d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_left_backward_81f49c87", mutates_args=())
 def _attention_window_left_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -857,9 +857,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -1080,7 +1084,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::flash_forward_forward_e2cd38f3", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_forward_fb8eb47f", mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1099,7 +1103,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::flash_forward_backward_e2cd38f3", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_backward_fb8eb47f", mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -665,9 +665,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -851,7 +855,7 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     return dX, dw, db, deps
 
 
-@torch.library.custom_op("looptrans::layernorm_forward_3e2043ed", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_forward_4afe319d", mutates_args=())
 def _layernorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None,
     tune: bool
@@ -870,7 +874,7 @@ def _(X, w, b, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::layernorm_backward_3e2043ed", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_backward_4afe319d", mutates_args=())
 def _layernorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, r_kept: torch.Tensor,
     mean_kept: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool

@@ -279,9 +279,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -381,7 +385,7 @@ def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::logsumexp_forward_5d925992", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_forward_cae46261", mutates_args=())
 def _logsumexp_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return logsumexp_forward(X, tune=tune)[0]
 
@@ -392,7 +396,7 @@ def _(X, tune):
     return torch.empty((M,), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op("looptrans::logsumexp_backward_5d925992", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_backward_cae46261", mutates_args=())
 def _logsumexp_backward_operator(
     X: torch.Tensor, y: torch.Tensor, dy: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

@@ -656,9 +656,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -842,7 +846,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op("looptrans::matmul_forward_4bb4662b", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_forward_680a23e6", mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -856,7 +860,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op("looptrans::matmul_backward_4bb4662b", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_backward_680a23e6", mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

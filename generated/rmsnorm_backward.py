@@ -571,9 +571,13 @@ def _handle(value):
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -741,7 +745,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op("looptrans::rmsnorm_forward_e891443c", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_forward_d12716f4", mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -758,7 +762,7 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::rmsnorm_backward_e891443c", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_backward_d12716f4", mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -360,9 +360,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -461,7 +465,7 @@ def softmax_backward(X, Y, dY, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_forward_e36ee478", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_forward_15759037", mutates_args=())
 def _softmax_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return softmax_forward(X, tune=tune)[0]
 
@@ -473,7 +477,7 @@ def _(X, tune):
     return torch.empty((M, N), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op("looptrans::softmax_backward_e36ee478", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_backward_15759037", mutates_args=())
 def _softmax_backward_operator(
     X: torch.Tensor, Y: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

@@ -302,9 +302,13 @@ def _zeros(shape, dtype, device):
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
-def _index_type(*tensors):
-    """Return tl.int64 where an offset in one of the tensors may not fit into 32 bits."""
-    for tensor in tensors:
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
         pairs = zip(tensor.shape, tensor.stride())
         reach = sum((size - 1) * abs(stride) for size, stride in pairs)
         # The last block may reach beyond the end, masked, by its own size.
@@ -425,7 +429,7 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_baf836c3", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_6ad3e751", mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -441,7 +445,7 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_baf836c3", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_6ad3e751", mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor, wanted: list[bool],
     tune: bool
