@@ -496,7 +496,7 @@ def attention_dropout(Q, K, V, scale, p, seed, *, out=None, tune=True):
         "V", V, (B, H, N, D), "(B, H, N, D) with B = Q.shape[0], H = Q.shape[1] and N = K.shape[2]"
     )
     O = _output("O", out, (B, H, M, D), Q.dtype, Q.device)
-    index = _index_type(Q, K, V, O, seed)
+    index = _index_type(Q, K, V, O)
     width = Q.element_size()
 
     lanes = {

@@ -1411,7 +1411,7 @@ def attention_dropout_forward(Q, K, V, scale, p, seed, *, tune=True):
     )
     lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
-    index = _index_type(Q, K, V, lse, O, seed)
+    index = _index_type(Q, K, V, lse, O)
     width = Q.element_size()
 
     lanes = {
@@ -1531,7 +1531,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     if "dp" in wanted:
         dp = torch.empty((), dtype=torch.float32, device=Q.device)
     index = _index_type(
-        *_given(Q, K, V, lse, O, dO, delta, dscale_part, dp_part, dQ, dK, dV, dscale, dp), seed
+        *_given(Q, K, V, lse, O, dO, delta, dscale_part, dp_part, dQ, dK, dV, dscale, dp)
     )
     width = Q.element_size()
 
@@ -1676,7 +1676,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_forward_01e75cae", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_forward_4ee2e3ab", mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1696,7 +1696,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_backward_01e75cae", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_backward_4ee2e3ab", mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -95,7 +95,8 @@ class Launches:
         if any(isinstance(a, IndexType) for text in self.facts.kernels for a in text.arguments):
             if any(self.facts.may_be_none(made.array) for made in self.facts.program.made):
                 tensors = [f"*{self.facts.call('_given', *tensors)}"]
-            numbers = [self.facts.names[p.name] for p in self.facts.parameters.integers]
+            given = [p for p in self.facts.parameters.integers if p.kind != "seed"]
+            numbers = [self.facts.names[p.name] for p in given]
             found = self.facts.call("_index_type", *tensors, *numbers)
             lines += statement(f"index = {found}", 1)
         if any(c.by_width for c in self.facts.configurations):
