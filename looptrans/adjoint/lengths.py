@@ -25,6 +25,7 @@ from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.walk import accesses, nodes
+from looptrans.transforms.shift import accesses_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ def _extents(program: Program, loop: Loop) -> tuple[Index, dict[str, Rows]] | No
     }
     found: dict[str, Rows] = {}
     extent: Index | None = None
-    for access in _accesses_in(loop.body):
+    for access in accesses_in(loop.body):
         if access.array not in written:
             continue
         rows = _rows(access, loop.variable, end)
@@ -176,13 +177,6 @@ def _rows(access: Access, variable: str, end: Opaque) -> Rows | None:
     return Rows(row, end.array, tuple(places))
 
 
-def _accesses_in(body: tuple[Node, ...]) -> Iterator[Access]:
-    for node in nodes(body):
-        if isinstance(node, Assign | If):
-            for relation in accesses(node):
-                yield relation.access
-
-
 @dataclass(frozen=True, slots=True)
 class _Cut:
     """Lets loops over rows end where those end that count."""
@@ -194,7 +188,7 @@ class _Cut:
         for node in body:
             match node:
                 case Loop():
-                    bounds = self.range(node.variable, node.range, _accesses_in(node.body), around)
+                    bounds = self.range(node.variable, node.range, accesses_in(node.body), around)
                     inner = self.body(node.body, (*around, node.variable))
                     found.append(replace(node, range=bounds, body=inner))
                 case If():
@@ -327,13 +321,13 @@ def _check_terms(program: Program, body: tuple[Node, ...], rows: Mapping[str, Ro
     made = {array.name for array in program.arrays if array.role == "local"} - set(rows)
     for loop in (node for node in nodes(body) if isinstance(node, Loop)):
         own = {target.array for target in _targets_in(loop.body)}
-        for access in _accesses_in(loop.body):
+        for access in accesses_in(loop.body):
             known = rows.get(access.array)
             if known is not None and access.subscripts[known.row] == Var(loop.variable):
                 break
         else:
             continue
-        for access in _accesses_in(loop.body):
+        for access in accesses_in(loop.body):
             if access.array in made - own:
                 raise NotDifferentiated(f"{access.array} is no row of {loop.variable}")
 

@@ -159,7 +159,7 @@ def _starts(loop: Loop) -> Iterator[tuple[Index, str, int]]:
     if not any(opaque_terms(end) for end in (loop.range.start, loop.range.stop)):
         return
     bound = binders(loop)
-    for access in _accesses_in(loop.body):
+    for access in accesses_in(loop.body):
         for dimension, subscript in enumerate(access.indices):
             rest = form_of(subscript).plus(form_of(Var(loop.variable)), -1)
             terms = list(rest.terms.items())
@@ -170,7 +170,8 @@ def _starts(loop: Loop) -> Iterator[tuple[Index, str, int]]:
                 yield term, access.array, dimension
 
 
-def _accesses_in(body: Iterable[Node]) -> Iterator[Access]:
+def accesses_in(body: Iterable[Node]) -> Iterator[Access]:
+    """Yield what statements and conditions of a block read and write."""
     for node in nodes(tuple(body)):
         if isinstance(node, Assign | If):
             for relation in accesses(node):
