@@ -86,6 +86,55 @@ def f(X: Float[Array, "B M M"], Y: Float[Array, "B M"], n: Int[Array, "B", "0:M+
             O[b, i] = G[b] * Y[b, i]
     return O
 """
+EMPTY_ROWS = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        l = 0.0
+        for j in range(0, N):
+            if j >= i - 3 and j <= i:
+                l = l + abs(sum(Q[i, e] * K[j, e] for e in range(0, E)))
+        for j in range(0, N):
+            if j >= i - 3 and j <= i:
+                for d in range(0, D):
+                    O[i, d] = O[i, d] + sum(Q[i, e] * K[j, e] for e in range(0, E)) / l * V[j, d]
+    return O
+"""
+EMPTY = """
+def f(x: Float[Array, "N"], y: Float[Array, "N"], k: Bool[Array, "N"]):
+    l = 0.0; o = 0.0
+    for j in range(0, N):
+        if k[j]:
+            l = l + abs(x[j])
+    for j in range(0, N):
+        if k[j]:
+            o = o + x[j] / l * y[j]
+    return o
+"""
+INFINITE = """
+def f(P: Float[Array, "M N"], C: Float[Array, "M"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            if j >= i - 3 and j <= i:
+                for d in range(0, D):
+                    O[i, d] = O[i, d] + P[i, j] * log(C[i] * C[i] * 0.0) * V[j, d]
+    return O
+"""
+MASKED_ROWS = """
+def f(Y: Float[Array, "M N"], X: Float[Array, "M N"], c: Bool[Array, "M N"]):
+    O = zeros(M)
+    for i in range(0, M):
+        m = -inf; l = 0.0
+        for j in range(0, N):
+            m = max(m, Y[i, j] if c[i, j] else -inf)
+        for j in range(0, N):
+            l = l + exp((Y[i, j] if c[i, j] else -inf) - m)
+        for j in range(0, N):
+            if c[i, j]:
+                O[i] = O[i] + exp(Y[i, j] - m) / l * X[i, j]
+    return O
+"""
 NEGATIVE = "M=40,E=4,N=50,D=4,A=-5"
 
 
@@ -106,9 +155,13 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (GUARDED, "M=5,N=7", "forward"),
         (TWO_ENDS, "B=3,M=6", "both"),
         (WHOLE, "B=3,M=6", "both"),
+        (EMPTY_ROWS, "M=40,N=9,E=3,D=2", "both"),
+        (EMPTY, "N=1", "both"),
+        (INFINITE, "M=40,N=9,D=2", "forward"),
+        (MASKED_ROWS, "M=9,N=1", "both"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
-         "two ends", "whole"],
+         "two ends", "whole", "empty rows", "empty", "infinite", "masked rows"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

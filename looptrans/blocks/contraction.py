@@ -7,6 +7,7 @@ sum over k of A[i, k] * x[k]           ->    reduce + over k of A[i, k] * x[k]
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
@@ -45,6 +46,9 @@ from looptrans.blocks.serial import RunSerially
 
 Monoid: TypeAlias = Literal["+", "*", "max", "min"]
 
+Rest: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
+"""Factors and divisors that stand outside a sum."""
+
 IDENTITY: Final[dict[Monoid, float]] = {"+": 0.0, "*": 1.0, "max": -math.inf, "min": math.inf}
 
 
@@ -66,11 +70,38 @@ def summed(b: Builder, value: Expr, over: Dim, mask: Expr | None, onto: Expr | N
             assert isinstance(part, Dot)
             found = Dot(part.left, part.right, part.rows, part.columns, part.over, found)
             continue
-        scaled = product((*rest[0], part), rest[1]) if rest != ((), ()) else part
+        scaled = _scaled(b, part, rest, over, mask)
         scaled = scaled if sign > 0 else negative(scaled)
         found = scaled if found is None else plus(found, scaled)
     assert found is not None
     return found
+
+
+def _scaled(b: Builder, part: Expr, rest: Rest, over: Dim, mask: Expr | None) -> Expr:
+    """Return a sum times what stands outside it: 0 where nothing counts, whatever that is.
+
+    sum over j with j <= i of x[i, j] / l[i]    ->    where(any j <= i, sum / l[i], 0)
+    """
+    if rest == ((), ()):
+        return part
+    scaled = product((*rest[0], part), rest[1])
+    if mask is None or not _may_be_empty(b, over, mask) or is_finite(b, product(*rest), None):
+        return scaled
+    counted = Reduce("max", over, Where(mask, Number(1.0), Number(0.0)))
+    return Where(Binary(">", counted, Number(0.0)), scaled, Number(0.0))
+
+
+def _may_be_empty(b: Builder, over: Dim, mask: Expr | None) -> bool:
+    """Tell whether it may be that no iteration of a block counts."""
+    # A block beyond the last iteration is not visited.
+    sure = conjuncts(b.inside((over,))) if over.role == "tile" else ()
+    return not set(conjuncts(mask)) <= set(sure)
+
+
+def _finite(b: Builder, over: Dim, mask: Expr | None, conjunct: Expr) -> Callable[[Expr], bool]:
+    """Return what tells whether a value is surely finite where a condition of a mask fails."""
+    dims = None if _may_be_empty(b, over, mask) else {over, *dims_of(conjunct)}
+    return partial(is_finite, b, over=dims)
 
 
 def _gathered(b: Builder, value: Expr, over: Dim) -> tuple[tuple[int, Expr], ...]:
@@ -148,9 +179,6 @@ def _chosen_factors(b: Builder, expr: Expr, over: Dim) -> list[Expr] | None:
 def _inner(term: Expr, over: Dim) -> tuple[Expr, ...]:
     above, _ = factors(term)
     return tuple(part for part in above if over in dims_of(part))
-
-
-Rest: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 
 
 def _term(b: Builder, term: Expr, over: Dim, mask: Expr | None) -> tuple[Expr, Rest]:
@@ -302,7 +330,7 @@ def _dot(
     for conjunct in conjuncts(mask):
         known = known_where(b, conjunct)
         own = set(dims_of(conjunct))
-        finite = partial(is_finite, b, over=own | {over})
+        finite = _finite(b, over, mask, conjunct)
         outside = [value_outside(o, known, conjunct, finite, b.positive) for o in (left, right)]
         is_zero = [value == 0.0 for value in outside]
         if not any(is_zero):
@@ -348,7 +376,7 @@ def reduced(b: Builder, op: Monoid, value: Expr, over: Dim, mask: Expr | None) -
     needed: list[Expr] = []
     for conjunct in conjuncts(mask):
         known = known_where(b, conjunct)
-        finite = partial(is_finite, b, over={over, *dims_of(conjunct)})
+        finite = _finite(b, over, mask, conjunct)
         if value_outside(value, known, conjunct, finite, b.positive) != IDENTITY[op]:
             needed.append(conjunct)
     condition = both(*needed)

@@ -34,7 +34,7 @@ from looptrans.blocks.program import (
 _EXPONENT = 80.0
 
 
-def is_finite(b: Builder, expr: Expr, over: Collection[Dim]) -> bool:
+def is_finite(b: Builder, expr: Expr, over: Collection[Dim] | None) -> bool:
     """Tell whether a value is surely finite where iterations do not count.
 
     Inputs are taken to be finite, and so is what iterations that count work out as well.
@@ -43,13 +43,13 @@ def is_finite(b: Builder, expr: Expr, over: Collection[Dim]) -> bool:
         b: The kernel.
         expr: The value.
         over: The dimensions whose iterations may not count: what does not depend on them is the
-            same in iterations that do.
+            same in iterations that do. None where it may be that none counts.
     """
 
     def of(part: Expr) -> bool:
         return is_finite(b, part, over)
 
-    if not set(dims_of(expr)) & set(over):
+    if over is not None and not set(dims_of(expr)) & set(over):
         return True
     match expr:
         case Number(value):
@@ -84,6 +84,7 @@ def is_finite(b: Builder, expr: Expr, over: Collection[Dim]) -> bool:
             return False
 
 
-def _is_not_zero(b: Builder, expr: Expr, over: Collection[Dim]) -> bool:
+def _is_not_zero(b: Builder, expr: Expr, over: Collection[Dim] | None) -> bool:
     low, high = bounds(b, expr)
-    return low > 0 or high < 0 or not set(dims_of(expr)) & set(over)
+    same = isinstance(expr, Scalar) if over is None else not set(dims_of(expr)) & set(over)
+    return low > 0 or high < 0 or same
