@@ -13,12 +13,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from looptrans.blocks.program import Kernel, TileLoop
+from looptrans.blocks.program import Binary, Kernel, Let, Name, Scalar, TileLoop
 from looptrans.emit.backward import EmittedBackward, Form, emitted_with_backward
 from looptrans.ir.index import parameters
 from tests.analysis import spec
 from tests.test_blocks_ranges import BLOCKS, sizes_of_blocks
-from tests.test_blocks_structure import dots, exponentials
+from tests.test_blocks_structure import dots, exponentials, parts
 from tests.visits import visits
 
 # Products of a visited block, by the gradients that the kernel stores.
@@ -115,3 +115,28 @@ def test_blocks_visited_under_a_mask(name: str) -> None:
                 assert (block.kind == "full") == all(within), block
                 met += sum(within)
         assert met == len(pairs) * sizes["H"], "pairs are left out"
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_the_rows_with_most_to_do_begin_first(name: str) -> None:
+    """Where the last block of rows visits more than the first, programs begin with it."""
+    both = made(name)
+    kernels = [kernel for kernel in both.backward.kernels if stored(kernel)]
+    for kernel in (*both.forward.kernels, *kernels):
+        sizes = {"M": 64, "N": 64, "B": 1, "H": 1, "G": 1, "R": 1, "E": 2, "D": 2}
+        sizes |= {"window_left": LEFT, "window_right": RIGHT, "kept": KEPT}
+        memory = {"prefix": np.array([PREFIX])}
+        found = visits(kernel, sizes, sizes_of_blocks(kernel, 8, 8), memory)
+        counts = [len(visit.blocks) for visit in found]
+        if name not in ("attention_sinks", "attention_streaming"):
+            assert kernel.last_first == (counts[-1] > counts[0] + 2), counts
+
+
+def test_a_scale_is_applied_behind_the_loops() -> None:
+    """dQ and dK are scaled once; of what is in their loops only the scores know the scale."""
+    scale = Scalar("scale", "float")
+    for kernel in made("attention_causal").backward.kernels:
+        for total in {"dQ", "dK"} & set(stored(kernel)):
+            *_, last = [op for op in kernel.body if isinstance(op, Let) and op.name == total]
+            assert last.value == Binary("*", Name(total, last.dims), scale)
+            assert scale not in parts(op for op in kernel.body if isinstance(op, TileLoop))

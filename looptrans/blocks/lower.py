@@ -8,6 +8,7 @@ from itertools import count
 
 from looptrans.algebra.append import Append, appends
 from looptrans.blocks.arithmetic import conjuncts
+from looptrans.blocks.balance import grows
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.configs import choices
 from looptrans.blocks.exponents import in_powers_of_two
@@ -15,6 +16,7 @@ from looptrans.blocks.grid import grid_of, is_read, most_of, rows_of
 from looptrans.blocks.late import with_late
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
+from looptrans.blocks.outside import outside
 from looptrans.blocks.program import (
     ArrayAccess,
     ArrayArgument,
@@ -224,7 +226,7 @@ class _Lowering:
         for dim, start, stop in reversed(read):
             ops = (RowBlock(dim, start, stop, ops),)
         ops = in_powers_of_two((*frame.ops[:first_ops], *ops), b.name)
-        ops = shared(needed(ops), b.name)
+        ops = outside(b, shared(needed(ops), b.name))
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
         arrays, scalars = self._arguments(ops, dims, storage)
@@ -247,6 +249,7 @@ class _Lowering:
             narrow,
             wide,
             grouped,
+            not grouped and grows(tuple(dims), ops),
             tuple(a.name for a in arrays if a.access in ("inout", "added")),
         )
         return with_late(kernel), b.seen_contracted

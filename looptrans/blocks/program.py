@@ -436,6 +436,7 @@ class Kernel:
         wide: Configurations for 32-bit inputs.
         grouped: Whether neighbouring programs should share rows of both operands: two dimensions of
             the grid are rows, and each operand of a matrix product depends on one of them.
+        last_first: Whether programs begin with the last block of the fastest dimension of the grid.
         restored: Arrays that are read and written, so that timing must put them back.
     """
 
@@ -449,6 +450,7 @@ class Kernel:
     narrow: Choice
     wide: Choice
     grouped: bool = False
+    last_first: bool = False
     restored: tuple[str, ...] = ()
 
 

@@ -105,7 +105,9 @@ def _filled(made: Filled) -> str:
 
 def _head(kernel: Kernel) -> Iterable[str]:
     grid = ", ".join(dim.name for dim in kernel.grid) or "one program"
-    yield f"grid      {grid}" + (", in groups that share operands" if kernel.grouped else "")
+    order = ", in groups that share operands" if kernel.grouped else ""
+    order += f", {kernel.grid[-1].name} from the last block on" if kernel.last_first else ""
+    yield f"grid      {grid}{order}"
     for dim in kernel.dims:
         yield f"{dim.role:<10}{_dim(dim)}"
     for word, access in (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.blocks.program import Dim, Position
+from looptrans.blocks.program import Dim, Kernel, Position
 from looptrans.emit.expressions import SIGN, SUM, Expressions
 from looptrans.ir.index import Int
 
@@ -33,21 +33,19 @@ class Demand:
 
 
 def decoded(
-    grid: tuple[Dim, ...],
-    grouped: bool,
-    need: Demand,
-    expr: Expressions,
-    program: str = "tl.program_id(0)",
+    kernel: Kernel, need: Demand, expr: Expressions, program: str = "tl.program_id(0)"
 ) -> list[str]:
     """Return the statements that turn the program's number into places in each dimension."""
+    grid, grouped = kernel.grid, kernel.grouped
     if not grid:
         return []
     number = f"{program}.to({expr.index_type()})"
     if len(grid) == 1 and grid[0].role == "program":
         return _start(grid[0], number, need, expr)
     lines = [f"pid = {number}"]
-    # The slowest dimension needs no count, unless it is visited in groups.
-    counted = grid if grouped and len(grid) == 2 else grid[1:]
+    # The slowest dimension needs no count, unless blocks come in groups or the last one first.
+    is_counted = len(grid) == (2 if grouped else 1 if kernel.last_first else 0)
+    counted = grid if is_counted else grid[1:]
     counts = {dim: _count(dim, expr) for dim in counted}
     for dim in counted:
         if dim.role == "rows":
@@ -55,6 +53,10 @@ def decoded(
             lines.append(f"{name} = {counts[dim]}")
             counts[dim] = name
     places = _places(grid, counts)
+    if kernel.last_first:
+        rows = grid[-1]
+        lines.append(f"# The last blocks of {expr.dim(rows)} have most to do: they begin first.")
+        places[rows] = f"{counts[rows]} - 1 - {places[rows]}"
     if grouped:
         slow, fast = grid[-2:]
         names = [block_number(dim, expr) for dim in (slow, fast)]

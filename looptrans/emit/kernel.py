@@ -260,7 +260,7 @@ class _Writer:
         )
         masked = self.expr.lane_masks(exprs)
         program = "program" if self.is_role else "tl.program_id(0)"
-        start = decoded(self.kernel.grid, self.kernel.grouped, need, self.expr, program)
+        start = decoded(self.kernel, need, self.expr, program)
         if self.kernel.grouped:
             note = "Blocks in groups, so that neighbouring programs read the same rows and columns."
             start.insert(-3, f"# {note}")
