@@ -131,7 +131,7 @@ def _are_set(sites: tuple[Site, ...]) -> bool:
             site.is_write
             and same
             and site.subscripts == read.subscripts
-            and all(read.path[: len(g) + 1] == site.path[: len(g) + 1] for g in site.guards)
+            and all(read.path[: len(g)] == g for g in site.guards)
         )
 
     return all(
