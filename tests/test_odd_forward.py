@@ -16,7 +16,9 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
+from looptrans.derivation.free import freed
 from looptrans.transforms.anew import with_arrays_made_once
+from looptrans.transforms.tree import loop_paths
 from tests.analysis import program
 
 # What the second branch reads is not what the first one sets.
@@ -84,6 +86,25 @@ def negated(X: Float[Array, "M N"], G: Float[Array, "M N"]):
             Y[i, j] = X[i, j] / (1.0 + exp(-G[i, j])) + (-X[i, j]) * (-G[i, j])
     return Y
 """
+# Heads side by side in one dimension, as projections leave them.
+MERGED = """
+def merged(q: Float[Array, "M H*E"], k: Float[Array, "N H*E"], v: Float[Array, "N H*D"], H: int,
+           E: Const, D: Const):
+    O = zeros((M, H * D))
+    for h in range({first}, H):
+        for i in range(M):
+            m = -inf; l = 0.0
+            for j in range(N):
+                m = max(m, sum(q[i, h * E + e] * k[j, h * E + e] for e in range(E)))
+            for j in range(N):
+                w = exp(sum(q[i, h * E + e] * k[j, h * E + e] for e in range(E)) - m)
+                l += w
+                for d in range({width}):
+                    O[i, h * D + d] += w * v[j, h * D + d]
+            for f in range({width}):
+                O[i, h * D + f] /= l
+    return O
+"""
 HERE = ROWS.format(before="pass_ = 0", inside="s = zeros(N); o = empty(D)")
 REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
 
@@ -96,8 +117,9 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         (HERE, "M=5,N=20,E=4,D=3", "float32"),
         (REUSED, "M=5,N=20,E=4,D=3", "float32"),
         (NEGATED, "M=5,N=3", "float16"),
+        (MERGED.format(first=1, width="D - 1"), "M=5,N=20,H=3,E=4,D=3", "float32"),
     ],
-    ids=["branches", "under if", "made in a loop", "used again", "negated"],
+    ids=["branches", "under if", "made in a loop", "used again", "negated", "merged heads"],
 )
 def test_forward(
     text: str, sizes: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -120,3 +142,13 @@ def test_arrays_made_in_loops_are_made_once_where_nobody_sees_them() -> None:
     carried = REUSED.replace("o[d] = 0.0", "o[d] = o[d] + 1.0")
     steps = derive(program(carried), "fold").steps
     assert not any("expand(o" in step.name for step in steps)
+
+
+@pytest.mark.parametrize(("width", "free"), [("D", True), ("D + 1", False)])
+def test_heads_in_one_dimension_are_free_where_their_parts_do_not_overlap(
+    width: str, free: bool
+) -> None:
+    """The text shows it, so isl is not asked; where the parts overlap it shows nothing."""
+    given = program(MERGED.format(first=0, width=width).replace("H*D", "H*D+1"))
+    (heads, *_) = loop_paths(given)
+    assert (freed(given, heads, ("m", "l", "w")) is not None) == free
