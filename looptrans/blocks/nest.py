@@ -283,8 +283,10 @@ class Nest:
         own = [tested] if of_rows and is_of_indices(tested) else []
         known = dict(self.v.known)
         self.around += own
+        self.statements.tests.append((condition, tested))
         with self.b.guarded(condition):
             self.body(node.body, (*path, 1))
+        self.statements.tests.pop()
         del self.around[len(self.around) - len(own) :]
         # What has a name as it is where the guard holds has it only there.
         self.v.known.clear()

@@ -55,7 +55,7 @@ class Site:
         is_write: A write, else a read.
         path: The place of the statement.
         bindings: What is around it, outermost first.
-        guards: The places of the guards around it.
+        guards: The places of the branches of guards it stands in.
         label: The label of the statement.
         atomic: Whether it is to something that the atomic part it stands in changes.
     """
@@ -100,8 +100,9 @@ def _body(
             case If():
                 reader = _Reader(here, guards, node.label or "")
                 yield from reader.condition(node.condition, bindings)
-                yield from _body(node.body, (*here, 1), bindings, (*guards, here))
-                yield from _body(node.orelse, (*here, 2), bindings, (*guards, here))
+                for branch, inner in ((1, node.body), (2, node.orelse)):
+                    side = (*here, branch)
+                    yield from _body(inner, side, bindings, (*guards, side))
             case Loop():
                 reader = _Reader(here, guards, "")
                 yield from reader.range(node.range, bindings)

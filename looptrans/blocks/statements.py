@@ -28,10 +28,10 @@ from looptrans.blocks.shapes import Shapes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
 from looptrans.blocks.sums import Sums
-from looptrans.ir.condition import ALWAYS
+from looptrans.ir.condition import ALWAYS, Condition, Data
 from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Atomic
-from looptrans.ir.value import Read, Value, Whole, walk_value
+from looptrans.ir.value import Access, Read, Select, Value, Whole, walk_value
 
 
 @dataclass(slots=True)
@@ -44,6 +44,7 @@ class Statements:
         sums: Lowers values.
         appending: The folds around, outermost first.
         bases: For each block that a loop keeps, how many guards stand around that loop.
+        tests: What the guards around test, each as it is lowered and as it is written.
     """
 
     b: Builder
@@ -51,6 +52,7 @@ class Statements:
     sums: Sums
     appending: list[Appending] = field(default_factory=list)
     bases: dict[str, int] = field(default_factory=dict)
+    tests: list[tuple[Expr, Condition]] = field(default_factory=list)
 
     def assign(self, node: Assign, path: Path) -> None:
         """Lower an assignment."""
@@ -61,7 +63,7 @@ class Statements:
                 self._several(node, path)
                 return
             for target in node.targets:
-                self._set(target.array, target.indices, node.values[0], node.label, path)
+                self._set(target.array, target.indices, node.values[0], node.label)
         except NotLowered as error:
             if error.label is None:
                 raise NotLowered(f"{node.label}: {error.reason}", node.label) from None
@@ -77,9 +79,30 @@ class Statements:
         for target, name_ in zip(node.targets, found, strict=True):
             self._put(target.array, target.indices, name_, node.label, False)
 
-    def _set(
-        self, array: str, subscripts: tuple[Index, ...], value: Value, label: str, path: Path
-    ) -> None:
+    def _set(self, array: str, subscripts: tuple[Index, ...], value: Value, label: str) -> None:
+        around = list(self.b.guards)
+        for lowered, tested in self._guards_of(array):
+            # All of the update waits for it: if m > -inf: l = x is l = x if m > -inf else l.
+            value = Select(tested, value, Read(Access(array, subscripts)))
+            self.b.guards[:] = [guard for guard in self.b.guards if guard is not lowered]
+        self._set_as(array, subscripts, value, label)
+        self.b.guards[:] = around
+
+    def _guards_of(self, array: str) -> list[tuple[Expr, Condition]]:
+        """Return the guards of a state that wait for a maximum to leave -inf, innermost first."""
+        context = self.appending[-1] if self.appending else None
+        if context is None or array not in context.states or context.states[array].guard is None:
+            return []
+        inside = self.b.guards[context.base :]
+        return [
+            (lowered, tested)
+            for lowered, tested in reversed(self.tests)
+            if isinstance(tested, Data)
+            and context.dim not in dims_of(lowered)
+            and any(guard is lowered for guard in inside)
+        ]
+
+    def _set_as(self, array: str, subscripts: tuple[Index, ...], value: Value, label: str) -> None:
         self._forget(array)
         self.b.begin(array)
         context = self.appending[-1] if self.appending else None

@@ -20,7 +20,7 @@ from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Binding, Path, Site
 from looptrans.blocks.sites import sites as sites_of
 from looptrans.ir.affine import form_of, simplified
-from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.value import Access, Subscript, Value, Whole
@@ -131,7 +131,7 @@ def _are_set(sites: tuple[Site, ...]) -> bool:
             site.is_write
             and same
             and site.subscripts == read.subscripts
-            and all(read.path[: len(g) + 1] == site.path[: len(g) + 1] for g in site.guards)
+            and all(read.path[: len(g)] == g for g in site.guards)
         )
 
     return all(
@@ -250,14 +250,19 @@ def _cell(
                 continue
             # A variable of several loops: the same range everywhere, whatever it is called.
             for site, other in zip(sites, others, strict=True):
-                if not isinstance(other, Var):
-                    return None
-                binding = site.binding(other.name)
-                if binding is None or _range(binding) != _range(home):
-                    return None
-                if binding.execution not in ("parallel", "sum"):
+                binding = site.binding(other.name) if isinstance(other, Var) else None
+                if binding is None or not _is_lane(binding, home):
                     return None
                 bound[binding.path] = home
+            lanes.append(home)
+            subscripts.append(subscript)
+            continue
+        found = _lane_within(sites, others, subscript, grid)
+        if found is not None:
+            home, more = found
+            if home in lanes:
+                return None
+            bound |= more
             lanes.append(home)
             subscripts.append(subscript)
             continue
@@ -272,6 +277,45 @@ def _cell(
                 return None
         subscripts.append(subscript)
     return tuple(subscripts), tuple(lanes), tuple(bound.items())
+
+
+def _lane_within(
+    sites: tuple[Site, ...], subscripts: list[Subscript], subscript: Index, grid: frozenset[str]
+) -> tuple[Binding, dict[Path, Binding]] | None:
+    """Return what binds the one lane of a subscript such as `h * D + d`, everywhere the same.
+
+    Returns:
+        Its loop, and the loops that bind it, by place; None where it is none.
+    """
+
+    def lane(site: Site, index: Index) -> Binding | None:
+        names = [name for name in variables(index) if name not in grid]
+        found = site.binding(names[0]) if len(names) == 1 else None
+        moves = form_of(index).terms
+        if found is None or Var(found.variable) not in moves:
+            return None
+        alone = all(t == Var(names[0]) or names[0] not in variables(t) for t in moves)
+        return found if alone else None
+
+    home = lane(sites[0], subscript)
+    if home is None or _is_one_loop(sites, subscripts, home):
+        return None
+    bound: dict[Path, Binding] = {}
+    for site, other in zip(sites, subscripts, strict=True):
+        binding = None if isinstance(other, Whole) else lane(site, other)
+        if isinstance(other, Whole) or binding is None or not _is_lane(binding, home):
+            return None
+        if simplified(substitute(other, {binding.variable: Var(home.variable)})) != simplified(
+            subscript
+        ):
+            return None
+        bound[binding.path] = home
+    return home, bound
+
+
+def _is_lane(binding: Binding, home: Binding) -> bool:
+    """Tell whether a loop goes in any order over the range of another one."""
+    return _range(binding) == _range(home) and binding.execution in ("parallel", "sum")
 
 
 def _tells(subscript: Index, name: str) -> bool:

@@ -89,6 +89,7 @@ class Values:
                 return self._read(access)
             case source.Unary(op, operand):
                 inner = self.lower(operand)
+                inner = as_float(inner) if kind_of(inner) == "float" else inner
                 return negative(inner) if op == "-" else inner
             case source.Binary():
                 return self._binary(value)

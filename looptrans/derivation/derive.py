@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias, get_args
 from looptrans.analysis import api
 from looptrans.derivation.apart import branching
 from looptrans.derivation.bodies import flow, recurrence_of
+from looptrans.derivation.buffers import reused
 from looptrans.derivation.free import free_loops
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.masks import with_guards
@@ -76,7 +77,7 @@ def derive(
     # The docstring speaks of the listing as it was written.
     plain = replace(program, docstring=None)
     work = _Work(reread(with_guards(with_selects(plain)) if goal == "fold" else plain))
-    work.take("rows in place")
+    work.own_arrays()
     if nests == "joined":
         work.side_by_side()
     work.one_pass()
@@ -86,7 +87,7 @@ def derive(
             # Passes of their own give a number where one pass without a guard would give none.
             notes, work = work.notes, _Work(work.first)
             work.notes += notes
-            work.take("rows in place")
+            work.own_arrays()
             work.folds()
         if nests == "apart":
             work.apart()
@@ -138,13 +139,13 @@ def derive_two_nests(program: Program) -> InTwoNests:
     """
     _load_analysis()
     work = _Work(reread(with_guards(with_selects(replace(program, docstring=None)))))
-    work.take("rows in place")
+    work.own_arrays()
     work.side_by_side()
     work.one_pass()
     if not work.folds():
         notes, work = work.notes, _Work(work.first)
         work.notes += notes
-        work.take("rows in place")
+        work.own_arrays()
         work.folds()
     work.scalars_with_flow()
     loop = work.fold()
@@ -213,6 +214,15 @@ class _Work:
         begun = word.capitalize() if word.islower() and word.isalpha() and len(word) > 1 else word
         self.notes.append(f"{begun}{reason.reason[len(word) :]}.")
         self.verdict = reason.decision
+
+    # What iterations have for themselves
+
+    def own_arrays(self) -> None:
+        """Count rows where they are, and let each iteration have its part of what it makes."""
+        self.take("made once")
+        for array, loops in reused(self.program):
+            self.take("transformation", f"expand({array}, {', '.join(loops)})")
+        self.take("rows in place")
 
     # Bringing passes together
 

@@ -16,14 +16,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from looptrans.algebra.cells import is_own_cell
+from looptrans.ir.affine import Form, difference, form_of, index_of
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.facts import DependenceReport
-from looptrans.ir.index import Var
+from looptrans.ir.index import Arith, Index, Int, Param, Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.value import Range
+from looptrans.ir.value import Range, Whole
 from looptrans.ir.walk import live_out, nodes, placed
 from looptrans.transforms.accesses import AccessSite, sites_of
+from looptrans.transforms.extents import extreme, is_never_negative
 from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
 from looptrans.transforms.tree import LoopPath, Position, loop_paths, loops_around
 
@@ -106,7 +108,10 @@ def freed(program: Program, path: LoopPath, private: Iterable[str] | None = None
         if not any(site.relation.is_write for site in inside):
             continue
         wanted = private is not None and array.name in private
-        if not wanted and is_own_cell([s.access for s in inside], path.variable, outer):
+        if not wanted and (
+            is_own_cell([s.access for s in inside], path.variable, outer)
+            or _is_own_part(program, inside, path)
+        ):
             own.append(array.name)
             continue
         segments = None if wanted else _own_rows(inside, path, known)
@@ -122,6 +127,52 @@ def freed(program: Program, path: LoopPath, private: Iterable[str] | None = None
             return None
         kept.append(array.name)
     return Free(path, tuple(kept), tuple(own), tuple(contracts))
+
+
+def _is_own_part(program: Program, inside: list[AccessSite], path: LoopPath) -> bool:
+    """Tell whether a dimension is cut into parts of one length, a part for each iteration.
+
+    So it is with `O[i, h * D + d]` and 0 <= d < D for the loop over h.
+    """
+    return any(
+        len(found) == 1 and None not in found
+        for number in range(len(inside[0].access.subscripts))
+        for found in ({_length_of_part(program, site, number, path) for site in inside},)
+    )
+
+
+def _length_of_part(
+    program: Program, site: AccessSite, number: int, path: LoopPath
+) -> Index | None:
+    """Return the length of the part of a dimension that a subscript lies in, by its text."""
+    subscript = site.access.subscripts[number]
+    if isinstance(subscript, Whole):
+        return None
+    around = {loop.variable: loop.range for loop in site.place.loops}
+    around |= {g.variable: g.range for g in site.relation.generators}
+    if len(around) < len(site.place.loops) + len(site.relation.generators):
+        return None  # two loops have one variable
+    form = form_of(subscript)
+    moving = [term for term in form.terms if path.variable in index_variables(term)]
+    if len(moving) != 1:
+        return None
+    (term,) = moving
+    length: Index
+    match term, form.terms[term]:
+        case Var(), count if count > 0:
+            length = Int(count)
+        case Arith("*", Var(name), Param() as size), 1 if name == path.variable:
+            length = size
+        case Arith("*", Param() as size, Var(name)), 1 if name == path.variable:
+            length = size
+        case _:
+            return None
+    rest = index_of(form.plus(Form({term: 1}), -form.terms[term]))
+    last = extreme(rest, around, "highest")
+    if last is None or not is_never_negative(program, rest, around):
+        return None
+    room = form_of(difference(length, last))
+    return length if room.is_constant and room.constant >= 1 else None
 
 
 def _own_rows(

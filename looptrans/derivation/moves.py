@@ -10,7 +10,13 @@ from looptrans.derivation.blocks import in_blocks
 from looptrans.derivation.guard import guard
 from looptrans.derivation.one_nest import one_nest
 from looptrans.derivation.one_pass import one_pass
-from looptrans.derivation.ordinary import contract, in_parallel, in_place, transformed
+from looptrans.derivation.ordinary import (
+    contract,
+    in_parallel,
+    in_place,
+    made_once,
+    transformed,
+)
 from looptrans.derivation.parts import in_parts
 from looptrans.derivation.sharing import one_launch
 from looptrans.derivation.state import change_and_guard, change_state
@@ -23,6 +29,7 @@ Move = Callable[..., DerivationStep]
 
 # For each kind: the move, and the types of its arguments; the last type may come again.
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
+    "made once": (made_once, ()),
     "rows in place": (in_place, ()),
     "one pass": (one_pass, (str,)),
     "guard": (guard, (str,)),

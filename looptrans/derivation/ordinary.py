@@ -16,6 +16,7 @@ from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out
 from looptrans.transforms.accesses import listed, sites_of, with_accesses
+from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.check import check_storage, reordered
 from looptrans.transforms.nest import find_loop, finished, fresh_name, node_at, replace_at
 from looptrans.transforms.parallelize import require_sequential
@@ -56,6 +57,22 @@ def in_place(program: Program) -> DerivationStep:
         raise NotDone("no loop counts rows from 0 on")
     after = done(found.program)
     return DerivationStep(found.text, "rows in place", (), program, after, (found.certificate,))
+
+
+def made_once(program: Program) -> DerivationStep:
+    """Make arrays before all loops; see `looptrans.transforms.anew`.
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: No array is made in a loop, or it has to stay there.
+    """
+    found = with_arrays_made_once(program)
+    if found is None:
+        raise NotDone("no array is made in a loop")
+    after = done(found.program)
+    return DerivationStep(found.text, "made once", (), program, after, (found.certificate,))
 
 
 def checked(step: Step, name: str, kind: str, arguments: tuple[str, ...]) -> DerivationStep:

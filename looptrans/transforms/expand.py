@@ -73,7 +73,7 @@ def expand(program: Program, name: str, *loops: str) -> Step:
     array = find_array(program, name)
     paths = sorted((find_loop(program, loop) for loop in loops), key=lambda p: p.position)
     _require_expandable(program, array, tuple(paths))
-    dimensions = tuple(_dimension(program, path) for path in paths)
+    dimensions = tuple(dimension(program, path) for path in paths)
     own = extents_of(program, array)
     shape = (*(d.extent for d in dimensions), *own)
     subscripts = tuple(d.subscript for d in dimensions)
@@ -141,8 +141,16 @@ def _require_expandable(program: Program, array: Array, paths: tuple[LoopPath, .
         require_one_kind(program, array, program.body, what)
 
 
-def _dimension(program: Program, path: LoopPath) -> Dimension:
-    """Return the dimension in which each iteration of a loop has an element."""
+def dimension(program: Program, path: LoopPath) -> Dimension:
+    """Return the dimension in which each iteration of a loop has an element.
+
+    Args:
+        program: The program.
+        path: The loop.
+
+    Raises:
+        RangeNotFound: How far the loop runs cannot be said in terms of the parameters.
+    """
     bounds = path.loop.range
     around = {p.variable: p.loop.range for p in loops_around(program, path.position)}
     here = {**around, path.variable: bounds}

@@ -1,0 +1,154 @@
+"""Forward kernels of listings written in other people's ways. Each was wrong, or refused, once."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+
+from looptrans.cli.main import main
+from looptrans.derivation.derive import derive
+from looptrans.derivation.free import freed
+from looptrans.transforms.anew import with_arrays_made_once
+from looptrans.transforms.tree import loop_paths
+from tests.analysis import program
+
+# What the second branch reads is not what the first one sets.
+TWO_GREATEST = """
+def two_greatest(X: Float[Array, "M N"]):
+    first = full(M, -inf); second = full(M, -inf)
+    for i in range(M):
+        for j in range(N):
+            if X[i, j] > first[i]:
+                second[i] = first[i]
+                first[i] = X[i, j]
+            elif X[i, j] > second[i]:
+                second[i] = X[i, j]
+    return first, second
+"""
+# Rows of which nothing is seen in the first block, under an if.
+UNDER_IF = """
+def under_if(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N D"],
+             a: Int[Array, "M", "0:2"], b: Int[Array, "N", "0:2"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf; l = 0.0
+        for j in range(N):
+            s = -inf
+            if a[i] == b[j] and j <= i:
+                s = q[i] @ k[j]
+            new = max(m, s)
+            if new > -inf:
+                w = exp(s - new)
+                l = l * exp(m - new) + w
+                for d in range(D):
+                    O[i, d] = O[i, d] * exp(m - new) + w * v[j, d]
+            m = new
+        if l > 0.0:
+            for d in range(D):
+                O[i, d] = O[i, d] / l
+    return O
+"""
+ROWS = """
+def rows(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N D"]):
+    O = zeros((M, D))
+    {before}
+    for i in range(M):
+        {inside}
+        m = -inf; l = 0.0
+        for j in range(N):
+            s[j] = q[i] @ k[j]
+            m = max(m, s[j])
+        for j in range(N):
+            s[j] = exp(s[j] - m)
+            l += s[j]
+        for d in range(D):
+            o[d] = 0.0
+            for j in range(N):
+                o[d] += s[j] / l * v[j, d]
+        for d in range(D):
+            O[i, d] = o[d]
+    return O
+"""
+NEGATED = """
+def negated(X: Float[Array, "M N"], G: Float[Array, "M N"]):
+    Y = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            Y[i, j] = X[i, j] / (1.0 + exp(-G[i, j])) + (-X[i, j]) * (-G[i, j])
+    return Y
+"""
+# Heads side by side in one dimension, as projections leave them.
+MERGED = """
+def merged(q: Float[Array, "M H*E"], k: Float[Array, "N H*E"], v: Float[Array, "N H*D"], H: int,
+           E: Const, D: Const):
+    O = zeros((M, H * D))
+    for h in range({first}, H):
+        for i in range(M):
+            m = -inf; l = 0.0
+            for j in range(N):
+                m = max(m, sum(q[i, h * E + e] * k[j, h * E + e] for e in range(E)))
+            for j in range(N):
+                w = exp(sum(q[i, h * E + e] * k[j, h * E + e] for e in range(E)) - m)
+                l += w
+                for d in range({width}):
+                    O[i, h * D + d] += w * v[j, h * D + d]
+            for f in range({width}):
+                O[i, h * D + f] /= l
+    return O
+"""
+HERE = ROWS.format(before="pass_ = 0", inside="s = zeros(N); o = empty(D)")
+REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "dtype"),
+    [
+        (TWO_GREATEST, "M=3,N=9", "float32"),
+        (UNDER_IF, "M=20,N=40,E=4,D=3", "float32"),
+        (HERE, "M=5,N=20,E=4,D=3", "float32"),
+        (REUSED, "M=5,N=20,E=4,D=3", "float32"),
+        (NEGATED, "M=5,N=3", "float16"),
+        (MERGED.format(first=1, width="D - 1"), "M=5,N=20,H=3,E=4,D=3", "float32"),
+    ],
+    ids=["branches", "under if", "made in a loop", "used again", "negated", "merged heads"],
+)
+def test_forward(
+    text: str, sizes: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    status = main(["verify", str(path), "--dtype", dtype, "--sizes", sizes])
+    assert status == 0, capsys.readouterr()
+
+
+def test_arrays_made_in_loops_are_made_once_where_nobody_sees_them() -> None:
+    """What is made in a loop is made once; what is returned, or looked at outside, stays."""
+    found = with_arrays_made_once(program(HERE))
+    assert found is not None
+    assert found.arrays == ("s", "o")
+    for text in (HERE.replace("return O", "return O, s"), HERE.replace("empty(D)", "zeros(i)")):
+        kept = with_arrays_made_once(program(text))
+        assert kept is None or set(kept.arrays) < {"s", "o"}
+    # Every iteration goes on from what the one before has left: it has no part of its own.
+    carried = REUSED.replace("o[d] = 0.0", "o[d] = o[d] + 1.0")
+    steps = derive(program(carried), "fold").steps
+    assert not any("expand(o" in step.name for step in steps)
+
+
+@pytest.mark.parametrize(("width", "free"), [("D", True), ("D + 1", False)])
+def test_heads_in_one_dimension_are_free_where_their_parts_do_not_overlap(
+    width: str, free: bool
+) -> None:
+    """The text shows it, so isl is not asked; where the parts overlap it shows nothing."""
+    given = program(MERGED.format(first=0, width=width).replace("H*D", "H*D+1"))
+    (heads, *_) = loop_paths(given)
+    assert (freed(given, heads, ("m", "l", "w")) is not None) == free
