@@ -39,7 +39,6 @@ NAMES = [
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    of: str
     what: str
     step: Recurrence
     operator: Operator
@@ -121,12 +120,12 @@ def _operator_mutants(name: str) -> Iterator[Mutant]:
                         names[f"c{n}"] = Real("t" + other.state[1:])
                 acts[component.state] = put(combine, names)
             wrong = replace(operator, components=tuple(parts), act=tuple(acts.items()))
-            yield Mutant(name, f"c{number}: {what}", step, wrong)
+            yield Mutant(f"c{number}: {what}", step, wrong)
         if component.unit == Const(1.0):
             changed = replace(component, unit=Const(2.0))
             parts = [*operator.components]
             parts[number - 1] = changed
-            yield Mutant(name, f"unit {number}", step, replace(operator, components=tuple(parts)))
+            yield Mutant(f"unit {number}", step, replace(operator, components=tuple(parts)))
 
 
 @cache
@@ -144,7 +143,7 @@ def _step_mutants(name: str) -> Iterator[Mutant]:
             states = [*step.states]
             states[number] = replace(state, update=update)
             wrong = replace(step, states=tuple(states))
-            yield Mutant(name, f"{state.name}: {what}", wrong, finding.operator)
+            yield Mutant(f"{state.name}: {what}", wrong, finding.operator)
 
 
 def broken(mutant: Mutant) -> list[Law]:
@@ -219,5 +218,5 @@ def test_an_unary_minus_is_a_mutant_too() -> None:
     assert finding.operator is not None
     (component,) = finding.operator.components
     wrong = replace(component, combine=Binary("+", Real("a1"), Unary("-", Real("b1"))))
-    mutant = Mutant("sum", "", finding.recurrence, replace(finding.operator, components=(wrong,)))
+    mutant = Mutant("", finding.recurrence, replace(finding.operator, components=(wrong,)))
     assert {law.name for law in broken(mutant)} >= {"associativity"}
