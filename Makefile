@@ -76,8 +76,9 @@ demo: $(READY)
 	printf '\n\nWhere to go next: README.md; %s --help; and your own loops: %s\n' \
 	    '$(BIN)/looptrans' '$(BIN)/looptrans report FILE.py'
 
+# Many tests run looptrans in a process of its own, which must not compile it each time.
 test: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)
 	@$(BIN)/ruff check .

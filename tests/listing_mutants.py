@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from copy import deepcopy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 _OPPOSITE: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
@@ -43,15 +43,24 @@ def mutants(text: str) -> list[Mutant]:
     if ast.get_docstring(function) is not None:
         del function.body[0]
     found: dict[str, str] = {ast.unparse(tree): ""}
-    for number, node in enumerate(_expressions(function)):
-        for what, new in _changed(node):
-            other = deepcopy(tree)
-            body = other.body[0]
-            assert isinstance(body, ast.FunctionDef)
-            place = list(_expressions(body))[number]
-            changed = ast.unparse(_Put(place, new).visit(other))
-            found.setdefault(changed, f"line {node.lineno}: {ast.unparse(node)} is {what}")
+    holders = {id(node): put for parent in ast.walk(function) for node, put in _below(parent)}
+    for node in list(_expressions(function)):
+        put, was = holders[id(node)], ast.unparse(node)
+        for what, new in list(_changed(node)):
+            put(new)
+            found.setdefault(ast.unparse(tree), f"line {node.lineno}: {was} is {what}")
+            put(node)
     return [Mutant(what, changed) for changed, what in found.items() if what]
+
+
+def _below(parent: ast.AST) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None]]]:
+    """Yield the nodes directly below another one, and what puts another node into their place."""
+    for field, value in ast.iter_fields(parent):
+        if isinstance(value, ast.AST):
+            yield value, partial(setattr, parent, field)
+        elif isinstance(value, list):
+            for place, each in enumerate(value):
+                yield each, partial(value.__setitem__, place)
 
 
 def _expressions(function: ast.FunctionDef) -> Iterator[ast.expr]:
@@ -102,12 +111,3 @@ def _changed(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
                 yield ast.unparse(read), read
         case _:
             return
-
-
-class _Put(ast.NodeTransformer):
-    def __init__(self, place: ast.expr, new: ast.expr) -> None:
-        self.place = place
-        self.new = new
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        return self.new if node is self.place else super().visit(node)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import fields
+from functools import cache
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -60,6 +61,7 @@ def combination(values: dict[str, Any]) -> Options | None:
     return options
 
 
+@cache
 def pairs_of(options: Options) -> frozenset[Pair]:
     """Return the pairs of values that are not both the plainest."""
     values = {field.name: getattr(options, field.name) for field in fields(options)}
@@ -97,10 +99,12 @@ def covering(seed: int = 0) -> tuple[list[Options], set[Pair]]:
                         pool.add(found)
                         wanted |= pairs_of(found)
                         break
-    candidates = {each: pairs_of(each) for each in sorted(pool, key=repr)}
-    chosen, left = [], set(wanted)
+    # Each pair is a bit: what one more combination would add is counted thousands of times.
+    bits = {pair: 1 << number for number, pair in enumerate(wanted)}
+    candidates = {each: sum(bits[p] for p in pairs_of(each)) for each in sorted(pool, key=repr)}
+    chosen, left = [], (1 << len(bits)) - 1
     while left:
-        best = max(candidates, key=lambda each: len(candidates[each] & left))
+        best = max(candidates, key=lambda each: (candidates[each] & left).bit_count())
         chosen.append(best)
-        left -= candidates[best]
+        left &= ~candidates[best]
     return chosen, wanted

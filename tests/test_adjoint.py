@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,11 @@ DIFFERENTIABLE = (
     "softmax_cross_entropy",
 )
 SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "B": 2, "H": 4, "G": 2, "R": 2, "K": 3, "V": 5}
-FOUND = {name: backward(spec(name)) for name in DIFFERENTIABLE}
+
+
+@cache
+def found_of(name: str) -> Backward:
+    return backward(spec(name))
 
 
 def given(name: str, seed: int) -> tuple[dict[str, int], dict[str, Any]]:
@@ -66,7 +71,7 @@ def run(
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients_are_those_of_autograd(name: str) -> None:
-    found = FOUND[name]
+    found = found_of(name)
     for seed in range(2):
         sizes, inputs = given(name, seed)
         incoming, got = run(found, sizes, inputs, seed)
@@ -79,7 +84,7 @@ def test_gradients_are_those_of_autograd(name: str) -> None:
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients_are_central_differences(name: str) -> None:
-    found = FOUND[name]
+    found = found_of(name)
     sizes, inputs = given(name, 3)
     incoming, got = run(found, sizes, inputs)
     random = np.random.default_rng(1)
@@ -103,7 +108,7 @@ def _weighed(result: Any, by: Any) -> float:
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_the_listings_are_listings(name: str) -> None:
     """They print and read back, and the forward still gives what it gave."""
-    found = FOUND[name]
+    found = found_of(name)
     for program in (found.program, found.forward):
         text = text_of(program)
         assert text_of(parse(Source("again", text))) == text
@@ -116,7 +121,7 @@ def test_the_listings_are_listings(name: str) -> None:
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_every_step_is_proved(name: str) -> None:
-    assert all(step.decision == "legal" for step in FOUND[name].steps)
+    assert all(step.decision == "legal" for step in found_of(name).steps)
 
 
 def products(found: Backward) -> int:
@@ -134,7 +139,7 @@ def products(found: Backward) -> int:
 @pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if name.startswith("attention")])
 def test_attention_is_as_an_expert_writes_it(name: str) -> None:
     """Delta from O and dO, only O and the log-sum-exp saved, scores and weights never stored."""
-    found = FOUND[name]
+    found = found_of(name)
     assert {saved.name for saved in found.saved} == {"O", "lse"}
     inputs = {a.name for a in found.listing.arrays if a.role == "input"}
     for node in nodes(found.program.body):
@@ -156,7 +161,7 @@ def test_attention_is_as_an_expert_writes_it(name: str) -> None:
 
 
 def test_seven_block_products_in_two_loops() -> None:
-    found = FOUND["attention_naive"]
+    found = found_of("attention_naive")
     assert text_of(backward(found.listing).program) == text_of(found.program)
     assert products(found) == 7
     tops = [node for node in found.program.body if isinstance(node, Loop)]
@@ -164,23 +169,23 @@ def test_seven_block_products_in_two_loops() -> None:
 
 
 def test_a_mask_limits_the_loops_of_both_nests() -> None:
-    text = text_of(FOUND["attention_causal"].program)
+    text = text_of(found_of("attention_causal").program)
     assert text.count("if j <= i:") == 2
     assert "inf" not in text
 
 
 def test_a_group_of_heads_is_summed_over() -> None:
-    text = text_of(FOUND["attention_gqa"].program)
+    text = text_of(found_of("attention_gqa").program)
     assert "for h in range(g * R, g * R + R):" in text
     assert "K[b, g, j, e]" in text
 
 
 def test_known_forms() -> None:
     """Cross entropy gives softmax less one-hot, layer norm no power of the variance's sum."""
-    assert "P - (1.0 if y[n] == v else 0.0)" in text_of(FOUND["softmax_cross_entropy"].program)
-    assert "Y[i, j] * (dY[i, j] - " in text_of(FOUND["softmax"].program)
-    assert "sqrt" not in text_of(FOUND["rmsnorm"].program)
-    assert "sqrt" not in text_of(FOUND["layernorm"].program)
+    assert "P - (1.0 if y[n] == v else 0.0)" in text_of(found_of("softmax_cross_entropy").program)
+    assert "Y[i, j] * (dY[i, j] - " in text_of(found_of("softmax").program)
+    assert "sqrt" not in text_of(found_of("rmsnorm").program)
+    assert "sqrt" not in text_of(found_of("layernorm").program)
 
 
 def test_its_annotations_hold_and_say_what_carries_what() -> None:
@@ -197,12 +202,12 @@ def test_its_annotations_hold_and_say_what_carries_what() -> None:
 
 
 def test_renaming_changes_names_only() -> None:
-    text = text_of(FOUND["attention_naive"].listing)
+    text = text_of(found_of("attention_naive").listing)
     names = {"Q": "alpha", "K": "beta", "V": "gamma", "S": "sigma", "m": "tau", "l": "rho"}
     names |= {"O": "omega", "i": "row", "j": "col", "d": "w", "e": "k"}
     renamed = parse(Source("renamed", _renamed(text, names)))
     assert [len(step.certificates) for step in backward(renamed).steps] == [
-        len(step.certificates) for step in FOUND["attention_naive"].steps
+        len(step.certificates) for step in found_of("attention_naive").steps
     ]
     assert products(backward(renamed)) == 7
 
@@ -236,7 +241,7 @@ def test_recurrences_are_refused() -> None:
 
 
 def test_without_keys_gradients_are_zero() -> None:
-    found = FOUND["attention_lengths"]
+    found = found_of("attention_lengths")
     sizes, inputs = given("attention_lengths", 0)
     inputs["n_kv"] = np.array([0, 3])
     incoming, got = run(found, sizes, inputs)

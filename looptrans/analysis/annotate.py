@@ -66,11 +66,7 @@ def _comment(knowledge: Knowledge, statement: StatementModel) -> str:
         loops.append(f"SLoop: {shown[0] if len(shown) == 1 else '(' + ', '.join(shown) + ')'}")
     loops.append(f"TLoop: {_tuple(_ordered(knowledge.variation[number], statement))}")
     text += f": [{', '.join(loops)}]"
-    carried = {
-        found.piece.loops[found.piece.carrier].variable
-        for found in knowledge.cycles[number]
-        if found.piece.carrier is not None
-    }
+    carried = {each.variable for each in knowledge.cycles[number] if each.variable is not None}
     fixed = {
         loop.variable
         for loop in statement.loops

@@ -100,13 +100,18 @@ def components(
 
 
 def loop_facts(
-    program: Program, *, assumptions: bool = True, budget: float = DEFAULT_SECONDS
+    program: Program,
+    *,
+    assumptions: bool = True,
+    witnesses: bool = True,
+    budget: float = DEFAULT_SECONDS,
 ) -> tuple[LoopFacts, ...]:
     """Judge every loop, in textual order.
 
     Args:
         program: The program.
         assumptions: Whether verdicts are to name the contracts they lean on.
+        witnesses: Whether sequential loops are to have their smallest examples.
         budget: Seconds.
     """
 
@@ -114,7 +119,7 @@ def loop_facts(
         from looptrans.analysis.dependences import analyse
         from looptrans.analysis.loops import loop_facts as judge
 
-        return judge(analyse(program), assumptions=assumptions)
+        return judge(analyse(program), assumptions=assumptions, witnesses=witnesses)
 
     try:
         return within_budget(work, budget)

@@ -12,7 +12,7 @@ from looptrans.analysis.flow import affine_dependences
 from looptrans.analysis.instances import enumerated
 from looptrans.analysis.model import Contents, Model, StatementModel, build_model
 from looptrans.analysis.opaque import opaque_dependences
-from looptrans.analysis.pieces import Counts, Piece, pieces_of
+from looptrans.analysis.pieces import Counts, Piece, carriers_of, pieces_of
 from looptrans.analysis.polyhedra import context_set
 from looptrans.analysis.relation import Relation, Uncovered
 from looptrans.analysis.statements import statement_facts
@@ -27,7 +27,7 @@ from looptrans.ir.facts import (
 )
 from looptrans.ir.index import parameters as parameters_in
 from looptrans.ir.listing import contract_text
-from looptrans.ir.program import Contract, Program
+from looptrans.ir.program import Contract, Loop, Program
 from looptrans.ir.verdict import Assignment, Witness
 
 BOTH: tuple[Basis, ...] = ("value", "memory")
@@ -44,6 +44,26 @@ class Found:
     piece: Piece
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The pairs of a dependence relation that one loop carries, or none.
+
+    Attributes:
+        relation: The relation.
+        loops: The loops that source and sink share, outermost first.
+        level: The level of the loop that carries the pairs; None where they are loop-independent.
+    """
+
+    relation: Relation
+    loops: tuple[Loop, ...]
+    level: int | None
+
+    @property
+    def variable(self) -> str | None:
+        """The variable of the loop that carries the pairs."""
+        return None if self.level is None else self.loops[self.level].variable
+
+
 @dataclass(slots=True)
 class Analysis:
     """The dependences of a program in isl's terms; the other analyses start from it.
@@ -52,7 +72,7 @@ class Analysis:
         program: The program.
         model: Its normal form.
         context: What is known of the parameters.
-        found: Every piece, sorted.
+        relations: Every relation, sorted.
         uncovered: Reads that may see what was there before the program ran.
         bases: What was looked for.
     """
@@ -60,18 +80,57 @@ class Analysis:
     program: Program
     model: Model
     context: isl.Set
-    found: list[Found]
+    relations: list[Relation]
     uncovered: list[Uncovered]
     bases: tuple[Basis, ...]
+    _counts: Counts
+    _pieces: dict[int, list[Found]] = field(default_factory=dict)
+    _levels: dict[int, list[Carried]] = field(default_factory=dict)
     _witnesses: dict[int, Witness | None] = field(default_factory=dict)
-    _concrete: dict[tuple[int, ...], Analysis] = field(default_factory=dict)
+    _concrete: dict[tuple[tuple[int, ...], str], Analysis] = field(default_factory=dict)
 
-    def carrier(self, found: Found) -> tuple[int, ...] | None:
-        """Return the position of the loop that carries a piece; None if loop-independent."""
-        level = found.piece.carrier
-        if level is None:
+    def pieces(self, relation: Relation) -> list[Found]:
+        """Return the pieces of one of the relations, in order of direction and distance."""
+        key = id(relation)
+        if key not in self._pieces:
+            cut = pieces_of(self.model, relation, self._counts)
+            self._pieces[key] = [Found(relation, piece) for piece in cut]
+        return self._pieces[key]
+
+    def carried(self, basis: Basis | None = None) -> list[Carried]:
+        """Return which loops carry the relations, of one basis or of all, sorted.
+
+        That is told without cutting them into pieces.
+        """
+        return [
+            each
+            for relation in self.relations
+            if basis is None or relation.basis == basis
+            for each in self._by_level(relation)
+        ]
+
+    def _by_level(self, relation: Relation) -> list[Carried]:
+        key = id(relation)
+        if key not in self._levels:
+            shared = self.statement(relation.source).shared_depth(self.statement(relation.sink))
+            loops = self.statement(relation.source).loops[:shared]
+            levels = (
+                dict.fromkeys(found.piece.carrier for found in self._pieces[key])
+                if key in self._pieces
+                else carriers_of(self.model, relation, self._counts)
+            )
+            self._levels[key] = [Carried(relation, loops, level) for level in levels]
+        return self._levels[key]
+
+    def pieces_at(self, carried: Carried) -> list[Found]:
+        """Return the pieces that a loop carries."""
+        return [f for f in self.pieces(carried.relation) if f.piece.carrier == carried.level]
+
+    def carrier(self, carried: Carried) -> tuple[int, ...] | None:
+        """Return the position of the loop that carries some pairs; None if loop-independent."""
+        if carried.level is None:
             return None
-        return self.statement(found.relation.source).place.loop_positions[level]
+        return self.statement(carried.relation.source).place.loop_positions[carried.level]
 
     def statement(self, number: int) -> StatementModel:
         """Return a statement by its number."""
@@ -113,28 +172,36 @@ class Analysis:
     def _smallest_concrete(self, found: Found, awkward: list[str]) -> Witness | None:
         """Where sizes divide or multiply, give those sizes small values and ask again."""
         relation = found.relation
-        key = (relation.kind, relation.basis, relation.source, relation.sink, relation.array)
+        key = (relation.kind, relation.basis, relation.source, relation.sink)
         best: tuple[tuple[int, ...], Witness] | None = None
         for values in product(TRIED_SIZES, repeat=len(awkward)):
-            if values not in self._concrete:
-                sizes = dict(zip(awkward, values, strict=True)) | dict(self.model.normalizer.sizes)
-                self._concrete[values] = analyse(
-                    self.program, bases=self.bases, sizes=sizes, contracts=self.program.contracts
-                )
-            inner = self._concrete[values]
-            for other in inner.found:
-                same = other.relation
-                if key != (same.kind, same.basis, same.source, same.sink, same.array):
+            inner = self._at_sizes(awkward, values, relation.array)
+            for other in inner.relations:
+                if key != (other.kind, other.basis, other.source, other.sink):
                     continue
-                if other.piece.direction != found.piece.direction:
-                    continue
-                witness = inner.witness(other)
-                if witness is None:
-                    continue
-                rank = tuple(abs(value) for _, value in witness.parameters)
-                if best is None or rank < best[0]:
-                    best = (rank, witness)
+                for piece in inner.pieces(other):
+                    if piece.piece.direction != found.piece.direction:
+                        continue
+                    witness = inner.witness(piece)
+                    if witness is None:
+                        continue
+                    rank = tuple(abs(value) for _, value in witness.parameters)
+                    if best is None or rank < best[0]:
+                        best = (rank, witness)
         return None if best is None else best[1]
+
+    def _at_sizes(self, awkward: list[str], values: tuple[int, ...], array: str) -> Analysis:
+        """Return the dependences over one array where some sizes have values."""
+        if (values, array) not in self._concrete:
+            sizes = dict(zip(awkward, values, strict=True)) | dict(self.model.normalizer.sizes)
+            self._concrete[values, array] = analyse(
+                self.program,
+                bases=self.bases,
+                sizes=sizes,
+                contracts=self.program.contracts,
+                array=array,
+            )
+        return self._concrete[values, array]
 
 
 def _awkward_sizes(model: Model) -> list[str]:
@@ -152,6 +219,7 @@ def analyse(
     sizes: Mapping[str, int] | None = None,
     contracts: tuple[Contract, ...] | None = None,
     contents: Contents | None = None,
+    array: str | None = None,
 ) -> Analysis:
     """Find the dependences of a program.
 
@@ -161,12 +229,15 @@ def analyse(
         sizes: Parameters that have a value; the result then holds at those sizes only.
         contracts: The contracts to lean on; by default all of the program's.
         contents: Integer arrays whose contents are given, cell by cell.
+        array: The only array that is asked about; by default all are.
     """
     model = build_model(program, sizes, contracts, contents)
     context = context_set(model)
     relations: list[Relation] = []
     uncovered: list[Uncovered] = []
     affine, opaque = _arrays(model)
+    if array is not None:
+        affine, opaque = ([name for name in names if name == array] for names in (affine, opaque))
     for first in range(0, len(affine), TOGETHER):
         more, missing = affine_dependences(model, affine[first : first + TOGETHER], bases)
         relations += more
@@ -174,17 +245,12 @@ def analyse(
     more, missing = opaque_dependences(model, opaque, bases)
     relations += more
     uncovered += missing
-    counts = Counts(model, context)
     order = {array.name: number for number, array in enumerate(program.arrays)}
     relations.sort(
         key=lambda r: (r.source, r.sink, order[r.array], r.basis == "memory", _KINDS.index(r.kind))
     )
-    found = [
-        Found(relation, piece)
-        for relation in relations
-        for piece in pieces_of(model, relation, counts)
-    ]
-    return Analysis(program, model, context, found, uncovered, bases)
+    counts = Counts(model, context)
+    return Analysis(program, model, context, relations, uncovered, bases, counts)
 
 
 def _arrays(model: Model) -> tuple[list[str], list[str]]:
@@ -218,8 +284,8 @@ def dependence_report(
         analysis = analyse(analysis.program, bases=analysis.bases, sizes=at, contents=contents)
     program = analysis.program
     listed = []
-    for found in analysis.found:
-        if found.relation.kind in kinds:
+    for relation in (r for r in analysis.relations if r.kind in kinds):
+        for found in analysis.pieces(relation):
             dependence = dependence_fact(analysis, found, witnesses=witnesses)
             if dependence is not None and at is not None:
                 dependence = replace(dependence, instances=_instances(analysis, found, at))

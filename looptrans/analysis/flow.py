@@ -11,17 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import islpy as isl
 
 from looptrans.analysis.formula import FALSE
 from looptrans.analysis.killing import is_killed, killer
 from looptrans.analysis.model import AccessModel, Model, StatementModel
-from looptrans.analysis.polyhedra import access_map, before, order_map, schedule_map, union_of
+from looptrans.analysis.polyhedra import (
+    access_map,
+    access_text,
+    before,
+    order_map,
+    schedule_map,
+    union_of,
+)
 from looptrans.analysis.relation import Relation, Uncovered
 from looptrans.ir.facts import Basis, DependenceKind
 from looptrans.ir.value import Whole
 
+_IN, _OUT = isl.dim_type.in_, isl.dim_type.out
+_Texts: TypeAlias = tuple[tuple[str, bool], ...]
+_PairsKey: TypeAlias = tuple[_Texts, _Texts, str]
 MOST_JOINED = 60
 MOST_AT_ONCE = 150
 _MEMORY: tuple[tuple[DependenceKind, bool, bool], ...] = (
@@ -75,6 +86,7 @@ class _Group:
         exact: What is accessed for certain.
         may: What only the running program decides on, or None.
         last: For reads, the write that comes before all of them in their own iteration, if any.
+        texts: What is accessed, written out, with whether only the running program decides on it.
     """
 
     statement: StatementModel
@@ -84,6 +96,7 @@ class _Group:
     exact: isl.Map | None = None
     may: isl.Map | None = None
     last: AccessModel | None = None
+    texts: _Texts = ()
 
     @property
     def all(self) -> isl.Map:
@@ -114,6 +127,7 @@ def _groups(model: Model, array: str) -> list[_Group]:
             if groups[key].last != killer(access, writes):
                 groups[key].last = None
         group = groups[key]
+        group.texts += ((access_text(model, access), access.is_may),)
         if access.is_may:
             group.may = touched if group.may is None else group.may.union(touched)
         else:
@@ -131,10 +145,17 @@ def _varying_dimensions(accesses: list[AccessModel]) -> list[int]:
 
 @dataclass(slots=True)
 class Orders:
-    """Which instances of one statement run before which of another, made once and kept."""
+    """Which instances of one statement run before which of another, made once and kept.
+
+    Attributes:
+        model: The program.
+        made: The orders, by statements.
+        pairs: The pairs on one cell, without names, by what is accessed and by the order.
+    """
 
     model: Model
     made: dict[tuple[int, int], isl.Map | None] = field(default_factory=dict)
+    pairs: dict[_PairsKey, isl.Map] = field(default_factory=dict)
 
     def of(self, first: StatementModel, second: StatementModel) -> isl.Map | None:
         """Map instances of the first to later ones of the second; None if there are none."""
@@ -143,6 +164,19 @@ class Orders:
             never = before(first, second, ("s", "t")) == FALSE
             self.made[key] = None if never else order_map(self.model, first, second)
         return self.made[key]
+
+    def pairs_of(self, source: _Group, sink: _Group) -> isl.Map | None:
+        """Return the pairs that touch one cell, the first running earlier; None if never."""
+        order = self.of(source.statement, sink.statement)
+        if order is None:
+            return None
+        # Scalars of one nest have the same pairs; only the statements' names differ.
+        key = (source.texts, sink.texts, before(source.statement, sink.statement, ("s", "t")))
+        if key not in self.pairs:
+            found = tidied(source.all.apply_range(sink.all.reverse()).intersect(order))
+            self.pairs[key] = found.reset_tuple_id(_IN).reset_tuple_id(_OUT)
+        named = self.pairs[key].set_tuple_name(_IN, f"s{source.statement.number}")
+        return named.set_tuple_name(_OUT, f"s{sink.statement.number}")
 
 
 def _memory(
@@ -162,11 +196,8 @@ def _memory(
 
 def _pairs(kind: DependenceKind, source: _Group, sink: _Group, orders: Orders) -> Relation | None:
     """Return the pairs of two groups that touch one cell, the first running earlier."""
-    order = orders.of(source.statement, sink.statement)
-    if order is None:
-        return None
-    pairs = tidied(source.all.apply_range(sink.all.reverse()).intersect(order))
-    if pairs.is_empty():
+    pairs = orders.pairs_of(source, sink)
+    if pairs is None or pairs.is_empty():
         return None
     may = source.may is not None or sink.may is not None
     numbers = source.statement.number, sink.statement.number

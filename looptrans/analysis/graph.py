@@ -7,7 +7,7 @@ from typing import Literal
 
 import networkx as nx
 
-from looptrans.analysis.dependences import Analysis, Found
+from looptrans.analysis.dependences import Analysis, Carried
 from looptrans.ir.facts import Component, ComponentReport
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.walk import nodes
@@ -15,7 +15,7 @@ from looptrans.ir.walk import nodes
 
 def dependence_graph(
     analysis: Analysis, graph: Literal["flow", "all"]
-) -> tuple[nx.DiGraph, list[Found]]:
+) -> tuple[nx.DiGraph, list[Carried]]:
     """Build the graph over statement numbers.
 
     A statement under a data-dependent guard also depends on the guard's condition.
@@ -25,9 +25,9 @@ def dependence_graph(
         graph: `flow` takes value-based flow, `all` everything on memory as well.
 
     Returns:
-        The graph, and the pieces that are its edges.
+        The graph, and the pairs that are its edges.
     """
-    edges = [f for f in analysis.found if graph == "all" or f.relation.basis == "value"]
+    edges = analysis.carried(None if graph == "all" else "value")
     result = nx.DiGraph()
     result.add_nodes_from(range(len(analysis.model.statements)))
     result.add_edges_from((f.relation.source, f.relation.sink) for f in edges)

@@ -67,8 +67,8 @@ def enumerated(points: isl.Set, at: Mapping[str, int]) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = []
 
     def keep(point: isl.Point) -> None:
-        values = (point.get_coordinate_val(isl.dim_type.set, number) for number in range(count))
-        found.append(tuple(int(value.to_python()) for value in values))
+        value = point.get_coordinate_val
+        found.append(tuple([value(isl.dim_type.set, n).get_num_si() for n in range(count)]))
 
     points.foreach_point(keep)
     return sorted(found)

@@ -95,9 +95,7 @@ def _iterations(program: Program, loop: tuple[int, ...]) -> Iterations:
 
     analysis = analyse(program)
     carried = [
-        found.relation
-        for found in analysis.found
-        if found.relation.basis == "memory" and analysis.carrier(found) == loop
+        each.relation for each in analysis.carried("memory") if analysis.carrier(each) == loop
     ]
     names = {relation.array for relation in carried}
     labels = {statement.number: statement.label for statement in analysis.model.statements}

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from looptrans.analysis.dependences import Analysis, Found, dependence_fact
+from looptrans.analysis.dependences import Analysis, Carried, Found, dependence_fact
 from looptrans.analysis.graph import dependence_graph
 from looptrans.analysis.loops import describe
 from looptrans.analysis.model import StatementModel
@@ -52,19 +52,19 @@ class Knowledge:
         into: Value-based flow by sink.
         support: By statement number, the loops its data are subscripted with.
         variation: By statement number, the loops its value can change with.
-        cycles: By statement number, the pieces inside its component of the flow graph.
+        cycles: By statement number, the pairs inside its component of the flow graph.
     """
 
     analysis: Analysis
     into: dict[int, list[Found]] = field(default_factory=dict)
     support: dict[int, frozenset[str]] = field(default_factory=dict)
     variation: dict[int, frozenset[str]] = field(default_factory=dict)
-    cycles: dict[int, list[Found]] = field(default_factory=dict)
+    cycles: dict[int, list[Carried]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for found in self.analysis.found:
-            if found.relation.basis == "value":
-                self.into.setdefault(found.relation.sink, []).append(found)
+        for relation in self.analysis.relations:
+            if relation.basis == "value":
+                self.into.setdefault(relation.sink, []).extend(self.analysis.pieces(relation))
         statements = self.analysis.model.statements
         for statement in statements:
             loops = frozenset(loop.variable for loop in statement.loops)
@@ -261,15 +261,16 @@ class _Judge:
         return ", ".join(ordered) if ordered else "no loop"
 
     def _touches(self, claim: Touches) -> _Judgement:
-        for found in self.knowledge.analysis.found:
-            relation = found.relation
+        analysis = self.knowledge.analysis
+        for relation in analysis.relations:
             if (
                 relation.sink == self.statement.number
                 and relation.array == claim.name
                 and relation.kind == _KINDS[claim.kind]
                 and relation.basis == _BASES[claim.kind]
+                and analysis.pieces(relation)
             ):
-                text, witness = self._shown(found)
+                text, witness = self._shown(analysis.pieces(relation)[0])
                 return "holds", text, witness
         deed = {
             "RAW": f"reads no value of {claim.name} that a statement wrote",
@@ -286,13 +287,10 @@ class _Judge:
             if any(loop in _variables(target) for target in node.targets):
                 text = f"{claim.statement} writes another cell in every iteration of {loop}"
                 return "refuted", text, None
-            carried = [
-                found
-                for found in self.knowledge.cycles[self.statement.number]
-                if self._carrier(found) == loop
-            ]
+            cycles = self.knowledge.cycles[self.statement.number]
+            carried = [each for each in cycles if each.variable == loop]
             if not carried:
                 text = f"no value is carried along {loop} through {claim.statement}"
                 return "refuted", text, None
-            shown = self._shown(carried[0])
+            shown = self._shown(self.knowledge.analysis.pieces_at(carried[0])[0])
         return "holds", *shown

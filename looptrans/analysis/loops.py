@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.analysis.dependences import Analysis, Found, analyse, dependence_fact
+from looptrans.analysis.dependences import Analysis, Carried, analyse, dependence_fact
 from looptrans.analysis.graph import loop_order
 from looptrans.analysis.reductions import Position, Reduction, inside, loop_level, reductions_of
-from looptrans.ir.facts import Dependence, LoopFacts, LoopVerdict
+from looptrans.ir.facts import Basis, Dependence, LoopFacts, LoopVerdict
 from looptrans.ir.listing import contract_text
 from looptrans.ir.walk import live_out
 
 
-def loop_facts(analysis: Analysis, *, assumptions: bool = True) -> tuple[LoopFacts, ...]:
+def loop_facts(
+    analysis: Analysis, *, assumptions: bool = True, witnesses: bool = True
+) -> tuple[LoopFacts, ...]:
     """Give both verdicts for every loop, in textual order.
 
     Args:
         analysis: The dependences, of both bases.
         assumptions: Whether verdicts are to name the contracts they lean on.
+        witnesses: Whether to find the smallest example of what makes a loop sequential.
     """
-    facts = _facts(analysis)
+    facts = _facts(analysis, witnesses)
     contracts = analysis.program.contracts if assumptions else ()
     if not contracts:
         return facts
@@ -27,7 +30,7 @@ def loop_facts(analysis: Analysis, *, assumptions: bool = True) -> tuple[LoopFac
     for contract in contracts:
         text = contract_text(contract)
         others = tuple(c for c in contracts if c is not contract)
-        without = _facts(analyse(analysis.program, contracts=others))
+        without = _facts(analyse(analysis.program, contracts=others), witnesses=False)
         facts = tuple(
             replace(
                 fact,
@@ -46,10 +49,10 @@ def _assuming(verdict: LoopVerdict, without: LoopVerdict, contract: str) -> Loop
     return replace(verdict, assumptions=(*verdict.assumptions, contract))
 
 
-def _facts(analysis: Analysis) -> tuple[LoopFacts, ...]:
+def _facts(analysis: Analysis, witnesses: bool) -> tuple[LoopFacts, ...]:
     found = []
     for position, loop in loop_order(analysis.program).items():
-        judge = _Judge(analysis, position, reductions_of(analysis, position))
+        judge = _Judge(analysis, position, reductions_of(analysis, position), witnesses)
         found.append(LoopFacts(loop.variable, loop.span.line, judge.flow(), judge.memory()))
     return tuple(found)
 
@@ -59,13 +62,10 @@ class _Judge:
     analysis: Analysis
     loop: Position
     reductions: list[Reduction]
+    witnesses: bool
 
-    def _carried(self, basis: str) -> list[Found]:
-        return [
-            found
-            for found in self.analysis.found
-            if found.relation.basis == basis and self.analysis.carrier(found) == self.loop
-        ]
+    def _carried(self, basis: Basis) -> list[Carried]:
+        return [e for e in self.analysis.carried(basis) if self.analysis.carrier(e) == self.loop]
 
     def flow(self) -> LoopVerdict:
         """Judge on values alone: as if every iteration had its own memory."""
@@ -75,15 +75,15 @@ class _Judge:
         """Judge on memory as the listing uses it."""
         carried = self._carried("memory")
         order = [array.name for array in self.analysis.program.arrays]
-        names = sorted({found.relation.array for found in carried}, key=order.index)
+        names = sorted({each.relation.array for each in carried}, key=order.index)
         private = tuple(n for n in names if may_be_private(self.analysis, self.loop, n))
         return self._verdict(carried, private)
 
-    def _verdict(self, carried: list[Found], private: tuple[str, ...]) -> LoopVerdict:
-        left = [found for found in carried if found.relation.array not in private]
+    def _verdict(self, carried: list[Carried], private: tuple[str, ...]) -> LoopVerdict:
+        left = [each for each in carried if each.relation.array not in private]
         used = []
-        for found in left:
-            reduction = next((r for r in self.reductions if r.explains(found)), None)
+        for each in left:
+            reduction = next((r for r in self.reductions if r.explains(each)), None)
             if reduction is None:
                 verdict = self._sequential(left)
                 if verdict is not None:
@@ -98,16 +98,16 @@ class _Judge:
             return LoopVerdict("privatize", private)
         return LoopVerdict("parallel")
 
-    def _sequential(self, left: list[Found]) -> LoopVerdict | None:
+    def _sequential(self, left: list[Carried]) -> LoopVerdict | None:
         """Name the first dependence that no reduction explains; what carries values comes first."""
         kinds = ("flow", "anti", "output")
-        unexplained = [f for f in left if not any(r.explains(f) for r in self.reductions)]
-        valued = {f.relation.array for f in self._carried("value")}
+        unexplained = [e for e in left if not any(r.explains(e) for r in self.reductions)]
+        valued = {e.relation.array for e in self._carried("value")}
         unexplained.sort(
-            key=lambda f: (f.relation.array not in valued, kinds.index(f.relation.kind))
+            key=lambda e: (e.relation.array not in valued, kinds.index(e.relation.kind))
         )
-        for found in unexplained:
-            fact = dependence_fact(self.analysis, found)
+        for found in (f for each in unexplained for f in self.analysis.pieces_at(each)):
+            fact = dependence_fact(self.analysis, found, witnesses=self.witnesses)
             if fact is not None:
                 return LoopVerdict("sequential", witness=fact.witness, because=describe(fact))
         return None
@@ -121,16 +121,16 @@ def may_be_private(analysis: Analysis, loop: Position, name: str) -> bool:
     if name in live_out(analysis.program):
         return False
     level = loop_level(analysis, loop)
-    for found in analysis.found:
-        relation = found.relation
-        if relation.basis != "value" or relation.array != name:
+    for each in analysis.carried("value"):
+        relation = each.relation
+        if relation.array != name:
             continue
         ends = [
             inside(analysis.statement(number), loop) for number in (relation.source, relation.sink)
         ]
         if ends[0] != ends[1]:
             return False
-        if all(ends) and found.piece.carrier is not None and found.piece.carrier <= level:
+        if all(ends) and each.level is not None and each.level <= level:
             return False
     return not any(
         read.array == name

@@ -73,14 +73,28 @@ def pieces_of(model: Model, relation: Relation, counts: Counts) -> Iterator[Piec
         relation: What to cut.
         counts: The iteration counts of the program's statements.
     """
-    source = model.statements[relation.source]
-    sink = model.statements[relation.sink]
-    cutter = _Cutter(model, source, sink, source.shared_depth(sink), counts)
-    yield from cutter.cut(relation.pairs, relation.may)
+    yield from _cutter(model, relation, counts).cut(relation.pairs, relation.may)
+
+
+def carriers_of(model: Model, relation: Relation, counts: Counts) -> tuple[int | None, ...]:
+    """Return the levels of the loops that carry pieces of a relation, in the pieces' order.
+
+    Args:
+        model: The program.
+        relation: The relation.
+        counts: The iteration counts of the program's statements.
+    """
+    return _cutter(model, relation, counts).carriers(relation.pairs)
+
+
+def _cutter(model: Model, relation: Relation, counts: Counts) -> _Cutter:
+    source, sink = model.statements[relation.source], model.statements[relation.sink]
+    return _Cutter(model, source, sink, source.shared_depth(sink), counts)
 
 
 _Cut: TypeAlias = tuple[isl.Map, tuple[Direction, ...], tuple[str, ...], str | None]
 _Where: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
+_Key: TypeAlias = tuple[_Where, _Where, isl.Map]
 _Part: TypeAlias = tuple[isl.Set, tuple[Direction, ...], tuple[str, ...], str | None]
 
 
@@ -94,13 +108,15 @@ class Counts:
         made: The counts by statement and depth.
         split: Sets of distances that were already cut, by loops and set.
         cut: Relations that were already cut, by loops and pairs.
+        levels: The levels of what carries relations, by loops and pairs.
     """
 
     model: Model
     context: isl.Set
     made: dict[tuple[int, int], isl.Map] = field(default_factory=dict)
     split: dict[tuple[tuple[str, ...], isl.Set], list[_Part]] = field(default_factory=dict)
-    cut: dict[tuple[_Where, _Where, isl.Map], list[_Cut]] = field(default_factory=dict)
+    cut: dict[_Key, list[_Cut]] = field(default_factory=dict)
+    levels: dict[_Key, tuple[int | None, ...]] = field(default_factory=dict)
 
     def of(self, statement: StatementModel, depth: int) -> isl.Map:
         """Map an instance to the counts of its `depth` outermost loops, in execution order."""
@@ -137,16 +153,26 @@ class _Cutter:
     def cut(self, pairs: isl.Map, may: bool) -> Iterator[Piece]:
         loops = self.source.loops[: self.depth]
         names = [pairs.get_tuple_name(kind) for kind in (_IN, _OUT)]
-        bare = pairs.reset_tuple_id(_IN).reset_tuple_id(_OUT)
-        places = (self.source.place, self.sink.place)
-        positions = tuple((place.loop_positions, place.phases) for place in places)
-        key = (positions[0], positions[1], bare)
+        key = self._key(pairs)
         if key not in self.counts.cut:
             self.counts.cut[key] = list(self._cut(pairs, loops))
         for chosen, direction, distance, exact in self.counts.cut[key]:
             # Scalars of one nest have the same pairs; only the statements' names differ.
             named = chosen.set_tuple_name(_IN, names[0]).set_tuple_name(_OUT, names[1])
             yield Piece(named, may, loops, direction, distance, exact)
+
+    def carriers(self, pairs: isl.Map) -> tuple[int | None, ...]:
+        key = self._key(pairs)
+        if key not in self.counts.levels:
+            distances = self._distances(pairs).intersect_params(self.counts.context)
+            self.counts.levels[key] = tuple(_carriers(distances, self.depth))
+        return self.counts.levels[key]
+
+    def _key(self, pairs: isl.Map) -> _Key:
+        bare = pairs.reset_tuple_id(_IN).reset_tuple_id(_OUT)
+        places = (self.source.place, self.sink.place)
+        source, sink = ((place.loop_positions, place.phases) for place in places)
+        return source, sink, bare
 
     def _cut(self, pairs: isl.Map, loops: tuple[Loop, ...]) -> Iterator[_Cut]:
         distances = self._distances(pairs).intersect_params(self.counts.context)
@@ -307,6 +333,25 @@ def _by_direction(
         part = distances.intersect(_half_space(depth, level, relation))
         if not part.is_empty():
             yield from _by_direction(part, depth, level + 1, (*prefix, direction))
+
+
+def _carriers(distances: isl.Set, depth: int, level: int = 0) -> Iterator[int | None]:
+    """Yield the levels of the first signs of the directions, without going through the others."""
+    if level == depth:
+        yield None
+        return
+    fixed = distances.plain_get_val_if_fixed(_SET, level)
+    if not fixed.is_nan():
+        if fixed.is_zero():
+            yield from _carriers(distances, depth, level + 1)
+        elif any(True for _ in _by_direction(distances, depth, level + 1)):
+            yield level
+        return
+    same, *others = (distances.intersect(_half_space(depth, level, r)) for _, r in _SIGNS)
+    if not same.is_empty():
+        yield from _carriers(same, depth, level + 1)
+    if not all(part.is_empty() for part in others):
+        yield level
 
 
 @cache

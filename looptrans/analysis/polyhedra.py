@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import islpy as isl
 
@@ -66,15 +67,27 @@ def cell_formula(
 
 def access_map(model: Model, access: AccessModel, array_number: int) -> isl.Map:
     """Return the access relation of an access without opaque terms: instance to cells."""
+    bare = relation_of(access_text(model, access))
+    named = bare.set_tuple_name(isl.dim_type.in_, f"s{access.statement.number}")
+    return named.set_tuple_name(isl.dim_type.out, f"a{array_number}")
+
+
+def access_text(model: Model, access: AccessModel) -> str:
+    """Write the access relation of an access, with no name for the statement and the array."""
     cell = [f"x{number}" for number in range(len(access.subscripts))]
     generators = {g.variable: f"g{number}" for number, g in enumerate(access.generators)}
     inside = cell_formula(model, access, cell, generators=generators)
     if generators:
         inside = f"exists ({', '.join(generators.values())} : {inside})"
     formula = conjunction(part for part in (domain_formula(model, access.statement), inside))
-    left = tuple_text(access.statement)
-    text = f"{{ {left} -> a{array_number}[{', '.join(cell)}] : {formula} }}"
-    return isl.Map(model.prefix + text)
+    left = ", ".join(dimensions(access.statement).values())
+    return f"{model.prefix}{{ [{left}] -> [{', '.join(cell)}] : {formula} }}"
+
+
+@lru_cache(maxsize=1024)
+def relation_of(text: str) -> isl.Map:
+    """Read a relation; statements of one block have many that differ in nothing but names."""
+    return isl.Map(text)
 
 
 def before(first: StatementModel, second: StatementModel, letters: tuple[str, str]) -> str:
@@ -115,8 +128,13 @@ def union_of(maps: Iterable[isl.Map], model: Model) -> isl.UnionMap:
 def order_map(model: Model, first: StatementModel, second: StatementModel) -> isl.Map:
     """Map an instance of the first statement to all later instances of the second."""
     formula = before(first, second, ("s", "t"))
-    left, right = tuple_text(first, "s"), tuple_text(second, "t")
-    return isl.Map(f"{model.prefix}{{ {left} -> {right} : {formula} }}")
+    left, right = (
+        ", ".join(dimensions(statement, letter).values())
+        for statement, letter in ((first, "s"), (second, "t"))
+    )
+    bare = relation_of(f"{model.prefix}{{ [{left}] -> [{right}] : {formula} }}")
+    named = bare.set_tuple_name(isl.dim_type.in_, f"s{first.number}")
+    return named.set_tuple_name(isl.dim_type.out, f"s{second.number}")
 
 
 def schedule_map(model: Model, statements: Iterable[StatementModel]) -> isl.UnionMap:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import islpy as isl
 import networkx as nx
 
-from looptrans.analysis.dependences import Analysis, Found
+from looptrans.analysis.dependences import Analysis, Carried
 from looptrans.analysis.model import StatementModel
 from looptrans.analysis.polyhedra import access_map
 from looptrans.ir.condition import Condition, Data, Every, Some
@@ -53,9 +53,9 @@ class Reduction:
     operator: str
     statements: frozenset[int]
 
-    def explains(self, found: Found) -> bool:
+    def explains(self, carried: Carried) -> bool:
         """Tell whether a dependence is one between updates of the reduction."""
-        relation = found.relation
+        relation = carried.relation
         return (
             relation.array == self.array
             and relation.source in self.statements
@@ -71,16 +71,15 @@ def inside(statement: StatementModel, loop: Position) -> bool:
 def reductions_of(analysis: Analysis, loop: Position) -> list[Reduction]:
     """Find the reductions that a loop carries."""
     edges = [
-        found
-        for found in analysis.found
-        if found.relation.basis == "value"
-        and inside(analysis.statement(found.relation.source), loop)
-        and inside(analysis.statement(found.relation.sink), loop)
+        each
+        for each in analysis.carried("value")
+        if inside(analysis.statement(each.relation.source), loop)
+        and inside(analysis.statement(each.relation.sink), loop)
     ]
     level = loop_level(analysis, loop)
     # What another phase of the loop reads, after a barrier, is the result and nothing in between.
-    edges = [e for e in edges if e.piece.shared > level]
-    within = [e for e in edges if e.piece.carrier is None or e.piece.carrier >= level]
+    edges = [e for e in edges if len(e.loops) > level]
+    within = [e for e in edges if e.level is None or e.level >= level]
     graph = nx.DiGraph((e.relation.source, e.relation.sink) for e in within)
     found = []
     for members in nx.strongly_connected_components(graph):
@@ -110,7 +109,7 @@ def loop_level(analysis: Analysis, loop: Position) -> int:
 class _Cycle:
     analysis: Analysis
     members: frozenset[int]
-    edges: list[Found]
+    edges: list[Carried]
     array: str
 
     def reduction(self, loop: Position) -> Reduction | None:
@@ -148,11 +147,10 @@ class _Cycle:
             for target in node.targets
         } - {self.array}
         return bool(beside.intersection(live_out(self.analysis.program))) or any(
-            found.relation.array in beside
-            and found.relation.source in self.members
-            and not inside(self.analysis.statement(found.relation.sink), loop)
-            for found in self.analysis.found
-            if found.relation.basis == "value"
+            each.relation.array in beside
+            and each.relation.source in self.members
+            and not inside(self.analysis.statement(each.relation.sink), loop)
+            for each in self.analysis.carried("value")
         )
 
     def _same_phase(self, statement: StatementModel, loop: Position) -> bool:
@@ -233,9 +231,7 @@ class _Cycle:
         }
         if not sources:
             return value
-        if len(sources) > 1 or any(
-            e.piece.may or e.piece.carrier is not None for e in sources.values()
-        ):
+        if len(sources) > 1 or any(e.relation.may or e.level is not None for e in sources.values()):
             return None
         source = self.analysis.statement(next(iter(sources)))
         node = source.place.node

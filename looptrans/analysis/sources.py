@@ -21,7 +21,7 @@ import islpy as isl
 from looptrans.analysis.flow import tidied, without
 from looptrans.analysis.formula import conjunction
 from looptrans.analysis.model import AccessModel, Model, StatementModel
-from looptrans.analysis.polyhedra import before, cell_formula, domain_formula
+from looptrans.analysis.polyhedra import before, cell_formula, domain_formula, relation_of
 from looptrans.ir.value import Whole
 
 
@@ -124,9 +124,10 @@ class Sources:
         dims = [f"i{level}" for level in range(statement.depth)]
         dims += generators.values()
         dims += [x for x, s in zip(cell, access.subscripts, strict=True) if isinstance(s, Whole)]
-        number = self._array(access.array)
-        text = f"{{ {name}[{', '.join(dims)}] -> a{number}[{', '.join(cell)}] : {formula} }}"
-        return isl.Map(model.prefix + text)
+        ends = f"[{', '.join(dims)}] -> [{', '.join(cell)}]"
+        bare = relation_of(f"{model.prefix}{{ {ends} : {formula} }}")
+        named = bare.set_tuple_name(isl.dim_type.in_, name)
+        return named.set_tuple_name(isl.dim_type.out, f"a{self._array(access.array)}")
 
     def _array(self, name: str) -> int:
         return next(n for n, array in enumerate(self.model.program.arrays) if array.name == name)
@@ -197,14 +198,17 @@ def _order(
     if or_same:
         equal = conjunction(f"s{level} = t{level}" for level in range(first.depth))
         formula = f"({formula}) or ({equal})"
-    left = _tuple(pairs, isl.dim_type.in_, "s", first.depth)
-    right = _tuple(pairs, isl.dim_type.out, "t", second.depth)
-    return isl.Map(f"{model.prefix}{{ {left} -> {right} : {formula} }}")
+    left = _dims(pairs, isl.dim_type.in_, "s", first.depth)
+    right = _dims(pairs, isl.dim_type.out, "t", second.depth)
+    order = relation_of(f"{model.prefix}{{ [{left}] -> [{right}] : {formula} }}")
+    for kind in (isl.dim_type.in_, isl.dim_type.out):
+        order = order.set_tuple_name(kind, pairs.get_tuple_name(kind))
+    return order
 
 
-def _tuple(pairs: isl.Map, kind: isl.dim_type, letter: str, depth: int) -> str:
-    dims = [f"{letter}{n}" if n < depth else f"{letter}x{n}" for n in range(pairs.dim(kind))]
-    return f"{pairs.get_tuple_name(kind)}[{', '.join(dims)}]"
+def _dims(pairs: isl.Map, kind: isl.dim_type, letter: str, depth: int) -> str:
+    dims = (f"{letter}{n}" if n < depth else f"{letter}x{n}" for n in range(pairs.dim(kind)))
+    return ", ".join(dims)
 
 
 def to_instances(model: Model, points: Operand | Target) -> isl.Map:

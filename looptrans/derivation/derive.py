@@ -469,7 +469,7 @@ class _Work:
 
     def _facts(self) -> list[tuple[LoopPath, LoopVerdict]]:
         """Return what memory allows of each sequential loop."""
-        facts = api.loop_facts(self.program, assumptions=False)
+        facts = api.loop_facts(self.program, assumptions=False, witnesses=False)
         return [
             (path, fact.memory)
             for path, fact in zip(loop_paths(self.program), facts, strict=True)

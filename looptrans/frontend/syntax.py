@@ -164,7 +164,16 @@ def preorder(*roots: ast.AST) -> Iterator[ast.AST]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(list(ast.iter_child_nodes(top))))
+        # What `ast.iter_child_nodes` yields, which takes twice as long.
+        below: list[ast.AST] = []
+        for field in top._fields:
+            value = getattr(top, field, None)
+            if isinstance(value, ast.AST):
+                below.append(value)
+            elif isinstance(value, list):
+                below += [each for each in value if isinstance(each, ast.AST)]
+        below.reverse()
+        stack += below
 
 
 def shape_read(node: ast.expr) -> tuple[str, int | None] | None:

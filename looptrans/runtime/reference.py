@@ -71,7 +71,7 @@ def reference_of(program: Program) -> Reference:
         return Reference(program, program)
     parallel = replace(program, body=rewritten(program.body, _in_order))
     free = []
-    facts = api.loop_facts(parallel)
+    facts = api.loop_facts(parallel, assumptions=False, witnesses=False)
     for path, fact in zip(loop_paths(parallel), facts, strict=True):
         if fact.memory.decision in ("parallel", "privatize"):
             own = f": {', '.join(fact.memory.names)}" if fact.memory.names else ""

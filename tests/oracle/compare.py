@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import takewhile
 from math import floor
 from random import Random
@@ -346,30 +347,29 @@ def _check_vectors(case: Case, report: DependenceReport) -> None:
         )
         if dependence.carried_by != first:
             problem = f"carried by {dependence.carried_by}, not {first}"
-        for pair in dependence.instances or ():
-            problem = problem or _wrong_vector(case, dependence, shared, pair)
+        if dependence.instances and not problem:
+            problem = _wrong_vector(case, dependence, shared)
         if problem:
             what = f"{dependence.source} -> {dependence.sink} on {dependence.array}: {problem}"
             raise AssertionError(_message(case, f"{what}; {shown}", label, (), ()))
 
 
-def _wrong_vector(
-    case: Case,
-    dependence: Dependence,
-    shared: Sequence[ast.For],
-    pair: tuple[tuple[int, ...], tuple[int, ...]],
-) -> str:
-    for level in range(len(shared)):
-        counts = [_count(case, shared[: level + 1], end) for end in pair]
-        if counts[0] is None or counts[1] is None:
-            continue
-        counted = counts[1] - counts[0]
-        sign = "=" if counted == 0 else "<" if counted > 0 else ">"
-        if sign != dependence.direction[level]:
-            return f"direction at {pair} is {sign} in loop {level}"
-        entry = dependence.distance[level]
-        if entry != "*" and _evaluate(entry, case.sizes) != counted:
-            return f"distance at {pair} is {counted} in loop {level}"
+def _wrong_vector(case: Case, dependence: Dependence, shared: Sequence[ast.For]) -> str:
+    """Say what is wrong with the direction or the distance of an instance; empty if nothing is."""
+    for level, (sign, entry) in enumerate(
+        zip(dependence.direction, dependence.distance, strict=True)
+    ):
+        expected = None if entry == "*" else _evaluate(entry, case.sizes)
+        count = cache(partial(_count, case, shared[: level + 1]))
+        for pair in dependence.instances or ():
+            source, sink = (count(end[: level + 1]) for end in pair)
+            if source is None or sink is None:
+                continue
+            counted = sink - source
+            if sign != ("=" if counted == 0 else "<" if counted > 0 else ">"):
+                return f"direction at {pair} is not {sign} but {counted} in loop {level}"
+            if expected is not None and expected != counted:
+                return f"distance at {pair} is {counted} in loop {level}"
     return ""
 
 
