@@ -105,6 +105,18 @@ def merged(q: Float[Array, "M H*E"], k: Float[Array, "N H*E"], v: Float[Array, "
                 O[i, h * D + f] /= l
     return O
 """
+# Two results in one nest, one for each i and one for each j.
+BOTH_WAYS = """
+def both_ways(Q: Float[Array, "M E"], K: Float[Array, "N E"], lse: Float[Array, "M"]):
+    A = zeros((M, E)); B = zeros((N, E))
+    for i in range(M):
+        for j in range(N):
+            p = exp(Q[i] @ K[j] - lse[i])
+            for e in range(E):
+                A[i, e] += p * K[j, e]
+                B[j, e] += p * Q[i, e]
+    return A, B
+"""
 HERE = ROWS.format(before="pass_ = 0", inside="s = zeros(N); o = empty(D)")
 REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
 
@@ -118,8 +130,9 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         (REUSED, "M=5,N=20,E=4,D=3", "float32"),
         (NEGATED, "M=5,N=3", "float16"),
         (MERGED.format(first=1, width="D - 1"), "M=5,N=20,H=3,E=4,D=3", "float32"),
+        (BOTH_WAYS, "M=5,N=20,E=3", "float32"),
     ],
-    ids=["branches", "under if", "made in a loop", "used again", "negated", "merged heads"],
+    ids=["branches", "under if", "made in a loop", "used again", "negated", "merged heads", "both"],
 )
 def test_forward(
     text: str, sizes: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -2,12 +2,17 @@
 
 for i: for k: H[i, k] = …           for i: for k: H[i, k] = …
        for n: … H[i, k] …    ->     for i: for n: … H[i, k] …
+
+for i: for j: A[i] = A[i] + …       for i: for j: A[i] = A[i] + …
+              B[j] = B[j] + …  ->   for i: for j: B[j] = B[j] + …
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
+from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.walk import accesses, live_out, nodes
 from looptrans.transforms.tree import LoopPath, block_at, loop_paths, loops_around, statements_in
@@ -15,12 +20,13 @@ from looptrans.transforms.tree import LoopPath, block_at, loop_paths, loops_arou
 
 @dataclass(frozen=True, slots=True)
 class Branching:
-    """A loop that holds several loops, the outermost one of its nest.
+    """A loop that holds several loops, or several results, the outermost one of its nest.
 
     Attributes:
         path: The loop.
         around: It and the loops around it, outermost first, each the only thing in the one outside.
-        cuts: The first statements of the pieces but the first; each piece ends with a loop.
+        cuts: The first statements of the pieces but the first; each piece ends with a loop
+            or a result.
         locals: The scalars that one piece hands to another.
     """
 
@@ -30,27 +36,77 @@ class Branching:
     locals: tuple[str, ...]
 
 
-def branching(program: Program) -> tuple[Branching, ...]:
-    """Return the loops at which the nests of a program can be taken apart, in textual order."""
+def branching(program: Program, *, results: bool = False) -> tuple[Branching, ...]:
+    """Return the loops at which the nests of a program can be taken apart, in textual order.
+
+    Args:
+        program: The program.
+        results: Whether they are also cut between statements whose results are told apart by
+            other loops, of which no order of the loops suits all.
+    """
     found = []
     for path in loop_paths(program):
         outside = loops_around(program, path.position)
         if any(len(block_at(program, (*o.position, 0))) > 1 for o in outside):
             continue
-        pieces = _pieces(path.loop.body)
+        variables = {p.variable for p in (*outside, path)} if results else set()
+        pieces = _pieces(program, path.loop.body, variables)
         if len(pieces) > 1 and path.loop.execution == "sequential":
             cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
             found.append(Branching(path, (*outside, path), cuts, _handed(program, pieces)))
     return tuple(found)
 
 
-def _pieces(body: tuple[Node, ...]) -> list[tuple[Node, ...]]:
-    """Cut a block behind each of its loops but the last."""
+def _pieces(
+    program: Program, body: tuple[Node, ...], variables: set[str]
+) -> list[tuple[Node, ...]]:
+    """Cut a block behind each of its loops but the last, and behind results of other loops."""
+    results = [(n, *_result(program, node, variables)) for n, node in enumerate(body)]
+    results = [each for each in results if each[1]]
     ends = [
-        n + 1 for n, node in enumerate(body) if any(isinstance(p, Loop) for p in nodes((node,)))
+        one[0] + 1
+        for one, other in pairwise(results)
+        if isinstance(body[one[0]], Loop) or (variables and one[2] != other[2])
     ]
-    ends = [*ends[:-1], len(body)]
-    return [body[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    last = [n + 1 for n, *_ in results if isinstance(body[n], Loop)]
+    # What a loop that will be cut itself is given must not stand beside it.
+    before = [n for n, node in enumerate(body) if n and variables and _is_cut(program, node)]
+    ends = sorted({*ends, *last[:-1], *before})
+    return [body[a:b] for a, b in zip([0, *ends], [*ends, len(body)], strict=True)]
+
+
+def _is_cut(program: Program, node: Node) -> bool:
+    """Tell whether a loop has results that different loops tell apart."""
+    if not isinstance(node, Loop):
+        return False
+    inner = [each for each in nodes((node,)) if isinstance(each, Assign)]
+    every = {
+        name
+        for each in inner
+        for t in each.targets
+        for i in t.indices
+        for name in index_variables(i)
+    }
+    found = {_result(program, each, every)[1] for each in inner}
+    return len(found - {frozenset()}) > 1
+
+
+def _result(
+    program: Program, node: Node, variables: set[str]
+) -> tuple[bool, frozenset[frozenset[str]]]:
+    """Tell whether a node ends a piece, and which loops tell the cells apart that it sets."""
+    inside = tuple(nodes((node,)))
+    if any(isinstance(each, Loop) for each in inside):
+        return True, frozenset()
+    outside = set(live_out(program))
+    cells = {
+        frozenset(v for index in target.indices for v in index_variables(index) if v in variables)
+        for each in inside
+        if isinstance(each, Assign)
+        for target in each.targets
+        if target.subscripts or target.array in outside
+    }
+    return bool(cells) and bool(variables), frozenset(cells)
 
 
 def _handed(program: Program, pieces: list[tuple[Node, ...]]) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ from looptrans.transforms.tree import (
     walk_positions,
 )
 
-Nests: TypeAlias = Literal["joined", "as written", "apart"]
+Nests: TypeAlias = Literal["joined", "as written", "apart", "results apart"]
 NESTS: tuple[Nests, ...] = get_args(Nests)
 BLOCK = 64
 PARTS = 4
@@ -70,8 +70,8 @@ def derive(
         block: For `forward`, how many iterations a block has.
         parts: For `split`, how many parts there are.
         nests: Whether nests that stand side by side are joined, stay as written, or, for `fold`,
-            are taken apart where they hold several loops; what one loop hands to another then goes
-            through memory.
+            are taken apart where they hold several loops, or results told apart by different
+            loops; what one loop hands to another then goes through memory.
     """
     _load_analysis()
     # The docstring speaks of the listing as it was written.
@@ -89,8 +89,8 @@ def derive(
             work.notes += notes
             work.own_arrays()
             work.folds()
-        if nests == "apart":
-            work.apart()
+        if nests in ("apart", "results apart"):
+            work.apart(results=nests == "results apart")
         known = work.scalars_with_flow()
         work.parallel_by_flow(known)
         if work.outward():
@@ -236,11 +236,13 @@ class _Work:
                     changed = True
                     break
 
-    def apart(self) -> None:
+    def apart(self, *, results: bool) -> None:
         """Make nests of their own of the loops that a nest holds, where that is legal."""
         tried: set[tuple[str, ...]] = set()
         while True:
-            each = next((b for b in branching(self.program) if b.cuts not in tried), None)
+            each = next(
+                (b for b in branching(self.program, results=results) if b.cuts not in tried), None
+            )
             if each is None:
                 return
             tried.add(each.cuts)
