@@ -13,7 +13,8 @@ from looptrans.adjoint.backward import Backward, backward
 from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
-from looptrans.ir.program import Program
+from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.walk import nodes
 from tests.analysis import program, spec
 from tests.test_adjoint_torch import gradients
 
@@ -40,6 +41,42 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
             for d in range(0, D):
                 O[i, d] = O[i, d] + s * V[j, d]
     return O
+### rows that a guard leaves out
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      keep: Bool[Array, "M"], hidden: Bool[Array, "N"]):
+    O = zeros((M, D))
+    L = full(M, -inf)
+    for i in range(0, M):
+        if keep[i]:
+            m = -inf
+            for j in range(0, N):
+                if not hidden[j]:
+                    m = max(m, sum(Q[i, e] * K[j, e] for e in range(0, E)))
+            l = 0.0
+            for j in range(0, N):
+                if not hidden[j]:
+                    l = l + exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) - m)
+            L[i] = m + log(l)
+            for j in range(0, N):
+                if not hidden[j]:
+                    p = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) - m) / l
+                    for d in range(0, D):
+                        O[i, d] = O[i, d] + p * V[j, d]
+    return O, L
+### a cross entropy of a product, in some rows
+def f(X: Float[Array, "M E"], W: Float[Array, "N E"], b: Float[Array, "N"],
+      y: Int[Array, "M", "-1:N"]):
+    loss = zeros(M)
+    for i in range(0, M):
+        if y[i] >= 0:
+            m = -inf
+            for j in range(0, N):
+                m = max(m, sum(X[i, e] * W[j, e] for e in range(0, E)) + b[j])
+            l = 0.0
+            for j in range(0, N):
+                l = l + exp(sum(X[i, e] * W[j, e] for e in range(0, E)) + b[j] - m)
+            loss[i] = m + log(l) - sum(X[i, e] * W[y[i], e] for e in range(0, E)) - b[y[i]]
+    return loss
 ### a row may be empty
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       n: Int[Array, "M", "0:N + 1"]):
@@ -497,3 +534,35 @@ def test_a_tie_of_the_largest_is_shared() -> None:
 def test_what_is_refused_says_why(text: str, reason: str) -> None:
     with pytest.raises(NotDifferentiated, match=reason):
         backward(program(text))
+
+
+def test_what_is_summed_over_other_loops_has_a_nest_of_its_own() -> None:
+    """A number that is summed over all rows would take the rows from what has one for each h."""
+    found = backward(
+        program("""
+def f(S: Float[Array, "H M N"], V: Float[Array, "H N"], s: Float[Array, "H"], a: float, p: float):
+    O = zeros((H, M))
+    L = zeros((H, M))
+    for h in range(0, H):
+        for i in range(0, M):
+            m = s[h]
+            for j in range(0, N):
+                m = max(m, a * S[h, i, j])
+            l = exp(s[h] - m)
+            for j in range(0, N):
+                l = l + exp(a * S[h, i, j] - m)
+            L[h, i] = m + log(l)
+            for j in range(0, N):
+                O[h, i] = O[h, i] + exp(a * S[h, i, j] - L[h, i]) / (1.0 - p) * V[h, j]
+    return O, L
+""")
+    )
+    nests = [
+        {t.array for n in nodes((nest,)) if isinstance(n, Assign) for t in n.targets}
+        for nest in found.program.body
+        if isinstance(nest, Loop)
+    ]
+    (sinks,) = [written for written in nests if "ds" in written]
+    assert "dp_part" in sinks
+    assert "da" not in sinks
+    check(found.listing, found)

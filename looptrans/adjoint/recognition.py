@@ -5,7 +5,7 @@
 
 That a product distributes over a sum lets the sum over j be done first, by whatever the term's
 factors without j are. A rule applies where the factors and brackets with the summed variables are
-those of the rule, all of them, and the ranges are the same.
+those of the rule, all of them, the ranges are the same, and what the rule is given holds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from fractions import Fraction
 
 from looptrans.adjoint.definitions import condition_variables, free_variables
 from looptrans.adjoint.sums import Term, bracketed, term_moved, times
+from looptrans.algebra.cells import condition_moved
 from looptrans.ir.affine import is_same
+from looptrans.ir.condition import Condition
 from looptrans.ir.index import Arith, Index, Int, Neg, Opaque, Param, Var, substitute, variables
 from looptrans.ir.value import (
     Call,
@@ -42,6 +44,7 @@ class Rule:
         generators: What is summed over.
         pattern: The factors with the summed variables, the coefficient 1.
         result: What the sum is.
+        given: What has to hold for that, without the summed variables.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Rule:
     generators: tuple[Generator, ...]
     pattern: Term
     result: Term
+    given: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +85,15 @@ def rule_of(
     inside = tuple((a, p) for a, p in term.factors if set(free_variables(a)) & bound)
     outside = tuple((a, p) for a, p in term.factors if (a, p) not in inside)
     within = tuple(c for c in term.brackets if condition_variables(c) & bound)
-    if len(within) != len(term.brackets) or not inside:
+    given = tuple(c for c in term.brackets if c not in within)
+    if not inside:
         return None
     inverse = Term(1 / term.coefficient, tuple((a, -p) for a, p in outside))
     result = times(Term(Fraction(1), ((cell, 1),)), inverse)
     if divides(result, nonzero):
         return None
     pattern = Term(Fraction(1), inside, within, term.generators)
-    return Rule(name, indices, term.generators, pattern, result)
+    return Rule(name, indices, term.generators, pattern, result, given)
 
 
 def divides(term: Term, nonzero: frozenset[str]) -> bool:
@@ -138,6 +143,8 @@ def applied(term: Term, rule: Rule) -> Term | None:
         needed = set(term_moved(rule.pattern, bound).brackets)
         with_gone = {c for c in term.brackets if condition_variables(c) & gone}
         if needed != with_gone:
+            continue
+        if any(condition_moved(c, bound) not in term.brackets for c in rule.given):
             continue
         kept = tuple(g for g in term.generators if g.variable not in gone)
         if any({*variables(g.range.start), *variables(g.range.stop)} & gone for g in kept):

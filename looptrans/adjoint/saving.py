@@ -4,6 +4,8 @@ for i:                                       for i:
     …                                            …
     l = …              ->                        l = …
     …                                            lse[i] = m + log(l)
+
+What is set under a guard only is handed over under the guard: it is read nowhere else.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ from looptrans.adjoint.read import read
 from looptrans.adjoint.reading import Reading, Site
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.algebra.values import is_number
 from looptrans.frontend import parse
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Create, Read, Value
-from looptrans.ir.walk import nodes
+from looptrans.ir.value import Access, Create, Read, Select, Value
+from looptrans.ir.walk import nodes, placed
 
 Position = tuple[int, ...]
 
@@ -111,7 +114,7 @@ class Saver:
             loops = self._loops(site)
             if loops is None:
                 return None
-            return (*site.behind(len(loops)),), loops, Read(site.target)
+            return self._behind(site, len(loops)), loops, Read(site.target)
         accesses = [a for each in definition.reads().values() for a in each]
         if definition.has_reduction or not accesses:
             return None
@@ -124,10 +127,10 @@ class Saver:
             inner = self._loops(own)
             if inner is None:
                 return None
-            found.append((own.behind(len(inner)), inner))
+            found.append((self._behind(own, len(inner)), inner))
             cells[access] = own.target
         behind, loops = max(found, key=lambda each: each[0])
-        if any(each[1] != loops for each in found):
+        if any(each[1] != loops or each[0][:-1] != behind[:-1] for each in found):
             return None
         if any(self._is_lost(self.reading.sites[access.array], behind) for access in accesses):
             return None
@@ -136,6 +139,30 @@ class Saver:
             return Read(cells[part.access]) if isinstance(part, Read) else None
 
         return behind, loops, replaced(definition.value, change)
+
+    def _behind(self, site: Site, count: int) -> Position:
+        """Return the node behind which what a statement works out is read, in `count` loops.
+
+        It is the one the statement is in, or one inside the guards without which nothing in these
+        loops sets what it writes.
+        """
+        behind = site.behind(count)
+        if self.program.array(site.array).rank:
+            return behind
+        own = [
+            place.position
+            for place in placed(self.program)
+            if isinstance(place.node, Assign)
+            and any(target.array == site.array for target in place.node.targets)
+            and place.position[: len(behind) - 1] == behind[:-1]
+        ]
+        while len(behind) + 1 < len(site.position):
+            arm = site.position[: len(behind) + 1]
+            inside = all(position[: len(arm)] == arm for position in own)
+            if not inside or not isinstance(_node_at(self.program.body, behind), If):
+                break
+            behind = site.position[: len(arm) + 1]
+        return behind
 
     def _is_lost(self, site: Site, behind: Position) -> bool:
         """Tell whether what a statement works out is overwritten up to some place."""
@@ -174,8 +201,23 @@ class Saver:
             own = name in self.reading.sites
             meant: Value = definition.cell if own else definition.value
             bound: dict[str, Index] = {}
-            if not unify(meant, found.value, frozenset(definition.variables), bound):
+            free = frozenset(definition.variables)
+            held = found.value
+            if not unify(meant, held, free, dict(bound)) and isinstance(held, Select):
+                held = _guarded(again.system, held, shown)
+            if not unify(meant, held, free, bound):
                 raise NotDifferentiated(f"{name} changes before it could be handed over")
+
+
+def _guarded(system: System, value: Select, array: str) -> Value:
+    """Return what an array holds where a guard holds, if it holds 0 elsewhere."""
+    if not is_number(value.otherwise, 0.0):
+        return value
+    match value.chosen:
+        case Read(access) if access.array in system.definitions:
+            if system.definitions[access.array].array == array:
+                return system.instance(access.array, access.indices)
+    return value.chosen
 
 
 def _put(
@@ -198,13 +240,18 @@ def _put(
 
 
 def _loop_at(body: tuple[Node, ...], position: Position) -> Loop:
-    node: Node | None = None
-    rest = list(position)
-    while rest:
-        node = body[rest.pop(0)]
-        if isinstance(node, Loop):
-            body = node.body
-        elif isinstance(node, If):
-            body = node.body if rest.pop(0) == 1 else node.orelse
+    node = _node_at(body, position)
     assert isinstance(node, Loop)
     return node
+
+
+def _node_at(body: tuple[Node, ...], position: Position) -> Node:
+    number, *rest = position
+    node = body[number]
+    if not rest:
+        return node
+    if isinstance(node, If):
+        arm, *rest = rest
+        return _node_at(node.body if arm == 1 else node.orelse, tuple(rest))
+    assert isinstance(node, Loop)
+    return _node_at(node.body, tuple(rest))

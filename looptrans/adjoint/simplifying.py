@@ -22,6 +22,7 @@ from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import simplified_brackets
 from looptrans.adjoint.sums import (
     Term,
+    bracketed,
     combined,
     inverted,
     mentioned,
@@ -210,7 +211,7 @@ class Simplifier:
             better = applied(term, rule)
             if better is not None:
                 better = self.prepared.over_stored(better)
-                left, right = replace(rule.pattern, coefficient=Fraction(1)), rule.result
+                left, right = bracketed(rule.pattern, *rule.given), rule.result
                 law = f"{shown(left)} = {shown(right)}"
                 self.found.append(Finding("recognized", of, law, rule.name))
                 return better
@@ -260,6 +261,9 @@ class Simplifier:
                 if better is None or self._work(better) >= self._work(term):
                     continue
                 sides = _closed(term), _without(better, outside(term))
+                if rule.given:
+                    common = outside(term).brackets
+                    sides = bracketed(sides[0], *common), bracketed(sides[1], *common)
                 law = f"{shown(sides[0])} = {shown(sides[1])}"
                 reason = (
                     f"the sum over {', '.join(plain_name(g.variable) for g in rule.generators)} "

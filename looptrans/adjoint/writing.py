@@ -571,10 +571,10 @@ def _joined(first: Nest, second: Nest) -> Nest | None:
     moved = _nest_moved(second, new)
     if moved.conditions != first.conditions:
         return None
-    if not first.scalars and not second.scalars and not _same_shape(first, moved):
-        return None
-    known = {s.cell: s for s in first.scalars}
+    known = {s.cell for s in first.scalars}
     more = tuple(s for s in moved.scalars if s.cell not in known)
+    if len(more) == len(moved.scalars) and not _same_shape(first, moved):
+        return None
     return replace(first, scalars=(*first.scalars, *more), updates=(*first.updates, *moved.updates))
 
 
