@@ -50,7 +50,7 @@ class Configurations:
     @property
     def helpers(self) -> tuple[str, ...]:
         """The functions of `runtime_text` that must be defined before the text."""
-        timed = ("_Timed",) if self.tuned is not None else ()
+        timed = ("_Timed", "_Tuned") if self.tuned is not None else ()
         if self.footprint is None:
             return timed
         return (*timed, "_fitted", "_fitting") if timed else ("_fitted",)
@@ -80,7 +80,7 @@ class Configurations:
         if self.tuned is None:
             return lines
         which = "of these that fit" if self.footprint is not None else "of these"
-        note = f"The fastest {which} is used on a GPU, found when sizes first occur, and kept."
+        note = f"The fastest {which} is used on a GPU, found once for like sizes, and kept."
         lines += ["", f"# {note}"]
         if not self.by_width:
             return [*lines, *self._autotuned(f"{self.tuned} = ", self._choices[0], 0, 4)]
@@ -123,7 +123,7 @@ class Configurations:
             if isinstance(argument, Pointer) and argument.array in self.kernel.restored
         ]
         rows = list(dict.fromkeys(self._row(config) for config in choice.tuned))
-        lines = [f"{head}triton.autotune("]
+        lines = [f"{head}_Tuned(triton.autotune("]
         lines += [INDENT + line for line in self._table(rows, depth)]
         lines += _listed("key", keys, depth)
         if restored:
@@ -132,7 +132,7 @@ class Configurations:
             pruned = f'{{"early_config_prune": _fitting({self.footprint}, {width})}}'
             lines += statement(f"prune_configs_by={pruned},", 1)
         lines.append(f"{INDENT}cache_results=True,")
-        lines.append(f")({self.text.name})")
+        lines.append(f")({self.text.name}))")
         return [INDENT * depth + line for line in lines]
 
     def _table(self, rows: list[Row], depth: int) -> list[str]:

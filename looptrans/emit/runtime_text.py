@@ -61,9 +61,33 @@ class _Timed(triton.Config):
     def __str__(self):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 '''
+_TUNED = '''\
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+'''
 # What configurations are chosen with; the numbers are those of `blocks.footprint`.
 FITTING: Mapping[str, str] = {
     "_Timed": _TIMED,
+    "_Tuned": _TUNED,
     "_fitted": re.sub(
         "MOST_HELD|SPARE|LEAST", lambda word: str(getattr(footprint, word[0])), _FITTED
     ),

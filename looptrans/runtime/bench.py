@@ -303,7 +303,7 @@ def _configurations(modules: Sequence[ModuleType]) -> dict[str, str]:
         for name, held in vars(module).items():
             choices = held.items() if isinstance(held, dict) else ((None, held),)
             for key, choice in choices:
-                best = getattr(choice, "best_config", None)
+                best = getattr(getattr(choice, "tuner", None), "best_config", None)
                 if name.endswith("_tuned") and best is not None:
                     found[name if key is None else f"{name}[{key}]"] = str(best)
     return found
