@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from looptrans.cli.verb import Verbs, add_format, add_listing, add_verb, parameters
+from looptrans.cli.verb import Verbs, add_format, add_listing, add_verb, names, parameters, seed
 
 if TYPE_CHECKING:
     from looptrans.ir.program import Program
@@ -84,7 +84,7 @@ def add_bench(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--of",
-        type=_names,
+        type=names,
         metavar="O,…",
         help="the outputs that receive a gradient (default: all that need no arg-max)",
     )
@@ -108,7 +108,7 @@ def add_bench(verbs: Verbs) -> None:
         default="bf16",
         help="the type of floating-point arrays (default: bf16)",
     )
-    parser.add_argument("--seed", type=_seed, default=0, help="of random inputs (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of random inputs (default: 0)")
     parser.add_argument(
         "--output",
         metavar="FILE",
@@ -119,19 +119,6 @@ def add_bench(verbs: Verbs) -> None:
         "--plan", action="store_true", help="say what would be timed, and time nothing"
     )
     add_format(parser, "text", "json")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise argparse.ArgumentTypeError("name an output, as in --of O")
-    return names
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or not int(text) < 1 << 31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no integer from 0 to 2**31 - 1")
-    return int(text)
 
 
 def bench(arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from looptrans.cli.verb import (
     add_placement,
     add_verb,
     load_listing,
+    names,
 )
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ def add_derive(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--of",
-        type=_names,
+        type=names,
         metavar="O,lse",
         help="backward: the outputs that receive a gradient (all that need no arg-max)",
     )
     parser.add_argument(
         "--wrt",
-        type=_names,
+        type=names,
         metavar="Q,K",
         help="backward: the arguments whose gradients are wanted (all floats)",
     )
@@ -93,13 +94,6 @@ def _goal(text: str) -> str:
     if text not in GOALS:
         raise argparse.ArgumentTypeError(f"{text!r} is not forward, backward or split")
     return text
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(","))
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of names, as in O,lse")
-    return tuple(dict.fromkeys(names))
 
 
 def _size(text: str) -> int:

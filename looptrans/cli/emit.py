@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from looptrans.cli.verb import Verbs, add_listing, add_verb
+from looptrans.cli.verb import Verbs, add_listing, add_verb, names
 
 if TYPE_CHECKING:
     from looptrans.emit.backward import EmittedBackward
@@ -68,7 +68,7 @@ def add_emit(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--of",
-        type=_names,
+        type=names,
         metavar="O,…",
         help="the outputs that receive a gradient (default: all that need no arg-max)",
     )
@@ -91,13 +91,6 @@ def add_emit(verbs: Verbs) -> None:
         action="store_true",
         help=f"fail when a file of DIR (default: {SHELF}) is missing or differs",
     )
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise argparse.ArgumentTypeError("name an output, as in --of O")
-    return names
 
 
 def emit(arguments: argparse.Namespace) -> int:

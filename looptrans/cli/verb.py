@@ -146,6 +146,29 @@ def parameters(text: str) -> list[tuple[str, int | float]]:
     return found
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Read names, as in `O,lse`; each counts once.
+
+    Raises:
+        argparse.ArgumentTypeError: It is something else.
+    """
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of names, as in O,lse")
+    return tuple(dict.fromkeys(found))
+
+
+def seed(text: str) -> int:
+    """Read what random inputs begin with.
+
+    Raises:
+        argparse.ArgumentTypeError: It is no integer from 0 to 2**31 - 1.
+    """
+    if not (text.isascii() and text.isdecimal()) or int(text) >= 1 << 31:
+        raise argparse.ArgumentTypeError(f"{text!r} is no integer from 0 to 2**31 - 1")
+    return int(text)
+
+
 def _number(part: str, value: str) -> int | float:
     for kind in (int, float):
         try:

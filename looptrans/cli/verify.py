@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from looptrans.cli.verb import Verbs, add_format, add_listing, add_verb, parameters
+from looptrans.cli.verb import Verbs, add_format, add_listing, add_verb, names, parameters, seed
 
 if TYPE_CHECKING:
     from looptrans.ir.program import Program
@@ -86,7 +86,7 @@ def add_verify(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--of",
-        type=_names,
+        type=names,
         metavar="O,…",
         help="the outputs that receive a gradient (default: all that need no arg-max)",
     )
@@ -115,15 +115,8 @@ def add_verify(verbs: Verbs) -> None:
         help=f"types of floating-point arrays, of {', '.join(DTYPES)} (default: all there can be)",
     )
     parser.add_argument("--device", help="a torch device (default: a GPU, or else the interpreter)")
-    parser.add_argument("--seed", type=_seed, default=0, help="of random inputs (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of random inputs (default: 0)")
     add_format(parser, "text", "json")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise argparse.ArgumentTypeError("name an output, as in --of O")
-    return names
 
 
 def _dtypes(text: str) -> tuple[str, ...]:
@@ -132,16 +125,6 @@ def _dtypes(text: str) -> tuple[str, ...]:
         if name not in DTYPES:
             raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(DTYPES)}")
     return found
-
-
-def _seed(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 1 << 31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no integer from 0 to 2**31 - 1")
-    return number
 
 
 def verify(arguments: argparse.Namespace) -> int:
