@@ -40,6 +40,7 @@ from looptrans.blocks.program import (
     ops_in,
     walk,
 )
+from looptrans.ir.index import parameters
 
 # A literal that is smaller could hide that a value does not fit 16 bits.
 _SMALLEST = 2.0**-10
@@ -149,6 +150,11 @@ def _scaled(
         above, below = factors(setting[0].value)
         outer = [part for part in above if _is_constant(part, constant)]
         under = [part for part in below if _is_constant(part, constant)]
+        # Where the loop does not run at all the sum is 0, whatever stands outside.
+        sizes = {name for dim in dims_of(dot) for name in parameters(dim.extent)}
+        sure = [part for part in outer if _is_finite(b, part)]
+        if any(not _is_of(part, sizes) for part in (*outer, *under) if part not in sure):
+            continue
         inner = [part for part in above if part not in outer]
         if {*outer, *under} - {Number(1.0)} and inner and len({let.value for let in setting}) == 1:
             bare = as_float(product(inner, [part for part in below if part not in under]))
@@ -200,6 +206,30 @@ def _is_constant(part: Expr, constant: frozenset[str]) -> bool:
             return all(_is_constant(each, constant) for each in children(part))
         case _:
             return False
+
+
+def _is_finite(b: Builder, part: Expr) -> bool:
+    """Tell whether a number is surely finite, as arguments are, without a look at its divisors."""
+    match part:
+        case Number() | Scalar():
+            return True
+        case Name(name):
+            return name in b.defined and _is_finite(b, b.defined[name])
+        case Unary("-", operand) | Cast(operand):
+            return _is_finite(b, operand)
+        case Binary("+" | "-" | "*", left, right):
+            return _is_finite(b, left) and _is_finite(b, right)
+        case _:
+            return False
+
+
+def _is_of(part: Expr, sizes: set[str]) -> bool:
+    """Tell whether a number is made of literals and sizes without which there is no element."""
+    leaves = [each for each in walk(part) if not children(each)]
+    return all(
+        isinstance(each, Number) or (isinstance(each, Scalar) and each.name in sizes)
+        for each in leaves
+    )
 
 
 def _replaced(op: Op, total: str, bare: dict[str, Expr]) -> tuple[Op, ...]:
