@@ -17,6 +17,8 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.derivation.free import freed
+from looptrans.emit.listing import lowered
+from looptrans.emit.parameters import launcher_parameters
 from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.tree import loop_paths
 from tests.analysis import program
@@ -165,3 +167,16 @@ def test_heads_in_one_dimension_are_free_where_their_parts_do_not_overlap(
     given = program(MERGED.format(first=0, width=width).replace("H*D", "H*D+1"))
     (heads, *_) = loop_paths(given)
     assert (freed(given, heads, ("m", "l", "w")) is not None) == free
+
+
+def test_a_number_that_is_given_is_not_divided_out() -> None:
+    """With N = 0 no shape tells B; what is an extent as it is needs not be given."""
+    flat = """
+def flat(x: Float[Array, "B*N"], w: Float[Array, "N"], B: int, N: int):
+    y = zeros(B)
+    for b in range(B):
+        for n in range(N):
+            y[b] += x[b * N + n] * w[n]
+    return y
+"""
+    assert launcher_parameters(lowered(program(flat))).names == ("x", "w", "B")
