@@ -119,6 +119,14 @@ def both_ways(Q: Float[Array, "M E"], K: Float[Array, "N E"], lse: Float[Array, 
                 B[j, e] += p * Q[i, e]
     return A, B
 """
+TABLE = """
+def table(rate: float):
+    T = zeros((5, 7))
+    for i in range(5):
+        for j in range(7):
+            T[i, j] = rate * (j - i)
+    return T
+"""
 HERE = ROWS.format(before="pass_ = 0", inside="s = zeros(N); o = empty(D)")
 REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
 
@@ -133,8 +141,18 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         (NEGATED, "M=5,N=3", "float16"),
         (MERGED.format(first=1, width="D - 1"), "M=5,N=20,H=3,E=4,D=3", "float32"),
         (BOTH_WAYS, "M=5,N=20,E=3", "float32"),
+        (TABLE, "rate=0.5", "float32"),
     ],
-    ids=["branches", "under if", "made in a loop", "used again", "negated", "merged heads", "both"],
+    ids=[
+        "branches",
+        "under if",
+        "made in a loop",
+        "used again",
+        "negated",
+        "merged heads",
+        "both",
+        "table",
+    ],
 )
 def test_forward(
     text: str, sizes: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -180,3 +198,18 @@ def flat(x: Float[Array, "B*N"], w: Float[Array, "N"], B: int, N: int):
     return y
 """
     assert launcher_parameters(lowered(program(flat))).names == ("x", "w", "B")
+
+
+def test_a_listing_that_runs_for_nothing_only_is_not_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text("""
+def beyond(x: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(N):
+        y[i] = x[i + 1]
+    return y
+""")
+    assert main(["verify", str(path), "--dtype", "float32"]) == 1
+    assert "x[3] is outside the array" in capsys.readouterr().out
