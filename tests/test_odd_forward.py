@@ -17,6 +17,8 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.derivation.free import freed
+from looptrans.emit.listing import lowered
+from looptrans.emit.parameters import launcher_parameters
 from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.tree import loop_paths
 from tests.analysis import program
@@ -117,6 +119,14 @@ def both_ways(Q: Float[Array, "M E"], K: Float[Array, "N E"], lse: Float[Array, 
                 B[j, e] += p * Q[i, e]
     return A, B
 """
+TABLE = """
+def table(rate: float):
+    T = zeros((5, 7))
+    for i in range(5):
+        for j in range(7):
+            T[i, j] = rate * (j - i)
+    return T
+"""
 HERE = ROWS.format(before="pass_ = 0", inside="s = zeros(N); o = empty(D)")
 REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
 
@@ -131,8 +141,18 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         (NEGATED, "M=5,N=3", "float16"),
         (MERGED.format(first=1, width="D - 1"), "M=5,N=20,H=3,E=4,D=3", "float32"),
         (BOTH_WAYS, "M=5,N=20,E=3", "float32"),
+        (TABLE, "rate=0.5", "float32"),
     ],
-    ids=["branches", "under if", "made in a loop", "used again", "negated", "merged heads", "both"],
+    ids=[
+        "branches",
+        "under if",
+        "made in a loop",
+        "used again",
+        "negated",
+        "merged heads",
+        "both",
+        "table",
+    ],
 )
 def test_forward(
     text: str, sizes: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -165,3 +185,31 @@ def test_heads_in_one_dimension_are_free_where_their_parts_do_not_overlap(
     given = program(MERGED.format(first=0, width=width).replace("H*D", "H*D+1"))
     (heads, *_) = loop_paths(given)
     assert (freed(given, heads, ("m", "l", "w")) is not None) == free
+
+
+def test_a_number_that_is_given_is_not_divided_out() -> None:
+    """With N = 0 no shape tells B; what is an extent as it is needs not be given."""
+    flat = """
+def flat(x: Float[Array, "B*N"], w: Float[Array, "N"], B: int, N: int):
+    y = zeros(B)
+    for b in range(B):
+        for n in range(N):
+            y[b] += x[b * N + n] * w[n]
+    return y
+"""
+    assert launcher_parameters(lowered(program(flat))).names == ("x", "w", "B")
+
+
+def test_a_listing_that_runs_for_nothing_only_is_not_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text("""
+def beyond(x: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(N):
+        y[i] = x[i + 1]
+    return y
+""")
+    assert main(["verify", str(path), "--dtype", "float32"]) == 1
+    assert "x[3] is outside the array" in capsys.readouterr().out

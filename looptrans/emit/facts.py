@@ -143,4 +143,5 @@ class Facts:
         """Return where the arrays are, as text."""
         if self.parameters.arrays:
             return f"{self.names[self.parameters.arrays[0].name]}.device"
-        return '"cpu" if _INTERPRETED else "cuda"'
+        index = "torch.cuda.current_device()"
+        return f'torch.device("cpu") if _INTERPRETED else torch.device("cuda", {index})'

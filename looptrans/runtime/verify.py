@@ -219,16 +219,21 @@ def run_sets(
     """
     runs: list[Run] = []
     more: list[str] = []
+    empty = True
     for each in sets:
         where = ", ".join(f"{name}={value}" for name, value in each.sizes.items())
         if progress is not None:
             progress(where)
         try:
             runs += session.runs(each, dtypes)
+            empty = empty and each.kind == "zero"
         except ExecutionError as error:
             if each.kind == "given":
                 raise
             more.append(f"The listing itself cannot be run at {where}: {error.message}.")
+    if runs and empty:
+        runs = []
+        more.append("With a size of 0 it can be run, which shows nothing.")
     shown = "interpreter" if session.device == "cpu" else session.device
     return Report(session.program.name, shown, session.seed, tuple(runs), (*notes, *more))
 
