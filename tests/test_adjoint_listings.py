@@ -41,6 +41,30 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
             for d in range(0, D):
                 O[i, d] = O[i, d] + s * V[j, d]
     return O
+### packed rows that see those before them
+def f(Q: Float[Array, "T E"], K: Float[Array, "T E"], V: Float[Array, "T D"],
+      cu: Int[Array, "B+1", "0:T+1"], W: int):
+    assert all(cu[b] <= cu[b + 1] for b in range(0, B))
+    O = zeros((T, D))
+    for b in range(0, B):
+        for i in range(cu[b], cu[b + 1]):
+            l = 0.0
+            for j in range(max(cu[b], i - W), i + 1):
+                l = l + exp(sum(Q[i, e] * K[j, e] for e in range(0, E)))
+            for j in range(max(cu[b], i - W), i + 1):
+                p = exp(sum(Q[i, e] * K[j, e] for e in range(0, E))) / l
+                for d in range(0, D):
+                    O[i, d] = O[i, d] + p * V[j, d]
+    return O
+### packed rows that see those behind them
+def f(X: Float[Array, "T"], Y: Float[Array, "T"], cu: Int[Array, "B+1", "0:T+1"]):
+    assert all(cu[b] <= cu[b + 1] for b in range(0, B))
+    z = zeros(T)
+    for b in range(0, B):
+        for i in range(cu[b], cu[b + 1]):
+            for j in range(i, cu[b + 1]):
+                z[i] = z[i] + X[i] * exp(Y[j])
+    return z
 ### rows that a guard leaves out
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       keep: Bool[Array, "M"], hidden: Bool[Array, "N"]):

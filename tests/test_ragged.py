@@ -16,6 +16,7 @@ from looptrans.blocks.program import Rounding, Store, ops_in
 from looptrans.cli.main import main
 from looptrans.derivation.backward import derive_backward
 from looptrans.derivation.derive import derive
+from looptrans.derivation.saved import recheck, saved
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
 from looptrans.emit.refusal import Refused
@@ -393,3 +394,41 @@ def test_the_steps_to_the_backward_pass_are_all_shown(counted: bool) -> None:
     found = derive_backward(program(text))
     assert found.decision == "legal", found.notes
     assert ("rows in place" in {step.kind for step in found.steps}) == counted
+
+
+SEES_EARLIER_ROWS = """
+def f(X: Float[Array, "T"], Y: Float[Array, "T"], cu: Int[Array, "B+1", "0:T+1"]):
+    assert all(cu[b] <= cu[b + 1] for b in range(0, B))
+    z = zeros(T)
+    for b in range(0, B):
+        for i in range(cu[b], cu[b + 1]):
+            for j in range(cu[b], i + 1):
+                z[i] = z[i] + X[i] * exp(Y[j])
+    return z
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("range(cu[b], i + 1)", "range(i, cu[b + 1])"),
+        ("range(cu[b], i + 1)", "range(max(cu[b], i - 2), i)"),
+    ],
+)
+def test_a_loop_that_ends_at_a_row_is_over_rows_of_its_sequence(old: str, new: str) -> None:
+    """The keys of a row are worked out by sequences too, and not by a search for each of them."""
+    found = backward(program(SEES_EARLIER_ROWS.replace(old, new)))
+    assert found.steps[0].name == "say where rows end"
+    assert "in range(0, T)" not in listing(found.program)
+    assert "min(" not in listing(found.forward)
+
+
+def test_rows_counted_from_0_are_proved_again() -> None:
+    counted = SEES_EARLIER_ROWS.replace("range(cu[b], cu[b + 1])", "range(cu[b + 1] - cu[b])")
+    counted = counted.replace("range(cu[b], i + 1)", "range(i + 1)")
+    for name in ("X[i]", "Y[j]", "z[i]"):
+        counted = counted.replace(name, name.replace("[", "[cu[b] + "))
+    derivation = derive_backward(program(counted))
+    assert derivation.decision == "legal"
+    assert recheck(saved(derivation)) == ()

@@ -33,6 +33,7 @@ from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Array, Program
 from looptrans.ir.value import Access, Generator, Read, Real, walk_value
 from looptrans.ir.verdict import Certificate
+from looptrans.transforms.bounded import Bounded, with_ends_said
 from looptrans.transforms.shift import Shifted, with_rows_in_place
 
 
@@ -108,6 +109,10 @@ def backward(
     if placed is not None:
         back = _counted(backward(placed.program, of, wrt), program, placed)
         return replace(back, program=annotated(back.program)) if annotate else back
+    bounded = with_ends_said(program)
+    if bounded is not None:
+        back = _said(backward(bounded.program, of, wrt), program, bounded)
+        return replace(back, program=annotated(back.program)) if annotate else back
     whole = extended(program)
     if whole is not None:
         try:
@@ -144,6 +149,15 @@ def _counted(found: Backward, program: Program, placed: Shifted) -> Backward:
     """Return the backward pass of a listing, from that of the one that counts rows in place."""
     forward = program if found.forward is found.listing else found.forward
     step = Step(placed.text, (placed.certificate,))
+    return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
+
+
+def _said(found: Backward, program: Program, bounded: Bounded) -> Backward:
+    """Return the backward pass of a listing, from that of the one that says where rows end."""
+    forward = program
+    if found.forward is not found.listing:
+        forward = bounded.back(found.forward)
+    step = Step("say where rows end", (bounded.certificate,))
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 

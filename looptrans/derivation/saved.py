@@ -240,7 +240,8 @@ def _backward(found: dict[str, Tree], first: Program, nests: Program | None) -> 
     at = next(n for n, (kind, _) in enumerate(steps) if kind == "backward nest")
     count, of, wrt, *_ = steps[at][1]
     facts = [["adjoint", [number, of, wrt]] for number in range(1, count)]
-    before = [[kind, given] for kind, given in steps[:at] if kind != "hand over"]
+    counted = 1 if steps[0][0] == "rows in place" else 0
+    before = [[kind, given] for kind, given in steps[counted:at] if kind != "hand over"]
     problems = []
     if before != facts or any([of, wrt] != g for kind, g in steps[:at] if kind == "hand over"):
         problems.append("its steps do not show all that the backward listing leans on")
