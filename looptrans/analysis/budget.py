@@ -7,6 +7,7 @@ runs in a forked process that is ended when its time is up.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import pickle
@@ -72,6 +73,8 @@ def _work_in_child(work: Callable[[], T], writing: int) -> None:
     """Do the work, send the result, and leave without running anyone's clean-up."""
     try:
         _limit_memory()
+        # What the parent holds is none of the child's garbage: to look at it would copy its pages.
+        gc.freeze()
         try:
             result: tuple[bool, object] = (False, work())
         except MemoryError:

@@ -262,10 +262,10 @@ class VectorStore:
                 case _:
                     return None
         view: Values = self.data[(*where, ...)]  # a view even of a single cell
-        view = view.transpose(sorted(range(len(source)), key=source.__getitem__))
-        present = {axis for axis in source if axis < axes}
-        missing = [axis for axis in range(axes) if axis not in present]
-        return np.expand_dims(view, missing) if missing else view
+        if source != sorted(source):
+            view = view.transpose(sorted(range(len(source)), key=source.__getitem__))
+        there = tuple(slice(None) if axis in source else None for axis in range(axes))
+        return view[there] if None in there else view
 
     def _gather(
         self, place: Place, mask: Mask, active: tuple[int, ...]

@@ -33,6 +33,7 @@ from looptrans.frontend.syntax import (
     private_line,
     short,
     span_of,
+    statements_below,
     stored_names,
     word_of,
 )
@@ -96,7 +97,7 @@ class Statements:
         """Read a whole body; comments down to line `last` belong to it."""
         ends = {
             node.end_lineno or node.lineno: None
-            for node in preorder(*body)
+            for node in statements_below(body)
             if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign)
         }
         self._values = Values(self.names)
@@ -395,7 +396,7 @@ class Statements:
 def _sharing(body: list[ast.stmt]) -> set[tuple[int | None, int | None]]:
     """Return the ends of the statements after which another one stands on the same line."""
     blocks = [body]
-    for node in preorder(*body):
+    for node in statements_below(body):
         for name in ("body", "orelse"):
             inner = getattr(node, name, None)
             if isinstance(inner, list):

@@ -164,16 +164,35 @@ def preorder(*roots: ast.AST) -> Iterator[ast.AST]:
     while stack:
         top = stack.pop()
         yield top
-        # What `ast.iter_child_nodes` yields, which takes twice as long.
-        below: list[ast.AST] = []
-        for field in top._fields:
-            value = getattr(top, field, None)
-            if isinstance(value, ast.AST):
-                below.append(value)
-            elif isinstance(value, list):
-                below += [each for each in value if isinstance(each, ast.AST)]
-        below.reverse()
-        stack += below
+        stack += children(top)[::-1]
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """Return what `ast.iter_child_nodes` yields, in half the time."""
+    below: list[ast.AST] = []
+    for field in node._fields:
+        value = getattr(node, field, None)
+        if isinstance(value, ast.AST):
+            below.append(value)
+        elif isinstance(value, list):
+            below += [each for each in value if isinstance(each, ast.AST)]
+    return below
+
+
+_IN_BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
+
+
+def statements_below(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield statements and those inside them in the order of the text, but no expressions."""
+    stack: list[ast.AST] = [*body]
+    stack.reverse()
+    while stack:
+        top = stack.pop()
+        yield top
+        values = [getattr(top, field, None) for field in top._fields]
+        blocks = [each for each in values if isinstance(each, list)]
+        below = [each for block in blocks for each in block if isinstance(each, _IN_BLOCKS)]
+        stack += below[::-1]
 
 
 def shape_read(node: ast.expr) -> tuple[str, int | None] | None:
@@ -215,11 +234,18 @@ def literal_number(node: ast.expr) -> float | int | None:
 def stored_names(body: Iterable[ast.stmt]) -> dict[str, int]:
     """Return every name that statements assign, as a whole or by element, with its last line."""
     found: dict[str, int] = {}
-    for node in preorder(*body):
+    stack: list[ast.AST] = [*body]
+    stack.reverse()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Constant):
+            continue
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(
             node.ctx, ast.Store
         ):
             name = dotted(flattened(node)[0])
             if name is not None:
                 found[name] = node.lineno
+        if not isinstance(node, ast.Name):
+            stack += children(node)[::-1]
     return found
