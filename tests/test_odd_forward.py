@@ -127,6 +127,24 @@ def table(rate: float):
             T[i, j] = rate * (j - i)
     return T
 """
+# A second loop goes on with the maximum of a first one that is kept in other units.
+GOES_ON = """
+def goes_on(A: Float[Array, "P M"], S: Float[Array, "P M"], Q: Float[Array, "M E"],
+            K: Float[Array, "N E"]):
+    y = zeros(M)
+    for i in range(M):
+        m = -inf; l = 0.0
+        for p in range(P):
+            n = max(m, A[p, i])
+            l = l * exp(m - n) + exp(A[p, i] - n) * S[p, i]
+            m = n
+        for j in range(N):
+            n = max(m, Q[i] @ K[j])
+            l = l * exp(m - n) + exp(Q[i] @ K[j] - n)
+            m = n
+        y[i] = l * exp(m - 1.0)
+    return y
+"""
 HERE = ROWS.format(before="pass_ = 0", inside="s = zeros(N); o = empty(D)")
 REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
 
@@ -142,6 +160,7 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         (MERGED.format(first=1, width="D - 1"), "M=5,N=20,H=3,E=4,D=3", "float32"),
         (BOTH_WAYS, "M=5,N=20,E=3", "float32"),
         (TABLE, "rate=0.5", "float32"),
+        (GOES_ON, "P=7,M=5,N=20,E=3", "float32"),
     ],
     ids=[
         "branches",
@@ -152,6 +171,7 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         "merged heads",
         "both",
         "table",
+        "goes on",
     ],
 )
 def test_forward(

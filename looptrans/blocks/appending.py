@@ -42,6 +42,7 @@ from looptrans.blocks.program import (
     Scalar,
     Where,
     dims_of,
+    ops_in,
     walk,
 )
 from looptrans.blocks.runs import Part
@@ -138,6 +139,8 @@ class Appending:
                 return isinstance(op.value, Number) and (
                     op.value.value == 0 or math.isinf(op.value.value)
                 )
+            if any(isinstance(each, Let) and each.name == array for each in ops_in((op,))):
+                return False  # a loop before this one has set it
         return False
 
     def _rescaled(self, array: str, factor: Expr, note: str) -> None:
