@@ -65,6 +65,16 @@ def f(X: Float[Array, "T"], Y: Float[Array, "T"], cu: Int[Array, "B+1", "0:T+1"]
             for j in range(i, cu[b + 1]):
                 z[i] = z[i] + X[i] * exp(Y[j])
     return z
+### columns set one after the other
+def f(X: Float[Array, "M 2"], t: float):
+    Y = zeros((M, 2))
+    z = zeros(M)
+    for i in range(0, M):
+        Y[i, 0] = X[i, 0] * X[i, 0] * t
+        Y[i, 1] = X[i, 1] * X[i, 0]
+    for i in range(0, M):
+        z[i] = Y[i, 0] * exp(Y[i, 1])
+    return Y, z
 ### rows that a guard leaves out
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       keep: Bool[Array, "M"], hidden: Bool[Array, "N"]):

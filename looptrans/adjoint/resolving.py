@@ -13,7 +13,7 @@ from looptrans.adjoint.definitions import refreshed
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.state import LoopAround, Place, Position, State, Version
-from looptrans.algebra.cells import condition_moved
+from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.ir.condition import Condition, Data, Every, Not, Some, negation
 from looptrans.ir.index import Var
 from looptrans.ir.program import Assign
@@ -96,8 +96,32 @@ def read_of(
             name = version.inner
     if name is None:
         raise NotDifferentiated(version.lost, place.label)
-    held = state.system.definitions[name].value if name in state.system.definitions else None
-    return held if isinstance(held, Const) else Read(Access(name, subscripts))
+    return _held(state, Access(name, subscripts))
+
+
+def _held(state: State, access: Access) -> Value:
+    """Return what a cell holds: that of an earlier version, where its subscripts say which.
+
+    After `q[i, 0] = a` and `q[i, 1] = b`, a read of `q[i, 0]` gets what the first has set.
+    """
+    definition = state.system.definitions.get(access.array)
+    match None if definition is None else definition.value:
+        case Const() as number:
+            return number
+        case Select(condition, chosen, otherwise) if definition is not None:
+            here = dict(zip(definition.variables, access.indices, strict=True))
+            tested = condition_moved(condition, here)
+            taken: Value | None = None
+            if Facts().imply(tested):
+                taken = chosen
+            elif Facts().imply(negation(tested)):
+                taken = otherwise
+            match None if taken is None else value_moved(taken, here):
+                case Const() as number:
+                    return number
+                case Read(inner):
+                    return _held(state, inner)
+    return Read(access)
 
 
 def _check(state: State, access: Access, version: Version, place: Place, accumulates: str) -> None:

@@ -261,6 +261,7 @@ def condition_changed(condition: Condition, change: Callable[[Index], Index]) ->
 
 def simplified_brackets(term: Term, facts: Facts) -> Term | None:
     """Leave out brackets that always hold; return None where one never does."""
+    term = _at_numbers(term)
     inside = facts.inside(term.generators)
     kept: list[Condition] = []
     for number, condition in enumerate(term.brackets):
@@ -272,6 +273,23 @@ def simplified_brackets(term: Term, facts: Facts) -> Term | None:
     # Bounds stand before what reads an array, so that nothing is read outside of them.
     kept.sort(key=_reads)
     return replace(term, brackets=tuple(kept))
+
+
+def _at_numbers(term: Term) -> Term:
+    """Do sums of which a bracket leaves the one term where the variable is some number."""
+    for g in term.generators:
+        here = Var(g.variable)
+        for bracket in term.brackets:
+            match bracket:
+                case Relation("==", Int() as number, other) if other == here:
+                    pass
+                case Relation("==", other, Int() as number) if other == here:
+                    pass
+                case _:
+                    continue
+            if g.range.step == 1:
+                return _at_numbers(_put(term, g, number)[0])
+    return term
 
 
 def _reads(condition: Condition) -> bool:

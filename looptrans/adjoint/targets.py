@@ -54,6 +54,8 @@ def solved_target(state: State, target: Access, place: Place) -> Solved:
                 f"which iteration writes a cell of {target.array} cannot be told from its "
                 "subscripts",
                 place.label,
+                remedy=f"give {target.array} a dimension for each of these loops, or make the "
+                "variable of one loop its subscript",
             )
         loop = free.pop(unit[0])
         factor = form.terms[Var(unit[0])]

@@ -134,7 +134,12 @@ def _old(
         raise NotDifferentiated(
             f"{target.array} may keep what an earlier iteration left in it", place.label
         )
-    cell = Access(target.array, tuple(target.subscripts))
+    # A subscript without a loop's variable is one of the cells that the version goes over.
+    subscripts = tuple(
+        Var(own.variable) if loop is None else index
+        for index, own, loop in zip(target.indices, solved.indices, solved.dimensions, strict=True)
+    )
+    cell = Access(target.array, subscripts)
     return value_moved(read_of(state, cell, place, place.around.facts), solved.values)
 
 
