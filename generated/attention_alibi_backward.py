@@ -243,6 +243,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -301,9 +324,10 @@ def attention_alibi_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -467,9 +491,9 @@ attention_alibi_kernel_default = {
     4: attention_alibi_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_alibi_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_alibi_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (0, 1), (8, 4), (3, 2))
@@ -477,8 +501,8 @@ attention_alibi_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_alibi_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_alibi_kernel),
-    4: triton.autotune(
+    )(attention_alibi_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_alibi_kernel_config(*row)
             for row in [
@@ -492,7 +516,7 @@ attention_alibi_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_alibi_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_alibi_kernel),
+    )(attention_alibi_kernel)),
 }
 
 
@@ -567,15 +591,15 @@ attention_alibi_backward_delta_kernel_default = attention_alibi_backward_delta_k
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_alibi_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_alibi_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_alibi_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_alibi_backward_delta_kernel)
+)(attention_alibi_backward_delta_kernel))
 
 
 @triton.jit
@@ -604,9 +628,10 @@ def attention_alibi_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -678,11 +703,10 @@ def attention_alibi_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        ds_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8
         dslopes_part = dslopes_part - tl.sum(
             dS * (i[:, None] - j[None, :]).to(tl.float32), axis=1
         )  # S9
-        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -710,7 +734,6 @@ def attention_alibi_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        ds_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8
         dslopes_part = dslopes_part - tl.sum(
             tl.where(
                 (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1),
@@ -721,12 +744,13 @@ def attention_alibi_backward_dQ_kernel(
         )  # S9
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, ds_sum, 0.0), 0.0
+                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S10
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8, S10
     if dslopes_part_ptr is not None:
         tl.store(dslopes_part_ptr + i * stride_dslopes_part_i, dslopes_part, mask=i < M)  # S9
     if dQ_ptr is not None:
@@ -759,9 +783,9 @@ attention_alibi_backward_dQ_kernel_default = {
     4: attention_alibi_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_alibi_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_alibi_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -771,8 +795,8 @@ attention_alibi_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_alibi_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_alibi_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_alibi_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_alibi_backward_dQ_kernel_config(*row)
             for row in [
@@ -787,7 +811,7 @@ attention_alibi_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_alibi_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_alibi_backward_dQ_kernel),
+    )(attention_alibi_backward_dQ_kernel)),
 }
 
 
@@ -901,10 +925,9 @@ def attention_alibi_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S16
-        ds_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, ds_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -948,8 +971,7 @@ def attention_alibi_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S16
-        ds_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
-        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S19
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
@@ -983,10 +1005,9 @@ def attention_alibi_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S16
-        ds_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, ds_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -1000,6 +1021,7 @@ def attention_alibi_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S19
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17, S18
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1036,9 +1058,9 @@ attention_alibi_backward_dK_dV_kernel_default = {
     4: attention_alibi_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_alibi_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_alibi_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1048,8 +1070,8 @@ attention_alibi_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_alibi_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_alibi_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_alibi_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_alibi_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1064,7 +1086,7 @@ attention_alibi_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_alibi_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_alibi_backward_dK_dV_kernel),
+    )(attention_alibi_backward_dK_dV_kernel)),
 }
 
 
@@ -1126,15 +1148,15 @@ attention_alibi_backward_dslopes_kernel_default = attention_alibi_backward_dslop
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_alibi_backward_dslopes_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_alibi_backward_dslopes_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_alibi_backward_dslopes_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_alibi_backward_dslopes_kernel)
+)(attention_alibi_backward_dslopes_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1502,7 +1524,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op("looptrans::attention_alibi_forward_a0ad1093", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_forward_9ca67b7f", mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1521,7 +1543,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_alibi_backward_a0ad1093", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_backward_9ca67b7f", mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

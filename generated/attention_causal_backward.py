@@ -244,6 +244,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -302,9 +325,10 @@ def attention_causal_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -457,9 +481,9 @@ attention_causal_kernel_default = {
     4: attention_causal_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_causal_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_causal_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -467,8 +491,8 @@ attention_causal_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_causal_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_causal_kernel),
-    4: triton.autotune(
+    )(attention_causal_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_causal_kernel_config(*row)
             for row in [
@@ -482,7 +506,7 @@ attention_causal_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_causal_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_causal_kernel),
+    )(attention_causal_kernel)),
 }
 
 
@@ -557,15 +581,15 @@ attention_causal_backward_delta_kernel_default = attention_causal_backward_delta
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_causal_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_causal_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_causal_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_causal_backward_delta_kernel)
+)(attention_causal_backward_delta_kernel))
 
 
 @triton.jit
@@ -593,9 +617,10 @@ def attention_causal_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -655,9 +680,8 @@ def attention_causal_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -677,18 +701,18 @@ def attention_causal_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
         )  # S9
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
+                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S10
+    dQ = dQ * scale  # S8, S10
     if dscale_part_ptr is not None:
         tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S9
     if dQ_ptr is not None:
@@ -721,9 +745,9 @@ attention_causal_backward_dQ_kernel_default = {
     4: attention_causal_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_causal_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_causal_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -733,8 +757,8 @@ attention_causal_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_causal_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_causal_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_causal_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_causal_backward_dQ_kernel_config(*row)
             for row in [
@@ -749,7 +773,7 @@ attention_causal_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_causal_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_causal_backward_dQ_kernel),
+    )(attention_causal_backward_dQ_kernel)),
 }
 
 
@@ -848,10 +872,9 @@ def attention_causal_backward_dK_dV_kernel(
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -884,8 +907,7 @@ def attention_causal_backward_dK_dV_kernel(
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
-        dS_sum_2 = dS_2 * scale  # S16
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
@@ -908,10 +930,9 @@ def attention_causal_backward_dK_dV_kernel(
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -925,6 +946,7 @@ def attention_causal_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S18
+    dK = dK * scale  # S16, S17
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -961,9 +983,9 @@ attention_causal_backward_dK_dV_kernel_default = {
     4: attention_causal_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_causal_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_causal_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -973,8 +995,8 @@ attention_causal_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_causal_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_causal_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_causal_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_causal_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -989,7 +1011,7 @@ attention_causal_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_causal_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_causal_backward_dK_dV_kernel),
+    )(attention_causal_backward_dK_dV_kernel)),
 }
 
 
@@ -1047,15 +1069,15 @@ attention_causal_backward_dscale_kernel_default = attention_causal_backward_dsca
     512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_causal_backward_dscale_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_causal_backward_dscale_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_causal_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_causal_backward_dscale_kernel)
+)(attention_causal_backward_dscale_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1424,7 +1446,7 @@ def attention_causal_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=T
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_causal_forward_9592171a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_forward_f0193043", mutates_args=())
 def _attention_causal_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1444,7 +1466,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_causal_backward_9592171a", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_backward_f0193043", mutates_args=())
 def _attention_causal_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -241,6 +241,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -299,9 +322,10 @@ def attention_causal_bottom_right_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -454,9 +478,9 @@ attention_causal_bottom_right_kernel_default = {
     4: attention_causal_bottom_right_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_causal_bottom_right_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_causal_bottom_right_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -466,8 +490,8 @@ attention_causal_bottom_right_kernel_tuned = {
             "early_config_prune": _fitting(attention_causal_bottom_right_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_causal_bottom_right_kernel),
-    4: triton.autotune(
+    )(attention_causal_bottom_right_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_causal_bottom_right_kernel_config(*row)
             for row in [
@@ -483,7 +507,7 @@ attention_causal_bottom_right_kernel_tuned = {
             "early_config_prune": _fitting(attention_causal_bottom_right_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_causal_bottom_right_kernel),
+    )(attention_causal_bottom_right_kernel)),
 }
 
 
@@ -560,15 +584,15 @@ attention_causal_bottom_right_backward_delta_kernel_default = (
     attention_causal_bottom_right_backward_delta_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_causal_bottom_right_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_causal_bottom_right_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_causal_bottom_right_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_causal_bottom_right_backward_delta_kernel)
+)(attention_causal_bottom_right_backward_delta_kernel))
 
 
 @triton.jit
@@ -597,9 +621,10 @@ def attention_causal_bottom_right_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -662,9 +687,8 @@ def attention_causal_bottom_right_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -684,7 +708,6 @@ def attention_causal_bottom_right_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where(
                 (j[None, :] < j_stop) & (j[None, :] < i[:, None] + N - M + 1), dS * S_sum, 0.0
@@ -693,12 +716,13 @@ def attention_causal_bottom_right_backward_dQ_kernel(
         )  # S9
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + N - M + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
+                j[None, :] < i[:, None] + N - M + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S10
+    dQ = dQ * scale  # S8, S10
     if dscale_part_ptr is not None:
         tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S9
     if dQ_ptr is not None:
@@ -733,9 +757,9 @@ attention_causal_bottom_right_backward_dQ_kernel_default = {
     4: attention_causal_bottom_right_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_causal_bottom_right_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_causal_bottom_right_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -747,8 +771,8 @@ attention_causal_bottom_right_backward_dQ_kernel_tuned = {
             )
         },
         cache_results=True,
-    )(attention_causal_bottom_right_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_causal_bottom_right_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_causal_bottom_right_backward_dQ_kernel_config(*row)
             for row in [
@@ -765,7 +789,7 @@ attention_causal_bottom_right_backward_dQ_kernel_tuned = {
             )
         },
         cache_results=True,
-    )(attention_causal_bottom_right_backward_dQ_kernel),
+    )(attention_causal_bottom_right_backward_dQ_kernel)),
 }
 
 
@@ -870,10 +894,9 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, dS_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -909,8 +932,7 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        dS_sum_2 = dS_2 * scale  # S16
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
@@ -936,10 +958,9 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, dS_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -953,6 +974,7 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S18
+    dK = dK * scale  # S16, S17
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -991,9 +1013,9 @@ attention_causal_bottom_right_backward_dK_dV_kernel_default = {
     4: attention_causal_bottom_right_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_causal_bottom_right_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_causal_bottom_right_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1005,8 +1027,8 @@ attention_causal_bottom_right_backward_dK_dV_kernel_tuned = {
             )
         },
         cache_results=True,
-    )(attention_causal_bottom_right_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_causal_bottom_right_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_causal_bottom_right_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1023,7 +1045,7 @@ attention_causal_bottom_right_backward_dK_dV_kernel_tuned = {
             )
         },
         cache_results=True,
-    )(attention_causal_bottom_right_backward_dK_dV_kernel),
+    )(attention_causal_bottom_right_backward_dK_dV_kernel)),
 }
 
 
@@ -1081,15 +1103,15 @@ attention_causal_bottom_right_backward_dscale_kernel_default = (
     attention_causal_bottom_right_backward_dscale_kernel_config(512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_causal_bottom_right_backward_dscale_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_causal_bottom_right_backward_dscale_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_causal_bottom_right_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_causal_bottom_right_backward_dscale_kernel)
+)(attention_causal_bottom_right_backward_dscale_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1468,7 +1490,7 @@ def attention_causal_bottom_right_backward(
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_forward_b47a6893", mutates_args=()
+    "looptrans::attention_causal_bottom_right_forward_5b789d40", mutates_args=()
 )
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
@@ -1490,7 +1512,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_backward_b47a6893", mutates_args=()
+    "looptrans::attention_causal_bottom_right_backward_5b789d40", mutates_args=()
 )
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,

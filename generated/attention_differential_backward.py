@@ -451,6 +451,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -674,9 +697,9 @@ attention_differential_kernel_default = {
     4: attention_differential_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_differential_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_differential_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -684,8 +707,8 @@ attention_differential_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_differential_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_differential_kernel),
-    4: triton.autotune(
+    )(attention_differential_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_differential_kernel_config(*row)
             for row in [
@@ -698,7 +721,7 @@ attention_differential_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_differential_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_differential_kernel),
+    )(attention_differential_kernel)),
 }
 
 
@@ -884,9 +907,9 @@ attention_differential_backward_O2_kernel_default = {
     4: attention_differential_backward_O2_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_differential_backward_O2_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_differential_backward_O2_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -896,8 +919,8 @@ attention_differential_backward_O2_kernel_tuned = {
             "early_config_prune": _fitting(attention_differential_backward_O2_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_differential_backward_O2_kernel),
-    4: triton.autotune(
+    )(attention_differential_backward_O2_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_differential_backward_O2_kernel_config(*row)
             for row in [
@@ -912,7 +935,7 @@ attention_differential_backward_O2_kernel_tuned = {
             "early_config_prune": _fitting(attention_differential_backward_O2_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_differential_backward_O2_kernel),
+    )(attention_differential_backward_O2_kernel)),
 }
 
 
@@ -989,15 +1012,15 @@ attention_differential_backward_dlam_part_kernel_default = (
     attention_differential_backward_dlam_part_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_differential_backward_dlam_part_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_differential_backward_dlam_part_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_differential_backward_dlam_part_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_differential_backward_dlam_part_kernel)
+)(attention_differential_backward_dlam_part_kernel))
 
 
 @triton.jit
@@ -1103,7 +1126,6 @@ def attention_differential_backward_dQ_dQ2_kernel(
         )  # S17
         dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
         dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S18
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S19
         K2_je = tl.load(
             K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
             mask=e_in[None, :],
@@ -1115,9 +1137,8 @@ def attention_differential_backward_dQ_dQ2_kernel(
         )  # S21, S22
         dP_2_2 = -(lam * dP_2_sum_2)  # S23
         dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S24
-        dS2_sum = dS2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S26
-        dQ2 = tl.dot(dS2_sum.to(K2_ptr.dtype.element_ty), K2_je, dQ2, input_precision="ieee")  # S27
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S26
+        dQ2 = tl.dot(dS2.to(K2_ptr.dtype.element_ty), K2_je, dQ2, input_precision="ieee")  # S27
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -1137,7 +1158,6 @@ def attention_differential_backward_dQ_dQ2_kernel(
         )  # S17
         dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
         dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S18
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S19
         K2_je = tl.load(
             K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
             mask=(j[:, None] < N) & e_in[None, :],
@@ -1149,19 +1169,20 @@ def attention_differential_backward_dQ_dQ2_kernel(
         )  # S21, S22
         dP_2_2 = -(lam * dP_2_sum_2)  # S23
         dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S24
-        dS2_sum = dS2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25
         dQ = tl.dot(
-            tl.where(j[None, :] < N, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
+            tl.where(j[None, :] < N, dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S26
         dQ2 = tl.dot(
-            tl.where(j[None, :] < N, dS2_sum, 0.0).to(K2_ptr.dtype.element_ty),
+            tl.where(j[None, :] < N, dS2, 0.0).to(K2_ptr.dtype.element_ty),
             K2_je,
             dQ2,
             input_precision="ieee"
         )  # S27
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S19, S26
+    dQ2 = dQ2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25, S27
     if dQ_ptr is not None:
         tl.store(
             dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
@@ -1198,9 +1219,9 @@ attention_differential_backward_dQ_dQ2_kernel_default = {
     4: attention_differential_backward_dQ_dQ2_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_differential_backward_dQ_dQ2_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_differential_backward_dQ_dQ2_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1210,8 +1231,8 @@ attention_differential_backward_dQ_dQ2_kernel_tuned = {
             "early_config_prune": _fitting(attention_differential_backward_dQ_dQ2_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_differential_backward_dQ_dQ2_kernel),
-    4: triton.autotune(
+    )(attention_differential_backward_dQ_dQ2_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_differential_backward_dQ_dQ2_kernel_config(*row)
             for row in [
@@ -1226,7 +1247,7 @@ attention_differential_backward_dQ_dQ2_kernel_tuned = {
             "early_config_prune": _fitting(attention_differential_backward_dQ_dQ2_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_differential_backward_dQ_dQ2_kernel),
+    )(attention_differential_backward_dQ_dQ2_kernel)),
 }
 
 
@@ -1338,7 +1359,6 @@ def attention_differential_backward_dK_dV_dK2_kernel(
         dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
         dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i)  # S32
         dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S32
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S33
         Q2_ie = tl.load(
             Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
             mask=e_in[None, :],
@@ -1352,14 +1372,11 @@ def attention_differential_backward_dK_dV_dK2_kernel(
         dP_2_3 = -(lam * dP_2_sum_3)  # S37
         dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i)  # S38
         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
-        dS2_sum_2 = dS2_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S39
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S40
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S40
         dV = tl.dot(
             (P_4 - P_2_3 * lam).to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee"
         )  # S41
-        dK2 = tl.dot(
-            dS2_sum_2.to(Q2_ptr.dtype.element_ty), Q2_ie, dK2, input_precision="ieee"
-        )  # S42
+        dK2 = tl.dot(dS2_2.to(Q2_ptr.dtype.element_ty), Q2_ie, dK2, input_precision="ieee")  # S42
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1381,7 +1398,6 @@ def attention_differential_backward_dK_dV_dK2_kernel(
         dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
         dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < M, other=0.0)  # S32
         dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S32
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S33
         Q2_ie = tl.load(
             Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
             mask=(i[:, None] < M) & e_in[None, :],
@@ -1395,9 +1411,8 @@ def attention_differential_backward_dK_dV_dK2_kernel(
         dP_2_3 = -(lam * dP_2_sum_3)  # S37
         dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i, mask=i < M, other=0.0)  # S38
         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
-        dS2_sum_2 = dS2_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S39
         dK = tl.dot(
-            tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+            tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
@@ -1409,11 +1424,13 @@ def attention_differential_backward_dK_dV_dK2_kernel(
             input_precision="ieee"
         )  # S41
         dK2 = tl.dot(
-            tl.where(i[None, :] < M, dS2_sum_2, 0.0).to(Q2_ptr.dtype.element_ty),
+            tl.where(i[None, :] < M, dS2_2, 0.0).to(Q2_ptr.dtype.element_ty),
             Q2_ie,
             dK2,
             input_precision="ieee"
         )  # S42
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S33, S40
+    dK2 = dK2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S39, S42
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1458,9 +1475,9 @@ attention_differential_backward_dK_dV_dK2_kernel_default = {
     4: attention_differential_backward_dK_dV_dK2_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_differential_backward_dK_dV_dK2_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_differential_backward_dK_dV_dK2_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1472,8 +1489,8 @@ attention_differential_backward_dK_dV_dK2_kernel_tuned = {
             )
         },
         cache_results=True,
-    )(attention_differential_backward_dK_dV_dK2_kernel),
-    4: triton.autotune(
+    )(attention_differential_backward_dK_dV_dK2_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_differential_backward_dK_dV_dK2_kernel_config(*row)
             for row in [
@@ -1490,7 +1507,7 @@ attention_differential_backward_dK_dV_dK2_kernel_tuned = {
             )
         },
         cache_results=True,
-    )(attention_differential_backward_dK_dV_dK2_kernel),
+    )(attention_differential_backward_dK_dV_dK2_kernel)),
 }
 
 
@@ -1548,15 +1565,15 @@ attention_differential_backward_dlam_kernel_default = (
     attention_differential_backward_dlam_kernel_config(512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_differential_backward_dlam_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_differential_backward_dlam_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_differential_backward_dlam_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_differential_backward_dlam_kernel)
+)(attention_differential_backward_dlam_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -2050,7 +2067,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op("looptrans::attention_differential_forward_cc19f80b", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_forward_9ef12ff6", mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2071,7 +2088,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_differential_backward_cc19f80b", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_backward_9ef12ff6", mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -257,6 +257,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -316,9 +339,10 @@ def attention_document_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -480,9 +504,9 @@ attention_document_kernel_default = {
     4: attention_document_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_document_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_document_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
@@ -490,8 +514,8 @@ attention_document_kernel_tuned = {
         key=["H", "M", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_document_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_document_kernel),
-    4: triton.autotune(
+    )(attention_document_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_document_kernel_config(*row)
             for row in [
@@ -505,7 +529,7 @@ attention_document_kernel_tuned = {
         key=["H", "M", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_document_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_document_kernel),
+    )(attention_document_kernel)),
 }
 
 
@@ -580,15 +604,15 @@ attention_document_backward_delta_kernel_default = attention_document_backward_d
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_document_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_document_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_document_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_document_backward_delta_kernel)
+)(attention_document_backward_delta_kernel))
 
 
 @triton.jit
@@ -618,9 +642,10 @@ def attention_document_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -685,12 +710,11 @@ def attention_document_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where(doc_i[:, None] == doc_j[None, :], dS * S_sum, 0.0), axis=1
         )  # S9
         dQ = tl.dot(
-            tl.where(doc_i[:, None] == doc_j[None, :], dS_sum, 0.0).to(K_ptr.dtype.element_ty),
+            tl.where(doc_i[:, None] == doc_j[None, :], dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
@@ -715,7 +739,6 @@ def attention_document_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where(
                 (j[None, :] < j_stop)
@@ -729,15 +752,14 @@ def attention_document_backward_dQ_kernel(
         dQ = tl.dot(
             tl.where(
                 doc_i[:, None] == doc_j[None, :],
-                tl.where(
-                    j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
-                ),
+                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S10
+    dQ = dQ * scale  # S8, S10
     if dscale_part_ptr is not None:
         tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S9
     if dQ_ptr is not None:
@@ -770,9 +792,9 @@ attention_document_backward_dQ_kernel_default = {
     4: attention_document_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_document_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_document_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -782,8 +804,8 @@ attention_document_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_document_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_document_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_document_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_document_backward_dQ_kernel_config(*row)
             for row in [
@@ -798,7 +820,7 @@ attention_document_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_document_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_document_backward_dQ_kernel),
+    )(attention_document_backward_dQ_kernel)),
 }
 
 
@@ -907,11 +929,10 @@ def attention_document_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dK = tl.dot(
             tl.where(
                 doc_i[None, :] == doc_j[:, None],
-                tl.where(i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0),
+                tl.where(i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0),
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -951,9 +972,8 @@ def attention_document_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dK = tl.dot(
-            tl.where(doc_i[None, :] == doc_j[:, None], dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+            tl.where(doc_i[None, :] == doc_j[:, None], dS_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
@@ -989,11 +1009,10 @@ def attention_document_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dK = tl.dot(
             tl.where(
                 doc_i[None, :] == doc_j[:, None],
-                tl.where(i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0),
+                tl.where(i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0),
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1010,6 +1029,7 @@ def attention_document_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S18
+    dK = dK * scale  # S16, S17
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1049,9 +1069,9 @@ attention_document_backward_dK_dV_kernel_default = {
     4: attention_document_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_document_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_document_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1061,8 +1081,8 @@ attention_document_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_document_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_document_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_document_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_document_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1077,7 +1097,7 @@ attention_document_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_document_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_document_backward_dK_dV_kernel),
+    )(attention_document_backward_dK_dV_kernel)),
 }
 
 
@@ -1135,15 +1155,15 @@ attention_document_backward_dscale_kernel_default = (
     attention_document_backward_dscale_kernel_config(512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_document_backward_dscale_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_document_backward_dscale_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_document_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_document_backward_dscale_kernel)
+)(attention_document_backward_dscale_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1547,7 +1567,7 @@ def attention_document_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_document_forward_50efef45", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_forward_330ea887", mutates_args=())
 def _attention_document_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1567,7 +1587,7 @@ def _(Q, K, V, doc, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_document_backward_50efef45", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_backward_330ea887", mutates_args=())
 def _attention_document_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -320,6 +320,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -378,9 +401,10 @@ def attention_dropout_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -541,9 +565,9 @@ attention_dropout_kernel_default = {
     4: attention_dropout_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_dropout_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_dropout_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -551,8 +575,8 @@ attention_dropout_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_dropout_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_dropout_kernel),
-    4: triton.autotune(
+    )(attention_dropout_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_dropout_kernel_config(*row)
             for row in [
@@ -566,7 +590,7 @@ attention_dropout_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_dropout_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_dropout_kernel),
+    )(attention_dropout_kernel)),
 }
 
 
@@ -641,15 +665,15 @@ attention_dropout_backward_delta_kernel_default = attention_dropout_backward_del
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_dropout_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_dropout_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_dropout_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_dropout_backward_delta_kernel)
+)(attention_dropout_backward_delta_kernel))
 
 
 @triton.jit(do_not_specialize=["seed"])
@@ -677,9 +701,10 @@ def attention_dropout_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -741,9 +766,8 @@ def attention_dropout_backward_dQ_kernel(
         uniform = _uniform(seed, b * H + h, i[:, None], j[None, :])  # S8
         dP = tl.where(uniform >= p, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
         dS = P * (tl.where(uniform >= p, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
-        dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S11
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S12
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S12
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -765,18 +789,18 @@ def attention_dropout_backward_dQ_kernel(
         uniform = _uniform(seed, b * H + h, i[:, None], j[None, :])  # S8
         dP = tl.where(uniform >= p, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
         dS = P * (tl.where(uniform >= p, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
-        dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(
             tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
         )  # S11
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
+                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S12
+    dQ = dQ * scale  # S10, S12
     if dscale_part_ptr is not None:
         tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S11
     if dQ_ptr is not None:
@@ -809,9 +833,9 @@ attention_dropout_backward_dQ_kernel_default = {
     4: attention_dropout_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_dropout_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_dropout_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -821,8 +845,8 @@ attention_dropout_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_dropout_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_dropout_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_dropout_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_dropout_backward_dQ_kernel_config(*row)
             for row in [
@@ -837,7 +861,7 @@ attention_dropout_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_dropout_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_dropout_backward_dQ_kernel),
+    )(attention_dropout_backward_dQ_kernel)),
 }
 
 
@@ -901,15 +925,15 @@ attention_dropout_backward_dp_part_kernel_default = (
     attention_dropout_backward_dp_part_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_dropout_backward_dp_part_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_dropout_backward_dp_part_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_dropout_backward_dp_part_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M"],
     cache_results=True,
-)(attention_dropout_backward_dp_part_kernel)
+)(attention_dropout_backward_dp_part_kernel))
 
 
 @triton.jit(do_not_specialize=["seed"])
@@ -1009,10 +1033,9 @@ def attention_dropout_backward_dK_dV_kernel(
         dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
-        dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -1053,8 +1076,7 @@ def attention_dropout_backward_dK_dV_kernel(
         dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
-        dS_sum_2 = dS_2 * scale  # S20
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
         dV = tl.dot(
             tl.where(
                 uniform >= p, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0
@@ -1086,10 +1108,9 @@ def attention_dropout_backward_dK_dV_kernel(
         dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
-        dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -1109,6 +1130,7 @@ def attention_dropout_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S22
+    dK = dK * scale  # S20, S21
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1145,9 +1167,9 @@ attention_dropout_backward_dK_dV_kernel_default = {
     4: attention_dropout_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_dropout_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_dropout_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1157,8 +1179,8 @@ attention_dropout_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_dropout_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_dropout_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_dropout_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_dropout_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1173,7 +1195,7 @@ attention_dropout_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_dropout_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_dropout_backward_dK_dV_kernel),
+    )(attention_dropout_backward_dK_dV_kernel)),
 }
 
 
@@ -1251,15 +1273,15 @@ attention_dropout_backward_dscale_dp_kernel_default = (
     attention_dropout_backward_dscale_dp_kernel_config(512, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_dropout_backward_dscale_dp_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_dropout_backward_dscale_dp_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_dropout_backward_dscale_dp_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_dropout_backward_dscale_dp_kernel)
+)(attention_dropout_backward_dscale_dp_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1676,7 +1698,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_forward_4ee2e3ab", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_forward_a2869fcf", mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1696,7 +1718,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_backward_4ee2e3ab", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_backward_a2869fcf", mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

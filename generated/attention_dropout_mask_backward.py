@@ -276,6 +276,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -495,9 +518,9 @@ attention_dropout_mask_kernel_default = {
     4: attention_dropout_mask_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_dropout_mask_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_dropout_mask_kernel_config(*row)
             for row in itertools.product((64, 128), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -505,8 +528,8 @@ attention_dropout_mask_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_dropout_mask_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_dropout_mask_kernel),
-    4: triton.autotune(
+    )(attention_dropout_mask_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_dropout_mask_kernel_config(*row)
             for row in [
@@ -520,7 +543,7 @@ attention_dropout_mask_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_dropout_mask_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_dropout_mask_kernel),
+    )(attention_dropout_mask_kernel)),
 }
 
 
@@ -595,15 +618,15 @@ attention_dropout_mask_backward_delta_kernel_default = (
     attention_dropout_mask_backward_delta_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_dropout_mask_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_dropout_mask_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_dropout_mask_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_dropout_mask_backward_delta_kernel)
+)(attention_dropout_mask_backward_delta_kernel))
 
 
 @triton.jit
@@ -698,9 +721,8 @@ def attention_dropout_mask_backward_dQ_kernel(
         )  # S8
         dP = tl.where(keep_ij, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
         dS = P * (tl.where(keep_ij, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
-        dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S11
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S12
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S12
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -726,14 +748,14 @@ def attention_dropout_mask_backward_dQ_kernel(
         )  # S8
         dP = tl.where(keep_ij, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
         dS = P * (tl.where(keep_ij, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
-        dS_sum = dS * scale  # S10
         dscale_part = dscale_part + tl.sum(tl.where(j[None, :] < N, dS * S_sum, 0.0), axis=1)  # S11
         dQ = tl.dot(
-            tl.where(j[None, :] < N, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
+            tl.where(j[None, :] < N, dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S12
+    dQ = dQ * scale  # S10, S12
     if dscale_part_ptr is not None:
         tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S11
     if dQ_ptr is not None:
@@ -766,9 +788,9 @@ attention_dropout_mask_backward_dQ_kernel_default = {
     4: attention_dropout_mask_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_dropout_mask_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_dropout_mask_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (64, 32, 128), (8, 4), (3, 2))
@@ -778,8 +800,8 @@ attention_dropout_mask_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_dropout_mask_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_dropout_mask_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_dropout_mask_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_dropout_mask_backward_dQ_kernel_config(*row)
             for row in [
@@ -794,7 +816,7 @@ attention_dropout_mask_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_dropout_mask_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_dropout_mask_backward_dQ_kernel),
+    )(attention_dropout_mask_backward_dQ_kernel)),
 }
 
 
@@ -858,15 +880,15 @@ attention_dropout_mask_backward_dp_part_kernel_default = (
     attention_dropout_mask_backward_dp_part_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_dropout_mask_backward_dp_part_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_dropout_mask_backward_dp_part_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_dropout_mask_backward_dp_part_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M"],
     cache_results=True,
-)(attention_dropout_mask_backward_dp_part_kernel)
+)(attention_dropout_mask_backward_dp_part_kernel))
 
 
 @triton.jit
@@ -963,8 +985,7 @@ def attention_dropout_mask_backward_dK_dV_kernel(
         dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
         dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
-        dS_sum_2 = dS_2 * scale  # S20
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
         dV = tl.dot(
             tl.where(
                 keep_ij, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0
@@ -1000,9 +1021,8 @@ def attention_dropout_mask_backward_dK_dV_kernel(
         dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
-        dS_sum_2 = dS_2 * scale  # S20
         dK = tl.dot(
-            tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+            tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
@@ -1017,6 +1037,7 @@ def attention_dropout_mask_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S22
+    dK = dK * scale  # S20, S21
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1053,9 +1074,9 @@ attention_dropout_mask_backward_dK_dV_kernel_default = {
     4: attention_dropout_mask_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_dropout_mask_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_dropout_mask_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (64, 32, 128), (8, 4), (3, 2))
@@ -1065,8 +1086,8 @@ attention_dropout_mask_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_dropout_mask_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_dropout_mask_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_dropout_mask_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_dropout_mask_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1081,7 +1102,7 @@ attention_dropout_mask_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_dropout_mask_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_dropout_mask_backward_dK_dV_kernel),
+    )(attention_dropout_mask_backward_dK_dV_kernel)),
 }
 
 
@@ -1161,15 +1182,15 @@ attention_dropout_mask_backward_dscale_dp_kernel_default = (
     attention_dropout_mask_backward_dscale_dp_kernel_config(512, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_dropout_mask_backward_dscale_dp_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_dropout_mask_backward_dscale_dp_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_dropout_mask_backward_dscale_dp_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_dropout_mask_backward_dscale_dp_kernel)
+)(attention_dropout_mask_backward_dscale_dp_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1594,7 +1615,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_forward_e9f810b9", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_forward_99fe0c05", mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1614,7 +1635,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_backward_e9f810b9", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_backward_99fe0c05", mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

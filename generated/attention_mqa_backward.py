@@ -208,6 +208,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -409,9 +432,9 @@ attention_mqa_kernel_default = {
     4: attention_mqa_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_mqa_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_mqa_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -419,8 +442,8 @@ attention_mqa_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_mqa_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_mqa_kernel),
-    4: triton.autotune(
+    )(attention_mqa_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_mqa_kernel_config(*row)
             for row in [
@@ -434,7 +457,7 @@ attention_mqa_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_mqa_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_mqa_kernel),
+    )(attention_mqa_kernel)),
 }
 
 
@@ -509,15 +532,15 @@ attention_mqa_backward_delta_kernel_default = attention_mqa_backward_delta_kerne
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_mqa_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_mqa_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_mqa_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_mqa_backward_delta_kernel)
+)(attention_mqa_backward_delta_kernel))
 
 
 @triton.jit
@@ -598,8 +621,7 @@ def attention_mqa_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -619,13 +641,13 @@ def attention_mqa_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
-            tl.where(j[None, :] < N, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
+            tl.where(j[None, :] < N, dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S8
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7, S8
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
@@ -655,9 +677,9 @@ attention_mqa_backward_dQ_kernel_default = {
     4: attention_mqa_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_mqa_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_mqa_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -667,8 +689,8 @@ attention_mqa_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_mqa_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_mqa_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_mqa_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_mqa_backward_dQ_kernel_config(*row)
             for row in [
@@ -683,7 +705,7 @@ attention_mqa_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_mqa_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_mqa_backward_dQ_kernel),
+    )(attention_mqa_backward_dQ_kernel)),
 }
 
 
@@ -769,10 +791,7 @@ def attention_mqa_backward_dK_dV_kernel(
             dS_2 = P_2 * (
                 dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
             )  # S13
-            dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
-            dK = tl.dot(
-                dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee"
-            )  # S15
+            dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
             dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S16
         # The last, partial block.
         for i_first in range(i_full, M, BLOCK_I):
@@ -803,9 +822,8 @@ def attention_mqa_backward_dK_dV_kernel(
             dS_2 = P_2 * (
                 dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
             )  # S13
-            dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
             dK = tl.dot(
-                tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+                tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
                 Q_ie,
                 dK,
                 input_precision="ieee"
@@ -816,6 +834,7 @@ def attention_mqa_backward_dK_dV_kernel(
                 dV,
                 input_precision="ieee"
             )  # S16
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14, S15
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -852,9 +871,9 @@ attention_mqa_backward_dK_dV_kernel_default = {
     4: attention_mqa_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_mqa_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_mqa_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -864,8 +883,8 @@ attention_mqa_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_mqa_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_mqa_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_mqa_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_mqa_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -880,7 +899,7 @@ attention_mqa_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_mqa_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_mqa_backward_dK_dV_kernel),
+    )(attention_mqa_backward_dK_dV_kernel)),
 }
 
 
@@ -1201,7 +1220,7 @@ def attention_mqa_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True)
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_mqa_forward_b38446f0", mutates_args=())
+@torch.library.custom_op("looptrans::attention_mqa_forward_b43da558", mutates_args=())
 def _attention_mqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1220,7 +1239,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_mqa_backward_b38446f0", mutates_args=())
+@torch.library.custom_op("looptrans::attention_mqa_backward_b43da558", mutates_args=())
 def _attention_mqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -157,6 +157,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -343,9 +366,9 @@ attention_naive_kernel_default = {
     4: attention_naive_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_naive_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_naive_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -353,8 +376,8 @@ attention_naive_kernel_tuned = {
         key=["M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_naive_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_naive_kernel),
-    4: triton.autotune(
+    )(attention_naive_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_naive_kernel_config(*row)
             for row in [
@@ -368,7 +391,7 @@ attention_naive_kernel_tuned = {
         key=["M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_naive_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_naive_kernel),
+    )(attention_naive_kernel)),
 }
 
 
@@ -433,15 +456,15 @@ attention_naive_backward_delta_kernel_default = attention_naive_backward_delta_k
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_naive_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_naive_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_naive_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "D"],
     cache_results=True,
-)(attention_naive_backward_delta_kernel)
+)(attention_naive_backward_delta_kernel))
 
 
 @triton.jit
@@ -551,9 +574,9 @@ attention_naive_backward_dQ_kernel_default = {
     4: attention_naive_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_naive_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_naive_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -563,8 +586,8 @@ attention_naive_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_naive_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_naive_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_naive_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_naive_backward_dQ_kernel_config(*row)
             for row in [
@@ -579,7 +602,7 @@ attention_naive_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_naive_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_naive_backward_dQ_kernel),
+    )(attention_naive_backward_dQ_kernel)),
 }
 
 
@@ -710,9 +733,9 @@ attention_naive_backward_dK_dV_kernel_default = {
     4: attention_naive_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_naive_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_naive_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -722,8 +745,8 @@ attention_naive_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_naive_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_naive_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_naive_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_naive_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -738,7 +761,7 @@ attention_naive_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_naive_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_naive_backward_dK_dV_kernel),
+    )(attention_naive_backward_dK_dV_kernel)),
 }
 
 
@@ -1040,7 +1063,7 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_naive_forward_7d98cf2e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_forward_68b60300", mutates_args=())
 def _attention_naive_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1057,7 +1080,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_naive_backward_7d98cf2e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_backward_68b60300", mutates_args=())
 def _attention_naive_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -307,6 +307,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -490,9 +513,9 @@ attention_paged_kernel_default = {
     4: attention_paged_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_paged_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_paged_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (8, 4), (3, 2))
@@ -500,8 +523,8 @@ attention_paged_kernel_tuned = {
         key=["H", "M", "E", "P", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_paged_kernel),
-    4: triton.autotune(
+    )(attention_paged_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_paged_kernel_config(*row)
             for row in [
@@ -514,7 +537,7 @@ attention_paged_kernel_tuned = {
         key=["H", "M", "E", "P", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_paged_kernel),
+    )(attention_paged_kernel)),
 }
 
 
@@ -589,15 +612,15 @@ attention_paged_backward_delta_kernel_default = attention_paged_backward_delta_k
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_paged_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_paged_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_paged_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_paged_backward_delta_kernel)
+)(attention_paged_backward_delta_kernel))
 
 
 @triton.jit
@@ -696,9 +719,8 @@ def attention_paged_backward_dQ_kernel(
         )  # S6
         dP_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P_2 * (dP_2 - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # The last, partial block.
     for j_first in range(j_full, n_kv_b, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -727,16 +749,16 @@ def attention_paged_backward_dQ_kernel(
         )  # S6
         dP_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P_2 * (dP_2 - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where(j[None, :] < n_kv_b, dS * S_sum, 0.0), axis=1
         )  # S9
         dQ = tl.dot(
-            tl.where(j[None, :] < n_kv_b, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
+            tl.where(j[None, :] < n_kv_b, dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S10
+    dQ = dQ * scale  # S8, S10
     if dscale_part_ptr is not None:
         tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S9
     if dQ_ptr is not None:
@@ -769,9 +791,9 @@ attention_paged_backward_dQ_kernel_default = {
     4: attention_paged_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_paged_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_paged_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -781,8 +803,8 @@ attention_paged_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_paged_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_paged_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_paged_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_paged_backward_dQ_kernel_config(*row)
             for row in [
@@ -797,7 +819,7 @@ attention_paged_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_paged_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_paged_backward_dQ_kernel),
+    )(attention_paged_backward_dQ_kernel)),
 }
 
 
@@ -1019,8 +1041,8 @@ attention_paged_backward_dK_dV_kernel_default = attention_paged_backward_dK_dV_k
     4, 4, 8, 1
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_paged_backward_dK_dV_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_paged_backward_dK_dV_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_paged_backward_dK_dV_kernel_config(*row)
         for row in [
@@ -1031,7 +1053,7 @@ attention_paged_backward_dK_dV_kernel_tuned = triton.autotune(
     ],
     key=["B", "H", "M", "E", "P", "D"],
     cache_results=True,
-)(attention_paged_backward_dK_dV_kernel)
+)(attention_paged_backward_dK_dV_kernel))
 
 
 @triton.jit
@@ -1088,15 +1110,15 @@ attention_paged_backward_dscale_kernel_default = attention_paged_backward_dscale
     512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_paged_backward_dscale_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_paged_backward_dscale_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_paged_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_paged_backward_dscale_kernel)
+)(attention_paged_backward_dscale_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1494,7 +1516,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_paged_forward_7fd7b9c7", mutates_args=())
+@torch.library.custom_op("looptrans::attention_paged_forward_1252a696", mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1514,7 +1536,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_paged_backward_7fd7b9c7", mutates_args=())
+@torch.library.custom_op("looptrans::attention_paged_backward_1252a696", mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -219,6 +219,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -277,9 +300,10 @@ def attention_prefix_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -435,9 +459,9 @@ attention_prefix_kernel_default = {
     4: attention_prefix_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_prefix_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_prefix_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -445,8 +469,8 @@ attention_prefix_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_prefix_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_prefix_kernel),
-    4: triton.autotune(
+    )(attention_prefix_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_prefix_kernel_config(*row)
             for row in [
@@ -460,7 +484,7 @@ attention_prefix_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_prefix_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_prefix_kernel),
+    )(attention_prefix_kernel)),
 }
 
 
@@ -535,15 +559,15 @@ attention_prefix_backward_delta_kernel_default = attention_prefix_backward_delta
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_prefix_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_prefix_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_prefix_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_prefix_backward_delta_kernel)
+)(attention_prefix_backward_delta_kernel))
 
 
 @triton.jit
@@ -571,9 +595,10 @@ def attention_prefix_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -632,8 +657,7 @@ def attention_prefix_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -653,17 +677,17 @@ def attention_prefix_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
             tl.where(
                 j[None, :] < tl.maximum(prefix_b, i + 1)[:, None],
-                tl.where(j[None, :] < j_stop, dS_sum, 0.0),
+                tl.where(j[None, :] < j_stop, dS, 0.0),
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S8
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7, S8
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
@@ -693,9 +717,9 @@ attention_prefix_backward_dQ_kernel_default = {
     4: attention_prefix_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_prefix_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_prefix_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -705,8 +729,8 @@ attention_prefix_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_prefix_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_prefix_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_prefix_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_prefix_backward_dQ_kernel_config(*row)
             for row in [
@@ -721,7 +745,7 @@ attention_prefix_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_prefix_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_prefix_backward_dQ_kernel),
+    )(attention_prefix_backward_dQ_kernel)),
 }
 
 
@@ -827,11 +851,10 @@ def attention_prefix_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(
             tl.where(
                 i[None, :] >= tl.where(j < prefix_b, 0, j)[:, None],
-                tl.where(i[None, :] < M, dS_sum_2, 0.0),
+                tl.where(i[None, :] < M, dS_2, 0.0),
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -870,8 +893,7 @@ def attention_prefix_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S16
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
@@ -897,11 +919,10 @@ def attention_prefix_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(
             tl.where(
                 i[None, :] >= tl.where(j < prefix_b, 0, j)[:, None],
-                tl.where(i[None, :] < M, dS_sum_2, 0.0),
+                tl.where(i[None, :] < M, dS_2, 0.0),
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -918,6 +939,7 @@ def attention_prefix_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S16
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14, S15
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -954,9 +976,9 @@ attention_prefix_backward_dK_dV_kernel_default = {
     4: attention_prefix_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_prefix_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_prefix_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -966,8 +988,8 @@ attention_prefix_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_prefix_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_prefix_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_prefix_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_prefix_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -982,7 +1004,7 @@ attention_prefix_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_prefix_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_prefix_backward_dK_dV_kernel),
+    )(attention_prefix_backward_dK_dV_kernel)),
 }
 
 
@@ -1333,7 +1355,7 @@ def attention_prefix_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_prefix_forward_602ca8a1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_prefix_forward_65b4207d", mutates_args=())
 def _attention_prefix_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, tune: bool,
     check: bool
@@ -1353,7 +1375,7 @@ def _(Q, K, V, prefix, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_prefix_backward_602ca8a1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_prefix_backward_65b4207d", mutates_args=())
 def _attention_prefix_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

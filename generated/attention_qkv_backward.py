@@ -240,6 +240,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -295,9 +318,10 @@ def attention_qkv_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(N, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, N) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -458,9 +482,9 @@ attention_qkv_kernel_default = {
     4: attention_qkv_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_qkv_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_qkv_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -468,8 +492,8 @@ attention_qkv_kernel_tuned = {
         key=["N", "H", "E"],
         prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_qkv_kernel),
-    4: triton.autotune(
+    )(attention_qkv_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_qkv_kernel_config(*row)
             for row in [
@@ -483,7 +507,7 @@ attention_qkv_kernel_tuned = {
         key=["N", "H", "E"],
         prune_configs_by={"early_config_prune": _fitting(attention_qkv_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_qkv_kernel),
+    )(attention_qkv_kernel)),
 }
 
 
@@ -558,15 +582,15 @@ attention_qkv_backward_delta_kernel_default = attention_qkv_backward_delta_kerne
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_qkv_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_qkv_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_qkv_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["N", "H", "E"],
     cache_results=True,
-)(attention_qkv_backward_delta_kernel)
+)(attention_qkv_backward_delta_kernel))
 
 
 @triton.jit
@@ -591,9 +615,10 @@ def attention_qkv_backward_dQKV_0_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(N, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, N) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -653,10 +678,9 @@ def attention_qkv_backward_dQKV_0_kernel(
         )  # S6
         dP = tl.dot(dO_ie, tl.trans(QKV_je_2), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
         dQKV_0 = tl.dot(
-            dS_sum.to(QKV_ptr.dtype.element_ty), QKV_je, dQKV_0, input_precision="ieee"
+            dS.to(QKV_ptr.dtype.element_ty), QKV_je, dQKV_0, input_precision="ieee"
         )  # S10
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -680,18 +704,18 @@ def attention_qkv_backward_dQKV_0_kernel(
         )  # S6
         dP = tl.dot(dO_ie, tl.trans(QKV_je_2), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
-        dS_sum = dS * scale  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
         )  # S9
         dQKV_0 = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
+                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
             ).to(QKV_ptr.dtype.element_ty),
             QKV_je,
             dQKV_0,
             input_precision="ieee"
         )  # S10
+    dQKV_0 = dQKV_0 * scale  # S8, S10
     if dscale_part_ptr is not None:
         tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < N)  # S9
     if dQKV_ptr is not None:
@@ -722,9 +746,9 @@ attention_qkv_backward_dQKV_0_kernel_default = {
     4: attention_qkv_backward_dQKV_0_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_qkv_backward_dQKV_0_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_qkv_backward_dQKV_0_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -734,8 +758,8 @@ attention_qkv_backward_dQKV_0_kernel_tuned = {
             "early_config_prune": _fitting(attention_qkv_backward_dQKV_0_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_qkv_backward_dQKV_0_kernel),
-    4: triton.autotune(
+    )(attention_qkv_backward_dQKV_0_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_qkv_backward_dQKV_0_kernel_config(*row)
             for row in [
@@ -750,7 +774,7 @@ attention_qkv_backward_dQKV_0_kernel_tuned = {
             "early_config_prune": _fitting(attention_qkv_backward_dQKV_0_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_qkv_backward_dQKV_0_kernel),
+    )(attention_qkv_backward_dQKV_0_kernel)),
 }
 
 
@@ -838,7 +862,6 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dQKV_2 = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None], tl.where(i[None, :] < N, P_2, 0.0), 0.0
@@ -849,7 +872,7 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         )  # S17
         dQKV_1 = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_2, 0.0), 0.0
             ).to(QKV_ptr.dtype.element_ty),
             QKV_ie,
             dQKV_1,
@@ -876,12 +899,11 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dQKV_2 = tl.dot(
             P_2.to(dO_ptr.dtype.element_ty), dO_ie, dQKV_2, input_precision="ieee"
         )  # S17
         dQKV_1 = tl.dot(
-            dS_sum_2.to(QKV_ptr.dtype.element_ty), QKV_ie, dQKV_1, input_precision="ieee"
+            dS_2.to(QKV_ptr.dtype.element_ty), QKV_ie, dQKV_1, input_precision="ieee"
         )  # S18
     # Some rows have ended.
     for i_first in range(i_full, N, BLOCK_I):
@@ -904,7 +926,6 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
-        dS_sum_2 = dS_2 * scale  # S16
         dQKV_2 = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None], tl.where(i[None, :] < N, P_2, 0.0), 0.0
@@ -915,12 +936,13 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         )  # S17
         dQKV_1 = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_sum_2, 0.0), 0.0
+                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_2, 0.0), 0.0
             ).to(QKV_ptr.dtype.element_ty),
             QKV_ie,
             dQKV_1,
             input_precision="ieee"
         )  # S18
+    dQKV_1 = dQKV_1 * scale  # S16, S18
     tl.store(
         dQKV_ptr
         + j[:, None] * stride_dQKV_j
@@ -956,9 +978,9 @@ attention_qkv_backward_dQKV_1_dQKV_2_kernel_default = {
     4: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -968,8 +990,8 @@ attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned = {
             "early_config_prune": _fitting(attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_qkv_backward_dQKV_1_dQKV_2_kernel),
-    4: triton.autotune(
+    )(attention_qkv_backward_dQKV_1_dQKV_2_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
             for row in [
@@ -984,7 +1006,7 @@ attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned = {
             "early_config_prune": _fitting(attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_qkv_backward_dQKV_1_dQKV_2_kernel),
+    )(attention_qkv_backward_dQKV_1_dQKV_2_kernel)),
 }
 
 
@@ -1042,15 +1064,15 @@ attention_qkv_backward_dscale_kernel_default = attention_qkv_backward_dscale_ker
     512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_qkv_backward_dscale_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_qkv_backward_dscale_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_qkv_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "N", "H"],
     cache_results=True,
-)(attention_qkv_backward_dscale_kernel)
+)(attention_qkv_backward_dscale_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1389,7 +1411,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_qkv_forward_c937afa1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_forward_c61bf5b4", mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1408,7 +1430,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_qkv_backward_c937afa1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_backward_c61bf5b4", mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

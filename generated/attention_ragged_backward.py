@@ -247,6 +247,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -461,9 +484,9 @@ attention_ragged_kernel_default = {
     4: attention_ragged_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_ragged_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_ragged_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -471,8 +494,8 @@ attention_ragged_kernel_tuned = {
         key=["T", "H", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_ragged_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_ragged_kernel),
-    4: triton.autotune(
+    )(attention_ragged_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_ragged_kernel_config(*row)
             for row in [
@@ -486,7 +509,7 @@ attention_ragged_kernel_tuned = {
         key=["T", "H", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_ragged_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_ragged_kernel),
+    )(attention_ragged_kernel)),
 }
 
 
@@ -565,15 +588,15 @@ attention_ragged_backward_delta_kernel_default = attention_ragged_backward_delta
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_ragged_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_ragged_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_ragged_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["T", "H", "D"],
     cache_results=True,
-)(attention_ragged_backward_delta_kernel)
+)(attention_ragged_backward_delta_kernel))
 
 
 @triton.jit
@@ -668,9 +691,8 @@ def attention_ragged_backward_dQ_kernel(
             )  # S6
             dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
             dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-            dS_sum = dS * scale  # S8
             dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
-            dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+            dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
         # The last, partial block.
         for j_first in range(j_full, cu_k_b, BLOCK_J):
             j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -689,16 +711,16 @@ def attention_ragged_backward_dQ_kernel(
             )  # S6
             dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
             dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-            dS_sum = dS * scale  # S8
             dscale_part = dscale_part + tl.sum(
                 tl.where(j[None, :] < cu_k_b, dS * S_sum, 0.0), axis=1
             )  # S9
             dQ = tl.dot(
-                tl.where(j[None, :] < cu_k_b, dS_sum, 0.0).to(K_ptr.dtype.element_ty),
+                tl.where(j[None, :] < cu_k_b, dS, 0.0).to(K_ptr.dtype.element_ty),
                 K_je,
                 dQ,
                 input_precision="ieee"
             )  # S10
+        dQ = dQ * scale  # S8, S10
         if dscale_part_ptr is not None:
             tl.store(
                 dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < cu_q_b_2
@@ -733,9 +755,9 @@ attention_ragged_backward_dQ_kernel_default = {
     4: attention_ragged_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_ragged_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_ragged_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -745,8 +767,8 @@ attention_ragged_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_ragged_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_ragged_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_ragged_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_ragged_backward_dQ_kernel_config(*row)
             for row in [
@@ -761,7 +783,7 @@ attention_ragged_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_ragged_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_ragged_backward_dQ_kernel),
+    )(attention_ragged_backward_dQ_kernel)),
 }
 
 
@@ -858,10 +880,7 @@ def attention_ragged_backward_dK_dV_kernel(
             dS_2 = P_2 * (
                 dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
             )  # S15
-            dS_sum_2 = dS_2 * scale  # S16
-            dK = tl.dot(
-                dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee"
-            )  # S17
+            dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
             dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
         # The last, partial block.
         for i_first in range(i_full, cu_q_b, BLOCK_I):
@@ -886,9 +905,8 @@ def attention_ragged_backward_dK_dV_kernel(
             dS_2 = P_2 * (
                 dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
             )  # S15
-            dS_sum_2 = dS_2 * scale  # S16
             dK = tl.dot(
-                tl.where(i[None, :] < cu_q_b, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+                tl.where(i[None, :] < cu_q_b, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
                 Q_ie,
                 dK,
                 input_precision="ieee"
@@ -899,6 +917,7 @@ def attention_ragged_backward_dK_dV_kernel(
                 dV,
                 input_precision="ieee"
             )  # S18
+        dK = dK * scale  # S16, S17
         if dK_ptr is not None:
             tl.store(
                 dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -935,9 +954,9 @@ attention_ragged_backward_dK_dV_kernel_default = {
     4: attention_ragged_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_ragged_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_ragged_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -947,8 +966,8 @@ attention_ragged_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_ragged_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_ragged_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_ragged_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_ragged_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -963,7 +982,7 @@ attention_ragged_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_ragged_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_ragged_backward_dK_dV_kernel),
+    )(attention_ragged_backward_dK_dV_kernel)),
 }
 
 
@@ -1019,15 +1038,15 @@ attention_ragged_backward_dscale_kernel_default = attention_ragged_backward_dsca
     512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_ragged_backward_dscale_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_ragged_backward_dscale_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_ragged_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "B"],
     cache_results=True,
-)(attention_ragged_backward_dscale_kernel)
+)(attention_ragged_backward_dscale_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1439,7 +1458,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_ragged_forward_d8ad353c", mutates_args=())
+@torch.library.custom_op("looptrans::attention_ragged_forward_f8b9cb02", mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1458,7 +1477,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_ragged_backward_d8ad353c", mutates_args=())
+@torch.library.custom_op("looptrans::attention_ragged_backward_f8b9cb02", mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

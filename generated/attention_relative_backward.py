@@ -286,6 +286,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -507,9 +530,9 @@ attention_relative_kernel_default = {
     4: attention_relative_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_relative_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_relative_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
@@ -517,8 +540,8 @@ attention_relative_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_relative_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_relative_kernel),
-    4: triton.autotune(
+    )(attention_relative_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_relative_kernel_config(*row)
             for row in [
@@ -532,7 +555,7 @@ attention_relative_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_relative_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_relative_kernel),
+    )(attention_relative_kernel)),
 }
 
 
@@ -607,15 +630,15 @@ attention_relative_backward_delta_kernel_default = attention_relative_backward_d
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_relative_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_relative_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_relative_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_relative_backward_delta_kernel)
+)(attention_relative_backward_delta_kernel))
 
 
 @triton.jit
@@ -708,8 +731,7 @@ def attention_relative_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        ds_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8
-        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S9
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S9
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -738,13 +760,13 @@ def attention_relative_backward_dQ_kernel(
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        ds_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8
         dQ = tl.dot(
-            tl.where(j[None, :] < N, ds_sum, 0.0).to(K_ptr.dtype.element_ty),
+            tl.where(j[None, :] < N, dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S9
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8, S9
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
@@ -774,9 +796,9 @@ attention_relative_backward_dQ_kernel_default = {
     4: attention_relative_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_relative_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_relative_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -786,8 +808,8 @@ attention_relative_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_relative_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_relative_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_relative_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_relative_backward_dQ_kernel_config(*row)
             for row in [
@@ -802,7 +824,7 @@ attention_relative_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_relative_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_relative_backward_dQ_kernel),
+    )(attention_relative_backward_dQ_kernel)),
 }
 
 
@@ -906,8 +928,7 @@ def attention_relative_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        ds_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S16
-        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
@@ -942,9 +963,8 @@ def attention_relative_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        ds_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S16
         dK = tl.dot(
-            tl.where(i[None, :] < M, ds_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+            tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
@@ -955,6 +975,7 @@ def attention_relative_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S18
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S16, S17
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -991,9 +1012,9 @@ attention_relative_backward_dK_dV_kernel_default = {
     4: attention_relative_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_relative_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_relative_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1003,8 +1024,8 @@ attention_relative_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_relative_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_relative_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_relative_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_relative_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1019,7 +1040,7 @@ attention_relative_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_relative_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_relative_backward_dK_dV_kernel),
+    )(attention_relative_backward_dK_dV_kernel)),
 }
 
 
@@ -1328,8 +1349,8 @@ attention_relative_backward_drelative_kernel_default = (
     attention_relative_backward_drelative_kernel_config(4, 4, 8, 1)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_relative_backward_drelative_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_relative_backward_drelative_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_relative_backward_drelative_kernel_config(*row)
         for row in [
@@ -1340,7 +1361,7 @@ attention_relative_backward_drelative_kernel_tuned = triton.autotune(
     ],
     key=["B", "M", "N", "E", "D"],
     cache_results=True,
-)(attention_relative_backward_drelative_kernel)
+)(attention_relative_backward_drelative_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1722,7 +1743,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op("looptrans::attention_relative_forward_f8b545db", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_forward_f64f1948", mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1741,7 +1762,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_relative_backward_f8b545db", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_backward_f64f1948", mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -194,6 +194,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -251,9 +274,10 @@ def attention_retention_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -305,7 +329,7 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-rate_h * (i[:, None] - j[None, :]).to(tl.float32))  # S2
+        P = s * tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S2
         if LATE:
             P_late = P
             j_late = j
@@ -345,7 +369,7 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-rate_h * (i[:, None] - j[None, :]).to(tl.float32))  # S2
+        P = s * tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S2
         if LATE:
             P_late = tl.where(
                 j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, P, 0.0), 0.0
@@ -405,9 +429,9 @@ attention_retention_kernel_default = {
     4: attention_retention_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_retention_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_retention_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
@@ -415,8 +439,8 @@ attention_retention_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_retention_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_retention_kernel),
-    4: triton.autotune(
+    )(attention_retention_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_retention_kernel_config(*row)
             for row in [
@@ -430,7 +454,7 @@ attention_retention_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_retention_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_retention_kernel),
+    )(attention_retention_kernel)),
 }
 
 
@@ -456,9 +480,10 @@ def attention_retention_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -509,7 +534,7 @@ def attention_retention_backward_dQ_kernel(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S3
         ds_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S3
-        exp_rate_h = tl.exp(-rate_h * (i[:, None] - j[None, :]).to(tl.float32))  # S4
+        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S4
         ds = exp_rate_h * ds_sum  # S4
         ds_sum_2 = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
         drate_part = drate_part - tl.sum(
@@ -532,7 +557,7 @@ def attention_retention_backward_dQ_kernel(
             other=0.0
         )  # S3
         ds_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S3
-        exp_rate_h = tl.exp(-rate_h * (i[:, None] - j[None, :]).to(tl.float32))  # S4
+        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S4
         ds = exp_rate_h * ds_sum  # S4
         ds_sum_2 = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
         drate_part = drate_part - tl.sum(
@@ -583,9 +608,9 @@ attention_retention_backward_dQ_kernel_default = {
     4: attention_retention_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_retention_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_retention_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -595,8 +620,8 @@ attention_retention_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_retention_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_retention_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_retention_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_retention_backward_dQ_kernel_config(*row)
             for row in [
@@ -611,7 +636,7 @@ attention_retention_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_retention_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_retention_backward_dQ_kernel),
+    )(attention_retention_backward_dQ_kernel)),
 }
 
 
@@ -691,7 +716,7 @@ def attention_retention_backward_dK_dV_kernel(
             other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp(-rate_h * (i[None, :] - j[:, None]).to(tl.float32))  # S9
+        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[None, :] - j[:, None]).to(tl.float32))  # S9
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
@@ -726,7 +751,7 @@ def attention_retention_backward_dK_dV_kernel(
             other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp(-rate_h * (i[None, :] - j[:, None]).to(tl.float32))  # S9
+        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[None, :] - j[:, None]).to(tl.float32))  # S9
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
@@ -747,7 +772,7 @@ def attention_retention_backward_dK_dV_kernel(
             other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp(-rate_h * (i[None, :] - j[:, None]).to(tl.float32))  # S9
+        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[None, :] - j[:, None]).to(tl.float32))  # S9
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
@@ -809,9 +834,9 @@ attention_retention_backward_dK_dV_kernel_default = {
     4: attention_retention_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_retention_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_retention_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -821,8 +846,8 @@ attention_retention_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_retention_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_retention_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_retention_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_retention_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -837,7 +862,7 @@ attention_retention_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_retention_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_retention_backward_dK_dV_kernel),
+    )(attention_retention_backward_dK_dV_kernel)),
 }
 
 
@@ -899,15 +924,15 @@ attention_retention_backward_drate_kernel_default = (
     attention_retention_backward_drate_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_retention_backward_drate_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_retention_backward_drate_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_retention_backward_drate_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_retention_backward_drate_kernel)
+)(attention_retention_backward_drate_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1225,7 +1250,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op("looptrans::attention_retention_forward_3ead2c7d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_retention_forward_a0f8b007", mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1241,7 +1266,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op("looptrans::attention_retention_backward_3ead2c7d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_retention_backward_a0f8b007", mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -221,6 +221,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -400,9 +423,9 @@ attention_sigmoid_kernel_default = {
     4: attention_sigmoid_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_sigmoid_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_sigmoid_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -410,8 +433,8 @@ attention_sigmoid_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_sigmoid_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_sigmoid_kernel),
-    4: triton.autotune(
+    )(attention_sigmoid_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_sigmoid_kernel_config(*row)
             for row in [
@@ -425,7 +448,7 @@ attention_sigmoid_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_sigmoid_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_sigmoid_kernel),
+    )(attention_sigmoid_kernel)),
 }
 
 
@@ -504,9 +527,8 @@ def attention_sigmoid_backward_dQ_kernel(
         P_in = biased * 0.5  # S5
         dP_in = dP * 0.5 * _tanh_slope(P_in)  # S6
         dbiased = dP_in * 0.5  # S7
-        ds_sum = dbiased * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8
         dbias_part = dbias_part + tl.sum(dbiased, axis=1)  # S9
-        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+        dQ = tl.dot(dbiased.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -527,9 +549,9 @@ def attention_sigmoid_backward_dQ_kernel(
         P_in = biased * 0.5  # S5
         dP_in = dP * 0.5 * _tanh_slope(P_in)  # S6
         dbiased = dP_in * 0.5  # S7
-        ds_sum = dbiased * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8
         dbias_part = dbias_part + tl.sum(tl.where(j[None, :] < N, dbiased, 0.0), axis=1)  # S9
-        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+        dQ = tl.dot(dbiased.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8, S10
     if dbias_part_ptr is not None:
         tl.store(dbias_part_ptr + i * stride_dbias_part_i, dbias_part, mask=i < M)  # S9
     if dQ_ptr is not None:
@@ -562,9 +584,9 @@ attention_sigmoid_backward_dQ_kernel_default = {
     4: attention_sigmoid_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_sigmoid_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_sigmoid_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -574,8 +596,8 @@ attention_sigmoid_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_sigmoid_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_sigmoid_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_sigmoid_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_sigmoid_backward_dQ_kernel_config(*row)
             for row in [
@@ -590,7 +612,7 @@ attention_sigmoid_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_sigmoid_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_sigmoid_backward_dQ_kernel),
+    )(attention_sigmoid_backward_dQ_kernel)),
 }
 
 
@@ -671,9 +693,8 @@ def attention_sigmoid_backward_dK_dV_kernel(
         P_in_2 = biased_2 * 0.5  # S15
         dP_in_2 = dP_2 * 0.5 * _tanh_slope(P_in_2)  # S16
         dbiased_2 = dP_in_2 * 0.5  # S17
-        ds_sum_2 = dbiased_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18
         P = 0.5 + _tanh(P_in_2) * 0.5  # S19
-        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
+        dK = tl.dot(dbiased_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
         dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S21
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
@@ -695,10 +716,10 @@ def attention_sigmoid_backward_dK_dV_kernel(
         P_in_2 = biased_2 * 0.5  # S15
         dP_in_2 = dP_2 * 0.5 * _tanh_slope(P_in_2)  # S16
         dbiased_2 = dP_in_2 * 0.5  # S17
-        ds_sum_2 = dbiased_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18
         P = 0.5 + _tanh(P_in_2) * 0.5  # S19
-        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
+        dK = tl.dot(dbiased_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
         dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S21
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18, S20
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -735,9 +756,9 @@ attention_sigmoid_backward_dK_dV_kernel_default = {
     4: attention_sigmoid_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_sigmoid_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_sigmoid_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -747,8 +768,8 @@ attention_sigmoid_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_sigmoid_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_sigmoid_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_sigmoid_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_sigmoid_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -763,7 +784,7 @@ attention_sigmoid_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_sigmoid_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_sigmoid_backward_dK_dV_kernel),
+    )(attention_sigmoid_backward_dK_dV_kernel)),
 }
 
 
@@ -825,15 +846,15 @@ attention_sigmoid_backward_dbias_kernel_default = attention_sigmoid_backward_dbi
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_sigmoid_backward_dbias_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_sigmoid_backward_dbias_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_sigmoid_backward_dbias_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_sigmoid_backward_dbias_kernel)
+)(attention_sigmoid_backward_dbias_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1151,7 +1172,7 @@ def attention_sigmoid_backward(Q, K, V, bias, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, dbias
 
 
-@torch.library.custom_op("looptrans::attention_sigmoid_forward_a865cd2f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sigmoid_forward_fd364a26", mutates_args=())
 def _attention_sigmoid_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1167,7 +1188,7 @@ def _(Q, K, V, bias, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op("looptrans::attention_sigmoid_backward_a865cd2f", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sigmoid_backward_fd364a26", mutates_args=())
 def _attention_sigmoid_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

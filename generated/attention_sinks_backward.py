@@ -254,6 +254,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -517,9 +540,9 @@ attention_sinks_kernel_default = {
     4: attention_sinks_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_sinks_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_sinks_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
@@ -527,8 +550,8 @@ attention_sinks_kernel_tuned = {
         key=["H", "M", "N", "window_left", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_sinks_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_sinks_kernel),
-    4: triton.autotune(
+    )(attention_sinks_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_sinks_kernel_config(*row)
             for row in [
@@ -542,7 +565,7 @@ attention_sinks_kernel_tuned = {
         key=["H", "M", "N", "window_left", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_sinks_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_sinks_kernel),
+    )(attention_sinks_kernel)),
 }
 
 
@@ -617,15 +640,15 @@ attention_sinks_backward_dl_sum_kernel_default = attention_sinks_backward_dl_sum
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_sinks_backward_dl_sum_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_sinks_backward_dl_sum_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_sinks_backward_dl_sum_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_sinks_backward_dl_sum_kernel)
+)(attention_sinks_backward_dl_sum_kernel))
 
 
 @triton.jit
@@ -731,15 +754,15 @@ attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_default = (
     attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M"],
     cache_results=True,
-)(attention_sinks_backward_dsinks_part_dsinks_part_2_kernel)
+)(attention_sinks_backward_dsinks_part_dsinks_part_2_kernel))
 
 
 @triton.jit
@@ -835,13 +858,10 @@ def attention_sinks_backward_dQ_kernel(
         )  # S8
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - dl_sum_i.to(tl.float32)[:, None])  # S9
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         dQ = tl.dot(
             tl.where(
                 j[None, :] >= i[:, None] - window_left,
-                tl.where(
-                    j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
-                ),
+                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -863,8 +883,7 @@ def attention_sinks_backward_dQ_kernel(
         )  # S8
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - dl_sum_i.to(tl.float32)[:, None])  # S9
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S11
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S11
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -884,19 +903,17 @@ def attention_sinks_backward_dQ_kernel(
         )  # S8
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - dl_sum_i.to(tl.float32)[:, None])  # S9
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         dQ = tl.dot(
             tl.where(
                 j[None, :] >= i[:, None] - window_left,
-                tl.where(
-                    j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
-                ),
+                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S11
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10, S11
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
@@ -926,9 +943,9 @@ attention_sinks_backward_dQ_kernel_default = {
     4: attention_sinks_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_sinks_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_sinks_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -938,8 +955,8 @@ attention_sinks_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_sinks_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_sinks_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_sinks_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_sinks_backward_dQ_kernel_config(*row)
             for row in [
@@ -954,7 +971,7 @@ attention_sinks_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_sinks_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_sinks_backward_dQ_kernel),
+    )(attention_sinks_backward_dQ_kernel)),
 }
 
 
@@ -1061,13 +1078,12 @@ def attention_sinks_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - dl_sum_i.to(tl.float32)[None, :]
         )  # S16
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
                 tl.where(
                     i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_sum_2, 0.0),
+                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
                     0.0
                 ),
                 0.0
@@ -1112,8 +1128,7 @@ def attention_sinks_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - dl_sum_i.to(tl.float32)[None, :]
         )  # S16
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S19
     # Some rows have ended.
     for i_first in range(i_full, i_stop, BLOCK_I):
@@ -1139,13 +1154,12 @@ def attention_sinks_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - dl_sum_i.to(tl.float32)[None, :]
         )  # S16
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
                 tl.where(
                     i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_sum_2, 0.0),
+                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
                     0.0
                 ),
                 0.0
@@ -1168,6 +1182,7 @@ def attention_sinks_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S19
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17, S18
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1207,9 +1222,9 @@ attention_sinks_backward_dK_dV_kernel_default = {
     4: attention_sinks_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_sinks_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_sinks_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1219,8 +1234,8 @@ attention_sinks_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_sinks_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_sinks_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_sinks_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_sinks_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1235,7 +1250,7 @@ attention_sinks_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_sinks_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_sinks_backward_dK_dV_kernel),
+    )(attention_sinks_backward_dK_dV_kernel)),
 }
 
 
@@ -1308,15 +1323,15 @@ attention_sinks_backward_dsinks_kernel_default = attention_sinks_backward_dsinks
     128, 32, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_sinks_backward_dsinks_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_sinks_backward_dsinks_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_sinks_backward_dsinks_kernel_config(*row)
         for row in itertools.product((64, 128, 256), (8, 32, 64), (4, 8), (2,))
     ],
     key=["B", "H"],
     cache_results=True,
-)(attention_sinks_backward_dsinks_kernel)
+)(attention_sinks_backward_dsinks_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1726,7 +1741,7 @@ def attention_sinks_backward(
     return dQ, dK, dV, dsinks
 
 
-@torch.library.custom_op("looptrans::attention_sinks_forward_a5da6299", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_forward_ce4d58bf", mutates_args=())
 def _attention_sinks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     tune: bool
@@ -1746,7 +1761,7 @@ def _(Q, K, V, window_left, sinks, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_sinks_backward_a5da6299", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_backward_ce4d58bf", mutates_args=())
 def _attention_sinks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -289,6 +289,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -501,9 +524,9 @@ attention_softcap_kernel_default = {
     4: attention_softcap_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_softcap_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_softcap_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -511,8 +534,8 @@ attention_softcap_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_softcap_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_softcap_kernel),
-    4: triton.autotune(
+    )(attention_softcap_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_softcap_kernel_config(*row)
             for row in [
@@ -526,7 +549,7 @@ attention_softcap_kernel_tuned = {
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_softcap_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_softcap_kernel),
+    )(attention_softcap_kernel)),
 }
 
 
@@ -601,15 +624,15 @@ attention_softcap_backward_delta_kernel_default = attention_softcap_backward_del
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_softcap_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_softcap_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_softcap_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_softcap_backward_delta_kernel)
+)(attention_softcap_backward_delta_kernel))
 
 
 @triton.jit
@@ -710,12 +733,11 @@ def attention_softcap_backward_dQ_kernel(
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S9
         dS_in = dS * softcap * _tanh_slope(S_in)  # S10
         ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S11
-        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
         dsoftcap_part = dsoftcap_part + tl.sum(dS * tanh_S_in, axis=1)  # S13
         dsoftcap_part_2 = dsoftcap_part_2 - tl.sum(dS_in * S_in, axis=1) * (
             1.0 / tl.cast(softcap, tl.float32)
         )  # S14
-        dQ = tl.dot(ds_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S15
+        dQ = tl.dot(ds.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S15
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -740,7 +762,6 @@ def attention_softcap_backward_dQ_kernel(
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S9
         dS_in = dS * softcap * _tanh_slope(S_in)  # S10
         ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S11
-        ds_sum = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
         dsoftcap_part = dsoftcap_part + tl.sum(
             tl.where(j[None, :] < N, dS * tanh_S_in, 0.0), axis=1
         )  # S13
@@ -748,11 +769,12 @@ def attention_softcap_backward_dQ_kernel(
             tl.where(j[None, :] < N, dS_in * S_in, 0.0), axis=1
         ) * (1.0 / tl.cast(softcap, tl.float32))  # S14
         dQ = tl.dot(
-            tl.where(j[None, :] < N, ds_sum, 0.0).to(K_ptr.dtype.element_ty),
+            tl.where(j[None, :] < N, ds, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S15
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12, S15
     if dsoftcap_part_ptr is not None:
         tl.store(dsoftcap_part_ptr + i * stride_dsoftcap_part_i, dsoftcap_part, mask=i < M)  # S13
     if dsoftcap_part_2_ptr is not None:
@@ -789,9 +811,9 @@ attention_softcap_backward_dQ_kernel_default = {
     4: attention_softcap_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_softcap_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_softcap_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -801,8 +823,8 @@ attention_softcap_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_softcap_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_softcap_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_softcap_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_softcap_backward_dQ_kernel_config(*row)
             for row in [
@@ -817,7 +839,7 @@ attention_softcap_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_softcap_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_softcap_backward_dQ_kernel),
+    )(attention_softcap_backward_dQ_kernel)),
 }
 
 
@@ -916,8 +938,7 @@ def attention_softcap_backward_dK_dV_kernel(
         )  # S22
         dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S23
         ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S24
-        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25
-        dK = tl.dot(ds_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S26
+        dK = tl.dot(ds_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S26
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S27
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
@@ -947,9 +968,8 @@ def attention_softcap_backward_dK_dV_kernel(
         )  # S22
         dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S23
         ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S24
-        ds_sum_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25
         dK = tl.dot(
-            tl.where(i[None, :] < M, ds_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+            tl.where(i[None, :] < M, ds_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
@@ -960,6 +980,7 @@ def attention_softcap_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S27
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25, S26
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -996,9 +1017,9 @@ attention_softcap_backward_dK_dV_kernel_default = {
     4: attention_softcap_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_softcap_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_softcap_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1008,8 +1029,8 @@ attention_softcap_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_softcap_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_softcap_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_softcap_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_softcap_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1024,7 +1045,7 @@ attention_softcap_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_softcap_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_softcap_backward_dK_dV_kernel),
+    )(attention_softcap_backward_dK_dV_kernel)),
 }
 
 
@@ -1101,15 +1122,15 @@ attention_softcap_backward_dsoftcap_kernel_default = (
     attention_softcap_backward_dsoftcap_kernel_config(512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_softcap_backward_dsoftcap_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_softcap_backward_dsoftcap_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_softcap_backward_dsoftcap_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
     cache_results=True,
-)(attention_softcap_backward_dsoftcap_kernel)
+)(attention_softcap_backward_dsoftcap_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1494,7 +1515,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op("looptrans::attention_softcap_forward_152c29e1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_forward_bf627b48", mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1514,7 +1535,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_softcap_backward_152c29e1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_backward_bf627b48", mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

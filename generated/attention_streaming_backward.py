@@ -238,6 +238,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -295,9 +318,10 @@ def attention_streaming_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -619,9 +643,9 @@ attention_streaming_kernel_default = {
     4: attention_streaming_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_streaming_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_streaming_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
@@ -629,8 +653,8 @@ attention_streaming_kernel_tuned = {
         key=["H", "M", "N", "kept", "window_left", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_streaming_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_streaming_kernel),
-    4: triton.autotune(
+    )(attention_streaming_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_streaming_kernel_config(*row)
             for row in [
@@ -644,7 +668,7 @@ attention_streaming_kernel_tuned = {
         key=["H", "M", "N", "kept", "window_left", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_streaming_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_streaming_kernel),
+    )(attention_streaming_kernel)),
 }
 
 
@@ -719,15 +743,15 @@ attention_streaming_backward_delta_kernel_default = (
     attention_streaming_backward_delta_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_streaming_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_streaming_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_streaming_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_streaming_backward_delta_kernel)
+)(attention_streaming_backward_delta_kernel))
 
 
 @triton.jit
@@ -754,9 +778,10 @@ def attention_streaming_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
     b = pid // blocks_i // H
     h = pid // blocks_i % H
-    i_first = (pid % blocks_i) * BLOCK_I
+    i_first = (blocks_i - 1 - pid % blocks_i) * BLOCK_I
     i_last = tl.minimum(i_first + BLOCK_I, M) - 1
     i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -848,8 +873,7 @@ def attention_streaming_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
     # Some rows pause.
     for j_first in range(j_full, tl.minimum(j_pause, j_begun), BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -869,13 +893,10 @@ def attention_streaming_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
             tl.where(
                 (j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left),
-                tl.where(
-                    j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
-                ),
+                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -901,13 +922,10 @@ def attention_streaming_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
             tl.where(
                 (j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left),
-                tl.where(
-                    j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
-                ),
+                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -929,8 +947,7 @@ def attention_streaming_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
     # Some rows have ended.
     for j_first in range(j_full_2, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -950,19 +967,17 @@ def attention_streaming_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
             tl.where(
                 (j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left),
-                tl.where(
-                    j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
-                ),
+                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S8
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7, S8
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
@@ -992,9 +1007,9 @@ attention_streaming_backward_dQ_kernel_default = {
     4: attention_streaming_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_streaming_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_streaming_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1004,8 +1019,8 @@ attention_streaming_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_streaming_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_streaming_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_streaming_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_streaming_backward_dQ_kernel_config(*row)
             for row in [
@@ -1020,7 +1035,7 @@ attention_streaming_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_streaming_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_streaming_backward_dQ_kernel),
+    )(attention_streaming_backward_dQ_kernel)),
 }
 
 
@@ -1130,13 +1145,12 @@ def attention_streaming_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
                 tl.where(
                     i[None, :] < tl.where(j < kept, M, j + window_left + 1)[:, None],
-                    tl.where(i[None, :] < i_stop, dS_sum_2, 0.0),
+                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
                     0.0
                 ),
                 0.0
@@ -1181,8 +1195,7 @@ def attention_streaming_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S16
     # Some rows have ended.
     for i_first in range(i_full, i_stop, BLOCK_I):
@@ -1208,13 +1221,12 @@ def attention_streaming_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
                 tl.where(
                     i[None, :] < tl.where(j < kept, M, j + window_left + 1)[:, None],
-                    tl.where(i[None, :] < i_stop, dS_sum_2, 0.0),
+                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
                     0.0
                 ),
                 0.0
@@ -1237,6 +1249,7 @@ def attention_streaming_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S16
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14, S15
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1276,9 +1289,9 @@ attention_streaming_backward_dK_dV_kernel_default = {
     4: attention_streaming_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_streaming_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_streaming_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1288,8 +1301,8 @@ attention_streaming_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_streaming_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_streaming_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_streaming_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_streaming_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1304,7 +1317,7 @@ attention_streaming_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_streaming_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_streaming_backward_dK_dV_kernel),
+    )(attention_streaming_backward_dK_dV_kernel)),
 }
 
 
@@ -1651,7 +1664,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_streaming_forward_347a7a2d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_forward_371996e8", mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1670,7 +1683,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_streaming_backward_347a7a2d", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_backward_371996e8", mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

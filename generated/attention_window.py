@@ -98,6 +98,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -368,9 +391,9 @@ attention_window_kernel_default = {
     4: attention_window_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_window_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_window_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
@@ -378,8 +401,8 @@ attention_window_kernel_tuned = {
         key=["H", "M", "N", "window_left", "window_right", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_window_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_window_kernel),
-    4: triton.autotune(
+    )(attention_window_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_window_kernel_config(*row)
             for row in [
@@ -393,7 +416,7 @@ attention_window_kernel_tuned = {
         key=["H", "M", "N", "window_left", "window_right", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_window_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_window_kernel),
+    )(attention_window_kernel)),
 }
 
 

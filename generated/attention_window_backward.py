@@ -230,6 +230,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -500,9 +523,9 @@ attention_window_kernel_default = {
     4: attention_window_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_window_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_window_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
@@ -510,8 +533,8 @@ attention_window_kernel_tuned = {
         key=["H", "M", "N", "window_left", "window_right", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_window_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_window_kernel),
-    4: triton.autotune(
+    )(attention_window_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_window_kernel_config(*row)
             for row in [
@@ -525,7 +548,7 @@ attention_window_kernel_tuned = {
         key=["H", "M", "N", "window_left", "window_right", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_window_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_window_kernel),
+    )(attention_window_kernel)),
 }
 
 
@@ -600,15 +623,15 @@ attention_window_backward_delta_kernel_default = attention_window_backward_delta
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_window_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_window_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_window_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_window_backward_delta_kernel)
+)(attention_window_backward_delta_kernel))
 
 
 @triton.jit
@@ -706,13 +729,12 @@ def attention_window_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
             tl.where(
                 j[None, :] >= i[:, None] - window_left,
                 tl.where(
                     j[None, :] < i[:, None] + window_right + 1,
-                    tl.where(j[None, :] < j_stop, dS_sum, 0.0),
+                    tl.where(j[None, :] < j_stop, dS, 0.0),
                     0.0
                 ),
                 0.0
@@ -736,8 +758,7 @@ def attention_window_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -757,13 +778,12 @@ def attention_window_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
             tl.where(
                 j[None, :] >= i[:, None] - window_left,
                 tl.where(
                     j[None, :] < i[:, None] + window_right + 1,
-                    tl.where(j[None, :] < j_stop, dS_sum, 0.0),
+                    tl.where(j[None, :] < j_stop, dS, 0.0),
                     0.0
                 ),
                 0.0
@@ -772,6 +792,7 @@ def attention_window_backward_dQ_kernel(
             dQ,
             input_precision="ieee"
         )  # S8
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7, S8
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
@@ -801,9 +822,9 @@ attention_window_backward_dQ_kernel_default = {
     4: attention_window_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_window_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_window_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -813,8 +834,8 @@ attention_window_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_window_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_window_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_window_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_window_backward_dQ_kernel_config(*row)
             for row in [
@@ -829,7 +850,7 @@ attention_window_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_window_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_window_backward_dQ_kernel),
+    )(attention_window_backward_dQ_kernel)),
 }
 
 
@@ -936,13 +957,12 @@ def attention_window_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None] - window_right,
                 tl.where(
                     i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_sum_2, 0.0),
+                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
                     0.0
                 ),
                 0.0
@@ -987,8 +1007,7 @@ def attention_window_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S16
     # Some rows have ended.
     for i_first in range(i_full, i_stop, BLOCK_I):
@@ -1014,13 +1033,12 @@ def attention_window_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None] - window_right,
                 tl.where(
                     i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_sum_2, 0.0),
+                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
                     0.0
                 ),
                 0.0
@@ -1043,6 +1061,7 @@ def attention_window_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S16
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14, S15
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1082,9 +1101,9 @@ attention_window_backward_dK_dV_kernel_default = {
     4: attention_window_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_window_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_window_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1094,8 +1113,8 @@ attention_window_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_window_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_window_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_window_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_window_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1110,7 +1129,7 @@ attention_window_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_window_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_window_backward_dK_dV_kernel),
+    )(attention_window_backward_dK_dV_kernel)),
 }
 
 
@@ -1459,7 +1478,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_window_forward_74c91ef9", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_forward_bc0aacde", mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1479,7 +1498,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_window_backward_74c91ef9", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_backward_bc0aacde", mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -225,6 +225,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -493,9 +516,9 @@ attention_window_left_kernel_default = {
     4: attention_window_left_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_window_left_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_window_left_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
@@ -503,8 +526,8 @@ attention_window_left_kernel_tuned = {
         key=["H", "M", "N", "window_left", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_window_left_kernel_footprint, 2)},
         cache_results=True,
-    )(attention_window_left_kernel),
-    4: triton.autotune(
+    )(attention_window_left_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_window_left_kernel_config(*row)
             for row in [
@@ -518,7 +541,7 @@ attention_window_left_kernel_tuned = {
         key=["H", "M", "N", "window_left", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_window_left_kernel_footprint, 4)},
         cache_results=True,
-    )(attention_window_left_kernel),
+    )(attention_window_left_kernel)),
 }
 
 
@@ -593,15 +616,15 @@ attention_window_left_backward_delta_kernel_default = (
     attention_window_left_backward_delta_kernel_config(4, 512, 4, 2)
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-attention_window_left_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_window_left_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         attention_window_left_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
     cache_results=True,
-)(attention_window_left_backward_delta_kernel)
+)(attention_window_left_backward_delta_kernel))
 
 
 @triton.jit
@@ -697,13 +720,10 @@ def attention_window_left_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
             tl.where(
                 j[None, :] >= i[:, None] - window_left,
-                tl.where(
-                    j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
-                ),
+                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -725,8 +745,7 @@ def attention_window_left_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
-        dQ = tl.dot(dS_sum.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -746,19 +765,17 @@ def attention_window_left_backward_dQ_kernel(
         )  # S5
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
         dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dS_sum = dS * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7
         dQ = tl.dot(
             tl.where(
                 j[None, :] >= i[:, None] - window_left,
-                tl.where(
-                    j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS_sum, 0.0), 0.0
-                ),
+                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
         )  # S8
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7, S8
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
@@ -788,9 +805,9 @@ attention_window_left_backward_dQ_kernel_default = {
     4: attention_window_left_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_window_left_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_window_left_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -800,8 +817,8 @@ attention_window_left_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_window_left_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_window_left_backward_dQ_kernel),
-    4: triton.autotune(
+    )(attention_window_left_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_window_left_backward_dQ_kernel_config(*row)
             for row in [
@@ -816,7 +833,7 @@ attention_window_left_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(attention_window_left_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_window_left_backward_dQ_kernel),
+    )(attention_window_left_backward_dQ_kernel)),
 }
 
 
@@ -923,13 +940,12 @@ def attention_window_left_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
                 tl.where(
                     i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_sum_2, 0.0),
+                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
                     0.0
                 ),
                 0.0
@@ -974,8 +990,7 @@ def attention_window_left_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
-        dK = tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S16
     # Some rows have ended.
     for i_first in range(i_full, i_stop, BLOCK_I):
@@ -1001,13 +1016,12 @@ def attention_window_left_backward_dK_dV_kernel(
         dS_2 = P_2 * (
             dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S13
-        dS_sum_2 = dS_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
                 tl.where(
                     i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_sum_2, 0.0),
+                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
                     0.0
                 ),
                 0.0
@@ -1030,6 +1044,7 @@ def attention_window_left_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S16
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14, S15
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1069,9 +1084,9 @@ attention_window_left_backward_dK_dV_kernel_default = {
     4: attention_window_left_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_window_left_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             attention_window_left_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -1081,8 +1096,8 @@ attention_window_left_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_window_left_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(attention_window_left_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(attention_window_left_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             attention_window_left_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -1097,7 +1112,7 @@ attention_window_left_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(attention_window_left_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(attention_window_left_backward_dK_dV_kernel),
+    )(attention_window_left_backward_dK_dV_kernel)),
 }
 
 
@@ -1440,7 +1455,7 @@ def attention_window_left_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_window_left_forward_81f49c87", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_left_forward_fbf82679", mutates_args=())
 def _attention_window_left_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1459,7 +1474,7 @@ def _(Q, K, V, window_left, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_window_left_backward_81f49c87", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_left_backward_fbf82679", mutates_args=())
 def _attention_window_left_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

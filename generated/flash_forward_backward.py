@@ -193,6 +193,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -383,9 +406,9 @@ flash_forward_kernel_default = {
     4: flash_forward_kernel_config(32, 32, 0, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 flash_forward_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             flash_forward_kernel_config(*row)
             for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
@@ -393,8 +416,8 @@ flash_forward_kernel_tuned = {
         key=["M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(flash_forward_kernel_footprint, 2)},
         cache_results=True,
-    )(flash_forward_kernel),
-    4: triton.autotune(
+    )(flash_forward_kernel)),
+    4: _Tuned(triton.autotune(
         [
             flash_forward_kernel_config(*row)
             for row in [
@@ -408,7 +431,7 @@ flash_forward_kernel_tuned = {
         key=["M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(flash_forward_kernel_footprint, 4)},
         cache_results=True,
-    )(flash_forward_kernel),
+    )(flash_forward_kernel)),
 }
 
 
@@ -473,15 +496,15 @@ flash_forward_backward_delta_kernel_default = flash_forward_backward_delta_kerne
     4, 512, 4, 2
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-flash_forward_backward_delta_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+flash_forward_backward_delta_kernel_tuned = _Tuned(triton.autotune(
     [
         flash_forward_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "D"],
     cache_results=True,
-)(flash_forward_backward_delta_kernel)
+)(flash_forward_backward_delta_kernel))
 
 
 @triton.jit
@@ -591,9 +614,9 @@ flash_forward_backward_dQ_kernel_default = {
     4: flash_forward_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 flash_forward_backward_dQ_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             flash_forward_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -603,8 +626,8 @@ flash_forward_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(flash_forward_backward_dQ_kernel_footprint, 2)
         },
         cache_results=True,
-    )(flash_forward_backward_dQ_kernel),
-    4: triton.autotune(
+    )(flash_forward_backward_dQ_kernel)),
+    4: _Tuned(triton.autotune(
         [
             flash_forward_backward_dQ_kernel_config(*row)
             for row in [
@@ -619,7 +642,7 @@ flash_forward_backward_dQ_kernel_tuned = {
             "early_config_prune": _fitting(flash_forward_backward_dQ_kernel_footprint, 4)
         },
         cache_results=True,
-    )(flash_forward_backward_dQ_kernel),
+    )(flash_forward_backward_dQ_kernel)),
 }
 
 
@@ -750,9 +773,9 @@ flash_forward_backward_dK_dV_kernel_default = {
     4: flash_forward_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 flash_forward_backward_dK_dV_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             flash_forward_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
@@ -762,8 +785,8 @@ flash_forward_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(flash_forward_backward_dK_dV_kernel_footprint, 2)
         },
         cache_results=True,
-    )(flash_forward_backward_dK_dV_kernel),
-    4: triton.autotune(
+    )(flash_forward_backward_dK_dV_kernel)),
+    4: _Tuned(triton.autotune(
         [
             flash_forward_backward_dK_dV_kernel_config(*row)
             for row in [
@@ -778,7 +801,7 @@ flash_forward_backward_dK_dV_kernel_tuned = {
             "early_config_prune": _fitting(flash_forward_backward_dK_dV_kernel_footprint, 4)
         },
         cache_results=True,
-    )(flash_forward_backward_dK_dV_kernel),
+    )(flash_forward_backward_dK_dV_kernel)),
 }
 
 
@@ -1084,7 +1107,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::flash_forward_forward_fb8eb47f", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_forward_326d8bfe", mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1103,7 +1126,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::flash_forward_backward_fb8eb47f", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_backward_326d8bfe", mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

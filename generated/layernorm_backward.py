@@ -160,6 +160,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 @triton.jit
 def layernorm_kernel(
     X_ptr, w_ptr, b_ptr, r_kept_ptr, mean_kept_ptr, Y_ptr,
@@ -269,15 +292,15 @@ def layernorm_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 layernorm_kernel_default = layernorm_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-layernorm_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+layernorm_kernel_tuned = _Tuned(triton.autotune(
     [
         layernorm_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(layernorm_kernel)
+)(layernorm_kernel))
 
 
 @triton.jit
@@ -413,15 +436,15 @@ def layernorm_backward_dX_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
 # Used where nothing is timed.
 layernorm_backward_dX_kernel_default = layernorm_backward_dX_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-layernorm_backward_dX_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+layernorm_backward_dX_kernel_tuned = _Tuned(triton.autotune(
     [
         layernorm_backward_dX_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(layernorm_backward_dX_kernel)
+)(layernorm_backward_dX_kernel))
 
 
 @triton.jit
@@ -502,15 +525,15 @@ def layernorm_backward_dw_db_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stag
 # Used where nothing is timed.
 layernorm_backward_dw_db_kernel_default = layernorm_backward_dw_db_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-layernorm_backward_dw_db_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+layernorm_backward_dw_db_kernel_tuned = _Tuned(triton.autotune(
     [
         layernorm_backward_dw_db_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(layernorm_backward_dw_db_kernel)
+)(layernorm_backward_dw_db_kernel))
 
 
 @triton.jit
@@ -556,15 +579,15 @@ def layernorm_backward_deps_kernel_config(BLOCK_I, num_warps, num_stages):
 # Used where nothing is timed.
 layernorm_backward_deps_kernel_default = layernorm_backward_deps_kernel_config(512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-layernorm_backward_deps_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+layernorm_backward_deps_kernel_tuned = _Tuned(triton.autotune(
     [
         layernorm_backward_deps_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["M"],
     cache_results=True,
-)(layernorm_backward_deps_kernel)
+)(layernorm_backward_deps_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -855,7 +878,7 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     return dX, dw, db, deps
 
 
-@torch.library.custom_op("looptrans::layernorm_forward_4afe319d", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_forward_1137ef85", mutates_args=())
 def _layernorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None,
     tune: bool
@@ -874,7 +897,7 @@ def _(X, w, b, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::layernorm_backward_4afe319d", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_backward_1137ef85", mutates_args=())
 def _layernorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, r_kept: torch.Tensor,
     mean_kept: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool

@@ -85,6 +85,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 @triton.jit
 def logsumexp_kernel(
     X_ptr, y_ptr,
@@ -144,15 +167,15 @@ def logsumexp_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 logsumexp_kernel_default = logsumexp_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-logsumexp_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+logsumexp_kernel_tuned = _Tuned(triton.autotune(
     [
         logsumexp_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(logsumexp_kernel)
+)(logsumexp_kernel))
 
 
 @triton.jit
@@ -203,15 +226,15 @@ def logsumexp_backward_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 logsumexp_backward_kernel_default = logsumexp_backward_kernel_config(16, 128, 4, 1)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-logsumexp_backward_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+logsumexp_backward_kernel_tuned = _Tuned(triton.autotune(
     [
         logsumexp_backward_kernel_config(*row)
         for row in itertools.product((4, 16), (128, 256, 512), (4, 8), (1,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(logsumexp_backward_kernel)
+)(logsumexp_backward_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -385,7 +408,7 @@ def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::logsumexp_forward_cae46261", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_forward_10ae031d", mutates_args=())
 def _logsumexp_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return logsumexp_forward(X, tune=tune)[0]
 
@@ -396,7 +419,7 @@ def _(X, tune):
     return torch.empty((M,), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op("looptrans::logsumexp_backward_cae46261", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_backward_10ae031d", mutates_args=())
 def _logsumexp_backward_operator(
     X: torch.Tensor, y: torch.Tensor, dy: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

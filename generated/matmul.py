@@ -43,6 +43,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -159,9 +182,9 @@ matmul_kernel_default = {
     4: matmul_kernel_config(64, 64, 32, 4, 2),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 matmul_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             matmul_kernel_config(*row)
             for row in [
@@ -176,8 +199,8 @@ matmul_kernel_tuned = {
         key=["M", "K", "N"],
         prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 2)},
         cache_results=True,
-    )(matmul_kernel),
-    4: triton.autotune(
+    )(matmul_kernel)),
+    4: _Tuned(triton.autotune(
         [
             matmul_kernel_config(*row)
             for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
@@ -185,7 +208,7 @@ matmul_kernel_tuned = {
         key=["M", "K", "N"],
         prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 4)},
         cache_results=True,
-    )(matmul_kernel),
+    )(matmul_kernel)),
 }
 
 

@@ -111,6 +111,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 def _fitted(config, footprint, width, sizes, device):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -227,9 +250,9 @@ matmul_kernel_default = {
     4: matmul_kernel_config(64, 64, 32, 4, 2),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 matmul_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             matmul_kernel_config(*row)
             for row in [
@@ -244,8 +267,8 @@ matmul_kernel_tuned = {
         key=["M", "K", "N"],
         prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 2)},
         cache_results=True,
-    )(matmul_kernel),
-    4: triton.autotune(
+    )(matmul_kernel)),
+    4: _Tuned(triton.autotune(
         [
             matmul_kernel_config(*row)
             for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
@@ -253,7 +276,7 @@ matmul_kernel_tuned = {
         key=["M", "K", "N"],
         prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 4)},
         cache_results=True,
-    )(matmul_kernel),
+    )(matmul_kernel)),
 }
 
 
@@ -352,9 +375,9 @@ matmul_backward_dA_kernel_default = {
     4: matmul_backward_dA_kernel_config(64, 64, 32, 4, 2),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 matmul_backward_dA_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             matmul_backward_dA_kernel_config(*row)
             for row in [
@@ -369,8 +392,8 @@ matmul_backward_dA_kernel_tuned = {
         key=["M", "K", "N"],
         prune_configs_by={"early_config_prune": _fitting(matmul_backward_dA_kernel_footprint, 2)},
         cache_results=True,
-    )(matmul_backward_dA_kernel),
-    4: triton.autotune(
+    )(matmul_backward_dA_kernel)),
+    4: _Tuned(triton.autotune(
         [
             matmul_backward_dA_kernel_config(*row)
             for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
@@ -378,7 +401,7 @@ matmul_backward_dA_kernel_tuned = {
         key=["M", "K", "N"],
         prune_configs_by={"early_config_prune": _fitting(matmul_backward_dA_kernel_footprint, 4)},
         cache_results=True,
-    )(matmul_backward_dA_kernel),
+    )(matmul_backward_dA_kernel)),
 }
 
 
@@ -477,9 +500,9 @@ matmul_backward_dB_kernel_default = {
     4: matmul_backward_dB_kernel_config(64, 64, 32, 4, 2),
 }
 
-# The fastest of these that fit is used on a GPU, found when sizes first occur, and kept.
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 matmul_backward_dB_kernel_tuned = {
-    2: triton.autotune(
+    2: _Tuned(triton.autotune(
         [
             matmul_backward_dB_kernel_config(*row)
             for row in [
@@ -494,8 +517,8 @@ matmul_backward_dB_kernel_tuned = {
         key=["M", "K", "N"],
         prune_configs_by={"early_config_prune": _fitting(matmul_backward_dB_kernel_footprint, 2)},
         cache_results=True,
-    )(matmul_backward_dB_kernel),
-    4: triton.autotune(
+    )(matmul_backward_dB_kernel)),
+    4: _Tuned(triton.autotune(
         [
             matmul_backward_dB_kernel_config(*row)
             for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
@@ -503,7 +526,7 @@ matmul_backward_dB_kernel_tuned = {
         key=["M", "K", "N"],
         prune_configs_by={"early_config_prune": _fitting(matmul_backward_dB_kernel_footprint, 4)},
         cache_results=True,
-    )(matmul_backward_dB_kernel),
+    )(matmul_backward_dB_kernel)),
 }
 
 
@@ -570,15 +593,15 @@ def matmul_backward_dbias_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
 # Used where nothing is timed.
 matmul_backward_dbias_kernel_default = matmul_backward_dbias_kernel_config(128, 32, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-matmul_backward_dbias_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+matmul_backward_dbias_kernel_tuned = _Tuned(triton.autotune(
     [
         matmul_backward_dbias_kernel_config(*row)
         for row in itertools.product((64, 128, 256), (8, 32, 64), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(matmul_backward_dbias_kernel)
+)(matmul_backward_dbias_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -846,7 +869,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op("looptrans::matmul_forward_680a23e6", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_forward_87546e6e", mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -860,7 +883,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op("looptrans::matmul_backward_680a23e6", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_backward_87546e6e", mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

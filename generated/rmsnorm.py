@@ -44,6 +44,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 @triton.jit
 def rmsnorm_kernel(
     X_ptr, w_ptr, Y_ptr,
@@ -122,15 +145,15 @@ def rmsnorm_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 rmsnorm_kernel_default = rmsnorm_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-rmsnorm_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+rmsnorm_kernel_tuned = _Tuned(triton.autotune(
     [
         rmsnorm_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(rmsnorm_kernel)
+)(rmsnorm_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.

@@ -123,6 +123,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 @triton.jit
 def rmsnorm_kernel(
     X_ptr, w_ptr, r_kept_ptr, Y_ptr,
@@ -203,15 +226,15 @@ def rmsnorm_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 rmsnorm_kernel_default = rmsnorm_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-rmsnorm_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+rmsnorm_kernel_tuned = _Tuned(triton.autotune(
     [
         rmsnorm_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(rmsnorm_kernel)
+)(rmsnorm_kernel))
 
 
 @triton.jit
@@ -336,15 +359,15 @@ def rmsnorm_backward_dX_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 rmsnorm_backward_dX_kernel_default = rmsnorm_backward_dX_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-rmsnorm_backward_dX_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+rmsnorm_backward_dX_kernel_tuned = _Tuned(triton.autotune(
     [
         rmsnorm_backward_dX_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(rmsnorm_backward_dX_kernel)
+)(rmsnorm_backward_dX_kernel))
 
 
 @triton.jit
@@ -413,15 +436,15 @@ def rmsnorm_backward_dw_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
 # Used where nothing is timed.
 rmsnorm_backward_dw_kernel_default = rmsnorm_backward_dw_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-rmsnorm_backward_dw_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+rmsnorm_backward_dw_kernel_tuned = _Tuned(triton.autotune(
     [
         rmsnorm_backward_dw_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(rmsnorm_backward_dw_kernel)
+)(rmsnorm_backward_dw_kernel))
 
 
 @triton.jit
@@ -467,15 +490,15 @@ def rmsnorm_backward_deps_kernel_config(BLOCK_I, num_warps, num_stages):
 # Used where nothing is timed.
 rmsnorm_backward_deps_kernel_default = rmsnorm_backward_deps_kernel_config(512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-rmsnorm_backward_deps_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+rmsnorm_backward_deps_kernel_tuned = _Tuned(triton.autotune(
     [
         rmsnorm_backward_deps_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["M"],
     cache_results=True,
-)(rmsnorm_backward_deps_kernel)
+)(rmsnorm_backward_deps_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -745,7 +768,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op("looptrans::rmsnorm_forward_d12716f4", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_forward_d283fee1", mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -762,7 +785,7 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::rmsnorm_backward_d12716f4", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_backward_d283fee1", mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -90,6 +90,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 @triton.jit
 def softmax_kernel(
     X_ptr, Y_ptr,
@@ -174,15 +197,15 @@ def softmax_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 softmax_kernel_default = softmax_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-softmax_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+softmax_kernel_tuned = _Tuned(triton.autotune(
     [
         softmax_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(softmax_kernel)
+)(softmax_kernel))
 
 
 @triton.jit
@@ -279,15 +302,15 @@ def softmax_backward_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 # Used where nothing is timed.
 softmax_backward_kernel_default = softmax_backward_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-softmax_backward_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+softmax_backward_kernel_tuned = _Tuned(triton.autotune(
     [
         softmax_backward_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
     cache_results=True,
-)(softmax_backward_kernel)
+)(softmax_backward_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -465,7 +488,7 @@ def softmax_backward(X, Y, dY, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_forward_15759037", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_forward_a12c12f9", mutates_args=())
 def _softmax_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return softmax_forward(X, tune=tune)[0]
 
@@ -477,7 +500,7 @@ def _(X, tune):
     return torch.empty((M, N), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op("looptrans::softmax_backward_15759037", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_backward_a12c12f9", mutates_args=())
 def _softmax_backward_operator(
     X: torch.Tensor, Y: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

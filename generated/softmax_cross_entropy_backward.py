@@ -97,6 +97,29 @@ class _Timed(triton.Config):
         return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
 
 
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, tuner):
+        self.tuner, self.found = tuner, {}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        like = (torch.cuda.current_device(), *like)
+        if like in self.found:
+            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            self.tuner[grid](*arguments, **options)
+            self.found[like] = self.tuner.best_config
+
+
 @triton.jit
 def softmax_cross_entropy_kernel(
     X_ptr, y_ptr, lse_ptr, loss_ptr,
@@ -162,15 +185,15 @@ def softmax_cross_entropy_kernel_config(BLOCK_N, BLOCK_V, num_warps, num_stages)
 # Used where nothing is timed.
 softmax_cross_entropy_kernel_default = softmax_cross_entropy_kernel_config(4, 512, 4, 2)
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-softmax_cross_entropy_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+softmax_cross_entropy_kernel_tuned = _Tuned(triton.autotune(
     [
         softmax_cross_entropy_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["N", "V"],
     cache_results=True,
-)(softmax_cross_entropy_kernel)
+)(softmax_cross_entropy_kernel))
 
 
 @triton.jit
@@ -225,15 +248,15 @@ softmax_cross_entropy_backward_kernel_default = softmax_cross_entropy_backward_k
     16, 128, 4, 1
 )
 
-# The fastest of these is used on a GPU, found when sizes first occur, and kept.
-softmax_cross_entropy_backward_kernel_tuned = triton.autotune(
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+softmax_cross_entropy_backward_kernel_tuned = _Tuned(triton.autotune(
     [
         softmax_cross_entropy_backward_kernel_config(*row)
         for row in itertools.product((4, 16), (128, 256, 512), (4, 8), (1,))
     ],
     key=["N", "V"],
     cache_results=True,
-)(softmax_cross_entropy_backward_kernel)
+)(softmax_cross_entropy_backward_kernel))
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -429,7 +452,7 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_6ad3e751", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_ad41ad43", mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -445,7 +468,7 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_6ad3e751", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_ad41ad43", mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor, wanted: list[bool],
     tune: bool

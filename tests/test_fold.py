@@ -231,7 +231,7 @@ NESTS = {
     ),
     "for i in range(0, M):\n    t = x[i]\nfor k in range(0, M):\n    y[k] = t\n": ("k", ()),
     "for i in range(0, M):\n    t = x[i]\nfor k in range(0, M):\n    y[k] = t \n": ("i", None),
-    "for i in range(0, M):\n    y[2 * i] = x[i]\n    y[2 * i + 1] = x[i]\n": ("i", None),
+    "for i in range(0, M):\n    y[2 * i] = x[i]\n    y[2 * i + 1] = x[i]\n": ("i", ()),
 }
 
 

@@ -193,7 +193,7 @@ def test_arrays_made_in_loops_are_made_once_where_nobody_sees_them() -> None:
         assert kept is None or set(kept.arrays) < {"s", "o"}
     # Every iteration goes on from what the one before has left: it has no part of its own.
     carried = REUSED.replace("o[d] = 0.0", "o[d] = o[d] + 1.0")
-    steps = derive(program(carried), "fold").steps
+    steps = derive(program(carried), "fold", own=True).steps
     assert not any("expand(o" in step.name for step in steps)
 
 

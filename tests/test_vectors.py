@@ -273,6 +273,16 @@ def f(A: Float[Array, "N"]):
     assert isinstance(error, SubscriptOutside)
     assert "A[4]" in error.message
     assert "subscript 0 is 4" in error.message
+    plain = """
+def g(X: Float[Array, "M D"]):
+    y = zeros(M)
+    for i in parallel(0, M):
+        y[i] = X[i, 0]
+    return y
+"""
+    error = failure(plain, M=2, D=0)
+    assert isinstance(error, SubscriptOutside)
+    assert "X[0, 0] is outside" in error.message
 
 
 @pytest.mark.parametrize(

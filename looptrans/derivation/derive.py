@@ -60,6 +60,7 @@ def derive(
     block: int = BLOCK,
     parts: int = PARTS,
     nests: Nests = "joined",
+    own: bool = False,
 ) -> Derivation:
     """Derive a nest that can be run fast, every step proved.
 
@@ -72,12 +73,14 @@ def derive(
         nests: Whether nests that stand side by side are joined, stay as written, or, for `fold`,
             are taken apart where they hold several loops, or results told apart by different
             loops; what one loop hands to another then goes through memory.
+        own: Whether arrays that iterations use one after the other get a part for each, as they
+            must where several loops of an iteration use them.
     """
     _load_analysis()
     # The docstring speaks of the listing as it was written.
     plain = replace(program, docstring=None)
     work = _Work(reread(with_guards(with_selects(plain)) if goal == "fold" else plain))
-    work.own_arrays()
+    work.own_arrays(reused_too=own)
     if nests == "joined":
         work.side_by_side()
     work.one_pass()
@@ -87,7 +90,7 @@ def derive(
             # Passes of their own give a number where one pass without a guard would give none.
             notes, work = work.notes, _Work(work.first)
             work.notes += notes
-            work.own_arrays()
+            work.own_arrays(reused_too=own)
             work.folds()
         if nests in ("apart", "results apart"):
             work.apart(results=nests == "results apart")
@@ -217,10 +220,10 @@ class _Work:
 
     # What iterations have for themselves
 
-    def own_arrays(self) -> None:
+    def own_arrays(self, *, reused_too: bool = False) -> None:
         """Count rows where they are, and let each iteration have its part of what it makes."""
         self.take("made once")
-        for array, loops in reused(self.program):
+        for array, loops in reused(self.program) if reused_too else ():
             self.take("transformation", f"expand({array}, {', '.join(loops)})")
         self.take("rows in place")
 

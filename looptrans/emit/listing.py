@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 from looptrans.blocks.lower import lower
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
+from looptrans.derivation.buffers import reused
 from looptrans.derivation.derive import NESTS, derive
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
@@ -45,10 +47,10 @@ def lowered(program: Program, *, rounded: Rounding | None = None) -> BlockProgra
     joined = False
     # Nests that are not joined, and what a kernel cannot keep, go through memory, from one kernel
     # to the next.
-    for nests in NESTS:
+    for nests, own in product(NESTS, (False, True) if reused(program) else (False,)):
         if nests == "as written" and not joined:
             continue
-        derivation = derive(program, "fold", nests=nests)
+        derivation = derive(program, "fold", nests=nests, own=own)
         joined = joined or any(step.kind == "transformation" for step in derivation.steps)
         try:
             return lower(derivation, rounded=rounded)

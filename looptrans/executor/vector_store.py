@@ -298,7 +298,10 @@ class VectorStore:
 
     def _outside(self, place: Place, outside: Value, mask: Mask) -> Trap:
         lanes = outside if mask is None else outside & mask
+        # Where a number is outside it is so in every lane of the other subscripts.
+        spans = [np.shape(spread(at)) for at in place if at is not None]
         lanes = np.asarray(lanes)
+        lanes = np.broadcast_to(lanes, np.broadcast_shapes(lanes.shape, *spans))
         first = tuple(int(at) for at in np.argwhere(lanes)[0]) if lanes.ndim else ()
         texts, numbers = [], []
         for at in place:
