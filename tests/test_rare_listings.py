@@ -121,6 +121,16 @@ def f(P: Float[Array, "M N"], C: Float[Array, "M"], V: Float[Array, "N D"]):
                     O[i, d] = O[i, d] + P[i, j] * log(C[i] * C[i] * 0.0) * V[j, d]
     return O
 """
+GUARDED_ROWS = """
+def f(S: Float[Array, "M N"], V: Float[Array, "N D"], t: Float[Array, "M"], w: Float[Array, "M"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            if w[i] > 0.0:
+                for d in range(0, D):
+                    O[i, d] = O[i, d] + S[i, j] / exp(t[i]) * V[j, d]
+    return O
+"""
 MASKED_ROWS = """
 def f(Y: Float[Array, "M N"], X: Float[Array, "M N"], c: Bool[Array, "M N"]):
     O = zeros(M)
@@ -159,9 +169,10 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (EMPTY, "N=1", "both"),
         (INFINITE, "M=40,N=9,D=2", "forward"),
         (MASKED_ROWS, "M=9,N=1", "both"),
+        (GUARDED_ROWS, "M=20,N=37,D=3", "forward"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
-         "two ends", "whole", "empty rows", "empty", "infinite", "masked rows"],
+         "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -87,8 +87,14 @@ def _scaled(b: Builder, part: Expr, rest: Rest, over: Dim, mask: Expr | None) ->
     scaled = product((*rest[0], part), rest[1])
     if mask is None or not _may_be_empty(b, over, mask) or is_finite(b, product(*rest), None):
         return scaled
-    counted = Reduce("max", over, Where(mask, Number(1.0), Number(0.0)))
-    return Where(Binary(">", counted, Number(0.0)), scaled, Number(0.0))
+    parts = [each for each in conjuncts(mask) if over not in dims_of(each)]
+    differing = both(*(each for each in conjuncts(mask) if each not in parts))
+    if differing is not None:
+        counted = Reduce("max", over, Where(differing, Number(1.0), Number(0.0)))
+        parts.append(Binary(">", counted, Number(0.0)))
+    counts = both(*parts)
+    assert counts is not None
+    return Where(counts, scaled, Number(0.0))
 
 
 def _may_be_empty(b: Builder, over: Dim, mask: Expr | None) -> bool:
