@@ -33,6 +33,7 @@ from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Array, Program
 from looptrans.ir.value import Access, Generator, Read, Real, walk_value
 from looptrans.ir.verdict import Certificate
+from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.bounded import Bounded, with_ends_said
 from looptrans.transforms.shift import Shifted, with_rows_in_place
 
@@ -105,7 +106,7 @@ def backward(
     Raises:
         NotDifferentiated: It has none that is derived here; the reason says why.
     """
-    placed = with_rows_in_place(program)
+    placed = with_arrays_made_once(program) or with_rows_in_place(program)
     if placed is not None:
         back = _counted(backward(placed.program, of, wrt), program, placed)
         return replace(back, program=annotated(back.program)) if annotate else back
@@ -145,8 +146,8 @@ def backward(
     return replace(done, program=annotated(done.program)) if annotate else done
 
 
-def _counted(found: Backward, program: Program, placed: Shifted) -> Backward:
-    """Return the backward pass of a listing, from that of the one that counts rows in place."""
+def _counted(found: Backward, program: Program, placed: Shifted | MadeOnce) -> Backward:
+    """Return the backward pass of a listing, from that of one that places its arrays otherwise."""
     forward = program if found.forward is found.listing else found.forward
     step = Step(placed.text, (placed.certificate,))
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))

@@ -8,6 +8,7 @@ one launch, …     how its nests run; see `looptrans.derivation.sharing`
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from functools import lru_cache
 
@@ -15,7 +16,7 @@ from looptrans.adjoint.backward import Backward, backward
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.derivation.flows import flow_of, once_defined
-from looptrans.derivation.ordinary import in_place
+from looptrans.derivation.ordinary import in_place, made_once
 from looptrans.derivation.sharing import alternatives, formed
 from looptrans.derivation.step import Derivation, DerivationStep, Form, NotDone
 from looptrans.derivation.writing import reread
@@ -50,7 +51,7 @@ def derive_backward(
         `unknown` where there is one and the form is not allowed; the notes say why.
     """
     first = reread(replace(program, docstring=None))
-    begun = _in_place(first)
+    begun = _begun(first)
     counted = begun[-1].after if begun else first
     try:
         found = backward(counted, of, wrt)
@@ -81,12 +82,13 @@ def derive_backward(
     )
 
 
-def _in_place(first: Program) -> list[DerivationStep]:
-    """Return the step that counts rows where they are, if there are any."""
-    try:
-        return [in_place(first)]
-    except NotDone:
-        return []
+def _begun(first: Program) -> list[DerivationStep]:
+    """Return the steps that make arrays once, and count rows where they are, if there are any."""
+    steps: list[DerivationStep] = []
+    for move in (made_once, in_place):
+        with contextlib.suppress(NotDone):
+            steps.append(move(steps[-1].after if steps else first))
+    return steps
 
 
 def _steps(first: Program, found: Backward) -> list[DerivationStep]:

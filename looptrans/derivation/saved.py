@@ -204,6 +204,8 @@ def _problems(found: dict[str, Tree]) -> list[str]:
     return problems
 
 
+# What leads from a listing to the one that is differentiated.
+_BEGUN = {"made once", "rows in place"}
 _OF_BACKWARD = {"hand over", "adjoint", "backward nest", "one launch", "one nest", "atomics"}
 
 
@@ -240,7 +242,7 @@ def _backward(found: dict[str, Tree], first: Program, nests: Program | None) -> 
     at = next(n for n, (kind, _) in enumerate(steps) if kind == "backward nest")
     count, of, wrt, *_ = steps[at][1]
     facts = [["adjoint", [number, of, wrt]] for number in range(1, count)]
-    counted = 1 if steps[0][0] == "rows in place" else 0
+    counted = next(n for n, (kind, _) in enumerate(steps) if kind not in _BEGUN)
     before = [[kind, given] for kind, given in steps[counted:at] if kind != "hand over"]
     problems = []
     if before != facts or any([of, wrt] != g for kind, g in steps[:at] if kind == "hand over"):
