@@ -75,6 +75,15 @@ def f(X: Float[Array, "M 2"], t: float):
     for i in range(0, M):
         z[i] = Y[i, 0] * exp(Y[i, 1])
     return Y, z
+### a column that is added to
+def f(X: Float[Array, "M N"], A: Float[Array, "M 3"]):
+    Y = zeros((M, 3))
+    for i in range(0, M):
+        for c in range(0, 3):
+            Y[i, c] = A[i, c] * A[i, c]
+        for j in range(0, N):
+            Y[i, 1] = Y[i, 1] + X[i, j] * X[i, j]
+    return Y
 ### rows that a guard leaves out
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       keep: Bool[Array, "M"], hidden: Bool[Array, "N"]):

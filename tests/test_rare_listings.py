@@ -131,6 +131,17 @@ def f(S: Float[Array, "M N"], V: Float[Array, "N D"], t: Float[Array, "M"], w: F
                     O[i, d] = O[i, d] + S[i, j] / exp(t[i]) * V[j, d]
     return O
 """
+MADE = """
+def f(X: Float[Array, "M N"]):
+    O = zeros(M)
+    for i in range(0, M):
+        y = zeros(N)
+        for j in range(0, N):
+            y[j] = y[j] + X[i, j] * X[i, j]
+        for j in range(0, N):
+            O[i] = O[i] + y[j] * y[j]
+    return O
+"""
 MASKED_ROWS = """
 def f(Y: Float[Array, "M N"], X: Float[Array, "M N"], c: Bool[Array, "M N"]):
     O = zeros(M)
@@ -170,9 +181,11 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (INFINITE, "M=40,N=9,D=2", "forward"),
         (MASKED_ROWS, "M=9,N=1", "both"),
         (GUARDED_ROWS, "M=20,N=37,D=3", "forward"),
+        (MADE, "M=5,N=7", "both"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
-         "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows"],
+         "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows",
+         "made"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

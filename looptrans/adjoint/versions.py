@@ -134,13 +134,20 @@ def _old(
         raise NotDifferentiated(
             f"{target.array} may keep what an earlier iteration left in it", place.label
         )
-    # A subscript without a loop's variable is one of the cells that the version goes over.
+    cell = _each_cell(target, solved)
+    return value_moved(read_of(state, cell, place, place.around.facts), solved.values)
+
+
+def _each_cell(target: Access, solved: Solved) -> Access:
+    """Return the cells that a version goes over, not only those that a statement writes.
+
+    A subscript without a loop's variable writes one of them: Y[i, 1] is one of all Y[i, x].
+    """
     subscripts = tuple(
         Var(own.variable) if loop is None else index
         for index, own, loop in zip(target.indices, solved.indices, solved.dimensions, strict=True)
     )
-    cell = Access(target.array, subscripts)
-    return value_moved(read_of(state, cell, place, place.around.facts), solved.values)
+    return Access(target.array, subscripts)
 
 
 def _accumulated(
@@ -196,7 +203,10 @@ def _accumulated(
     )
     before = state.current[target.array]
     cell = (
-        value_moved(read_of(state, target, place, facts, accumulates=function), solved.values)
+        value_moved(
+            read_of(state, _each_cell(target, solved), place, facts, accumulates=function),
+            solved.values,
+        )
         if before.name is not None or before.inner is not None
         else before.number
     )

@@ -224,12 +224,18 @@ def _is_finite(b: Builder, part: Expr) -> bool:
 
 
 def _is_of(part: Expr, sizes: set[str]) -> bool:
-    """Tell whether a number is made of literals and sizes without which there is no element."""
-    leaves = [each for each in walk(part) if not children(each)]
-    return all(
-        isinstance(each, Number) or (isinstance(each, Scalar) and each.name in sizes)
-        for each in leaves
-    )
+    """Tell whether a number is a product of literals and sizes without which nothing is there."""
+    match part:
+        case Number(value):
+            return value != 0
+        case Scalar(name):
+            return name in sizes
+        case Binary("*" | "/", left, right):
+            return _is_of(left, sizes) and _is_of(right, sizes)
+        case Cast(operand) | Call("sqrt", (operand,)):
+            return _is_of(operand, sizes)
+        case _:
+            return False
 
 
 def _replaced(op: Op, total: str, bare: dict[str, Expr]) -> tuple[Op, ...]:

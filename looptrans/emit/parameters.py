@@ -40,12 +40,15 @@ def launcher_parameters(program: BlockProgram) -> Parameters:
     equal = _equations(listing)
     integers = [p.name for p in numbers.values() if p.is_integer]
     plain = {step.name for step in solved(tensors, (), equal) if step.is_plain}
-    # What the listing takes as an argument is given, unless it is an extent as it is: no division
-    # tells H from an extent H * E that is 0.
-    known = [name for name in integers if name in listing.arguments and name not in plain]
+    # What the listing takes as an argument is given, unless it is an extent as it is, or a contract
+    # such as H == G * R says what it is: no division tells H from an extent H * E that is 0.
+    divided = {step.name for step in solved(tensors, (), ())} - plain
+    known = [name for name in integers if name in listing.arguments and name in divided]
     found = solved(tensors, known, equal)
     missing = [n for n in integers if n not in known and n not in {s.name for s in found}]
-    # Knowing those that must be given may determine more: `G` from `G * R` once R is given.
+    # Knowing those that must be given may determine more: `G` from `G * R` once R is given. What
+    # the listing takes as an argument is given rather than another one.
+    missing.sort(key=lambda name: name not in listing.arguments)
     for name in missing:
         if name not in {step.name for step in found}:
             known.append(name)
