@@ -281,8 +281,10 @@ class _Tuned:
     def run(self, grid, arguments, options):
         sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
         like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
-        like = (torch.cuda.current_device(), *like)
+        dtypes = (each.dtype for each in arguments if isinstance(each, torch.Tensor))
+        like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
+            self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             self.tuner[grid](*arguments, **options)
@@ -1656,7 +1658,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bias_forward_877eadad", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_forward_e5710f3f", mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1676,7 +1678,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bias_backward_877eadad", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_backward_e5710f3f", mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

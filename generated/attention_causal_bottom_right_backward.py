@@ -256,8 +256,10 @@ class _Tuned:
     def run(self, grid, arguments, options):
         sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
         like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
-        like = (torch.cuda.current_device(), *like)
+        dtypes = (each.dtype for each in arguments if isinstance(each, torch.Tensor))
+        like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
+            self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             self.tuner[grid](*arguments, **options)
@@ -1490,7 +1492,7 @@ def attention_causal_bottom_right_backward(
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_forward_5b789d40", mutates_args=()
+    "looptrans::attention_causal_bottom_right_forward_8ea8204d", mutates_args=()
 )
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
@@ -1512,7 +1514,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_backward_5b789d40", mutates_args=()
+    "looptrans::attention_causal_bottom_right_backward_8ea8204d", mutates_args=()
 )
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,

@@ -223,8 +223,10 @@ class _Tuned:
     def run(self, grid, arguments, options):
         sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
         like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
-        like = (torch.cuda.current_device(), *like)
+        dtypes = (each.dtype for each in arguments if isinstance(each, torch.Tensor))
+        like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
+            self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             self.tuner[grid](*arguments, **options)
@@ -1220,7 +1222,7 @@ def attention_mqa_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True)
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_mqa_forward_b43da558", mutates_args=())
+@torch.library.custom_op("looptrans::attention_mqa_forward_ceaaaf78", mutates_args=())
 def _attention_mqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1239,7 +1241,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_mqa_backward_b43da558", mutates_args=())
+@torch.library.custom_op("looptrans::attention_mqa_backward_ceaaaf78", mutates_args=())
 def _attention_mqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

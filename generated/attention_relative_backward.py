@@ -301,8 +301,10 @@ class _Tuned:
     def run(self, grid, arguments, options):
         sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
         like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
-        like = (torch.cuda.current_device(), *like)
+        dtypes = (each.dtype for each in arguments if isinstance(each, torch.Tensor))
+        like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
+            self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             self.tuner[grid](*arguments, **options)
@@ -1743,7 +1745,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op("looptrans::attention_relative_forward_f64f1948", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_forward_33ab4108", mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1762,7 +1764,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_relative_backward_f64f1948", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_backward_33ab4108", mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -245,8 +245,10 @@ class _Tuned:
     def run(self, grid, arguments, options):
         sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
         like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
-        like = (torch.cuda.current_device(), *like)
+        dtypes = (each.dtype for each in arguments if isinstance(each, torch.Tensor))
+        like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
+            self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             self.tuner[grid](*arguments, **options)
@@ -1478,7 +1480,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_window_forward_bc0aacde", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_forward_5847c8ee", mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1498,7 +1500,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_window_backward_bc0aacde", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_backward_5847c8ee", mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -208,8 +208,10 @@ class _Tuned:
     def run(self, grid, arguments, options):
         sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
         like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
-        like = (torch.cuda.current_device(), *like)
+        dtypes = (each.dtype for each in arguments if isinstance(each, torch.Tensor))
+        like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
+            self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             self.tuner[grid](*arguments, **options)
@@ -1107,7 +1109,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::flash_forward_forward_326d8bfe", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_forward_f51f027c", mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1126,7 +1128,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::flash_forward_backward_326d8bfe", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_backward_f51f027c", mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool
