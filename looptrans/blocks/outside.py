@@ -158,10 +158,21 @@ def _scaled(
         inner = [part for part in above if part not in outer]
         if {*outer, *under} - {Number(1.0)} and inner and len({let.value for let in setting}) == 1:
             bare = as_float(product(inner, [part for part in below if part not in under]))
-            if set(dims_of(bare)) == set(name.dims) and _has_weight(b, bare):
+            known = set(dims_of(bare)) == set(name.dims) and not _is_stale(bare, name, op, lets)
+            if known and _has_weight(b, bare):
                 labels = tuple(dict.fromkeys((*setting[0].labels, *op.labels)))
                 return _Scaled(name.name, bare, (tuple(outer), tuple(under)), labels)
     return None
+
+
+def _is_stale(bare: Expr, name: Name, use: Let, lets: list[Let]) -> bool:
+    """Tell whether a value is made of names that are set anew between its own name and its use."""
+    at = next(n for n, let in enumerate(lets) if let is use)
+    since = next((n for n in reversed(range(at)) if lets[n].name == name.name), None)
+    if since is None:
+        return True
+    parts = {part.name for part in walk(bare) if isinstance(part, Name)}
+    return any(let.name in parts for let in lets[since + 1 : at])
 
 
 def _has_weight(b: Builder, expr: Expr) -> bool:
