@@ -57,7 +57,7 @@ class ListingError(Exception):
     def __init__(self, mistakes: Iterable[Mistake], source: Source) -> None:
         self.mistakes = tuple(mistakes)
         self.source = source
-        super().__init__("\n".join(mistake.message for mistake in self.mistakes))
+        super().__init__("; ".join(mistake.message for mistake in self.mistakes))
 
     def render(self) -> str:
         """Return all mistakes as text, an empty line between two."""
