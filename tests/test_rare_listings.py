@@ -131,6 +131,19 @@ def f(S: Float[Array, "M N"], V: Float[Array, "N D"], t: Float[Array, "M"], w: F
                     O[i, d] = O[i, d] + S[i, j] / exp(t[i]) * V[j, d]
     return O
 """
+COLUMNS = """
+def f(X: Float[Array, "M F 2"], c: Float[Array, "M F"]):
+    q = zeros((M, F, 2)); Y = zeros((M, M))
+    for i in range(0, M):
+        for f in range(0, F):
+            q[i, f, 0] = X[i, f, 0] * c[i, f] - X[i, f, 1]
+            q[i, f, 1] = X[i, f, 0] + X[i, f, 1] * c[i, f]
+    for i in range(0, M):
+        for j in range(0, M):
+            Y[i, j] = sum(q[i, f, 0] * q[j, f, 0] for f in range(0, F)) + sum(
+                q[i, f, 1] * q[j, f, 1] for f in range(0, F))
+    return Y
+"""
 MADE = """
 def f(X: Float[Array, "M N"]):
     O = zeros(M)
@@ -182,10 +195,11 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (MASKED_ROWS, "M=9,N=1", "both"),
         (GUARDED_ROWS, "M=20,N=37,D=3", "forward"),
         (MADE, "M=5,N=7", "both"),
+        (COLUMNS, "M=5,F=3", "forward"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
          "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows",
-         "made"],
+         "made", "columns"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

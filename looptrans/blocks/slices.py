@@ -25,6 +25,7 @@ from looptrans.blocks.program import (
     Kernel,
     Let,
     Load,
+    Name,
     Number,
     Op,
     RowBlock,
@@ -214,6 +215,8 @@ def _ops(ops: tuple[Op, ...], slices: dict[str, Slice]) -> tuple[Op, ...]:
                 inner = tuple(mapped(s, change) for s in subscripts)
                 inside = None if mask is None else mapped(mask, change)
                 return Load(part.array.name, _with(inner, part), inside, other, kind)
+            case Name(holds=array) if array in slices:
+                return replace(expr, holds=slices[array].array.name)
             case Cast(operand, to, like) if like in slices:
                 return Cast(mapped(operand, change), to, slices[like].array.name)
             case _:
