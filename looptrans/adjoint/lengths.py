@@ -108,7 +108,7 @@ def extended(program: Program) -> Extended | None:
                 seen.extend((r.access.array, bounded) for r in accesses(node))
             match node:
                 case Loop():
-                    inside = bounded
+                    inside, whole = bounded, node
                     own = _extents(program, node)
                     if own is not None:
                         extent, more = own
@@ -116,8 +116,8 @@ def extended(program: Program) -> Extended | None:
                         is_one &= all(rows.get(name, each) == each for name, each in more.items())
                         rows.update(more)
                         inside |= set(more)
-                        node = replace(node, range=Range(Int(0), extent))  # noqa: PLW2901
-                    found.append(replace(node, body=visit(node.body, inside)))
+                        whole = replace(node, range=Range(Int(0), extent))
+                    found.append(replace(whole, body=visit(node.body, inside)))
                 case If():
                     then, other = (visit(part, bounded) for part in (node.body, node.orelse))
                     found.append(replace(node, body=then, orelse=other))

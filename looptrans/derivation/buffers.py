@@ -42,7 +42,7 @@ def reused(program: Program) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _around(sites: tuple[AccessSite, ...]) -> tuple[str, ...]:
     """Return the outer loops that stand around all accesses, of none of which a subscript speaks.
 
-    None where one of them is that of a subscript: then its cells are told apart already.
+    Nothing where a subscript speaks of one of them: then cells are told apart already.
     """
     first, *others = (site.place for site in sites)
     common = []

@@ -44,8 +44,9 @@ def decoded(
         return _start(grid[0], number, need, expr)
     lines = [f"pid = {number}"]
     # The slowest dimension needs no count, unless blocks come in groups or the last one first.
-    is_counted = len(grid) == (2 if grouped else 1 if kernel.last_first else 0)
-    counted = grid if is_counted else grid[1:]
+    counted = grid[1:]
+    if (grouped and len(grid) == 2) or (kernel.last_first and len(grid) == 1):
+        counted = grid
     counts = {dim: _count(dim, expr) for dim in counted}
     for dim in counted:
         if dim.role == "rows":

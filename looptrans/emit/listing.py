@@ -51,7 +51,8 @@ def lowered(program: Program, *, rounded: Rounding | None = None) -> BlockProgra
         if nests == "as written" and not joined:
             continue
         derivation = derive(program, "fold", nests=nests, own=own)
-        joined = joined or any(step.kind == "transformation" for step in derivation.steps)
+        fused = not own and any(step.kind == "transformation" for step in derivation.steps)
+        joined = joined or fused
         try:
             return lower(derivation, rounded=rounded)
         except NotLowered as error:
