@@ -117,7 +117,8 @@ def test_blocks_visited_under_a_mask(name: str) -> None:
         assert met == len(pairs) * sizes["H"], "pairs are left out"
 
 
-@pytest.mark.parametrize("name", MASKS)
+# With keys from the first on, or sinks, rows visit as much, and which begins first is left open.
+@pytest.mark.parametrize("name", sorted({*MASKS} - {"attention_sinks", "attention_streaming"}))
 def test_the_rows_with_most_to_do_begin_first(name: str) -> None:
     """Where the last block of rows visits more than the first, programs begin with it."""
     both = made(name)
@@ -128,8 +129,7 @@ def test_the_rows_with_most_to_do_begin_first(name: str) -> None:
         memory = {"prefix": np.array([PREFIX])}
         found = visits(kernel, sizes, sizes_of_blocks(kernel, 8, 8), memory)
         counts = [len(visit.blocks) for visit in found]
-        if name not in ("attention_sinks", "attention_streaming"):
-            assert kernel.last_first == (counts[-1] > counts[0] + 2), counts
+        assert kernel.last_first == (counts[-1] > counts[0] + 2), counts
 
 
 def test_a_scale_is_applied_behind_the_loops() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from looptrans.blocks.arithmetic import as_float, factors, mapped, product
+from looptrans.blocks.arithmetic import as_float, factors, mapped, mentions, product
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.magnitude import is_at_most_one
 from looptrans.blocks.program import (
@@ -117,7 +117,7 @@ def _without(
     within = list(ops_in(ops[first + 1 : adding[-1] + 1]))
     if any(isinstance(op, Branch | RowBlock) for op in within):
         return ops
-    inside = [op for op in within if _mentions(op, total)]
+    inside = [op for op in within if any(mentions(expr, total) for expr in exprs_of(op))]
     lets = [op for op in within if isinstance(op, Let)]
     constant = before | {op.name for op in ops[:first] if isinstance(op, Let)}
     constant -= {op.name for op in lets}
@@ -171,8 +171,7 @@ def _is_stale(bare: Expr, name: Name, use: Let, lets: list[Let]) -> bool:
     since = next((n for n in reversed(range(at)) if lets[n].name == name.name), None)
     if since is None:
         return True
-    parts = {part.name for part in walk(bare) if isinstance(part, Name)}
-    return any(let.name in parts for let in lets[since + 1 : at])
+    return any(mentions(bare, let.name) for let in lets[since + 1 : at])
 
 
 def _has_weight(b: Builder, expr: Expr) -> bool:
@@ -268,8 +267,3 @@ def _bare(part: Expr, bare: dict[str, Expr]) -> Expr | None:
 
 def _sets(op: Op, name: str) -> bool:
     return isinstance(op, Let) and op.name == name
-
-
-def _mentions(op: Op, name: str) -> bool:
-    parts = (part for expr in exprs_of(op) for part in walk(expr))
-    return any(isinstance(part, Name) and part.name == name for part in parts)

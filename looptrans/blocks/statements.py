@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.blocks.appending import Appending
-from looptrans.blocks.arithmetic import as_float, both, conjuncts
+from looptrans.blocks.arithmetic import as_float, both, conjuncts, mentions
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import summed
 from looptrans.blocks.magnitude import bounds
@@ -22,7 +22,6 @@ from looptrans.blocks.program import (
     dims_of,
     kind_of,
     union,
-    walk,
 )
 from looptrans.blocks.shapes import Shapes
 from looptrans.blocks.sites import Path
@@ -193,7 +192,7 @@ class Statements:
             is_weight = self.b.rounding is not None and array in self.b.rounding.weights
             self.b.ranges[array] = (0.0, 1.0) if is_weight else bounds(self.b, value)
         self.b.emit(Let(array, value, (label,), dims=dims))
-        if not carried and not _mentions(value, array):
+        if not carried and not mentions(value, array):
             self.b.defined[array] = value
         self.b.values[array] = Name(array, dims, kind_of(value), held)
 
@@ -232,8 +231,7 @@ class Statements:
         self.b.nonpositive = {
             (expr, other)
             for expr, other in self.b.nonpositive
-            if other != array
-            and not any(isinstance(p, Name) and p.name == array for p in walk(expr))
+            if other != array and not mentions(expr, array)
         }
         for value in list(self.sums.v.known):
             if any(isinstance(p, Read) and p.access.array == array for p in walk_value(value)):
@@ -272,7 +270,3 @@ class Statements:
             raise NotLowered(f"whether {array} is written depends on {outside[0].name}", label)
         mask = both(self.b.inside(dims), *guards)
         self.b.emit(Store(array, places, value, mask, (label,)))
-
-
-def _mentions(value: Expr, array: str) -> bool:
-    return any(isinstance(part, Name) and part.name == array for part in walk(value))
