@@ -91,6 +91,26 @@ def test_what_reads_its_state_is_no_reduction(body: str) -> None:
     assert flow == everything == "sequential"
 
 
+NOT_REDUCTIONS_OF_AN_ARRAY = (
+    # What one update adds, another one changes.
+    "for k in range(M):\n    A[k // 2 * 2] += A[1]\n    A[k] += B[k]\n",
+    "for k in range(M):\n    A[2 * k] += A[1]\n    for j in range(M):\n        A[j] += B[k]\n",
+    # Both readings of one element count, whatever the condition of the last one.
+    "for k in range(M):\n"
+    "    A[k] += (A[1] if k > 2 else 0.0) + (A[1] if k > M + 5 else 0.0)\n"
+    "    A[1] += B[k]\n",
+    # The temporary may still have the value of another i.
+    "for i in range(N):\n    A[0] = 0.0\n    for k in range(M):\n"
+    "        if k > 0:\n            t = A[0] + B[k]\n        A[0] = t\n",
+)
+
+
+@pytest.mark.parametrize("text", NOT_REDUCTIONS_OF_AN_ARRAY)
+def test_updates_whose_operands_the_loop_changes_are_no_reduction(text: str) -> None:
+    verdict = verdicts(f"t = 0.0\n{text}")["k"]
+    assert say(verdict.flow) == say(verdict.memory) == "sequential"
+
+
 def test_parallel_and_privatize_with_exactly_the_names() -> None:
     assert both("y[i] = x[i]") == ("parallel", "parallel")
     assert both("a = x[i]\ny[i] = a") == ("parallel", "privatize; private a")

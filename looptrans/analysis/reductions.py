@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeAlias
 
 import islpy as isl
@@ -17,6 +18,7 @@ import networkx as nx
 from looptrans.analysis.dependences import Analysis, Carried
 from looptrans.analysis.model import StatementModel
 from looptrans.analysis.polyhedra import access_map
+from looptrans.analysis.relation import Uncovered
 from looptrans.ir.condition import Condition, Data, Every, Some
 from looptrans.ir.program import Assign
 from looptrans.ir.value import (
@@ -36,6 +38,7 @@ from looptrans.ir.walk import accesses, live_out
 
 Position: TypeAlias = tuple[int, ...]
 Parts: TypeAlias = Callable[[Value], list[Value] | None]
+_Updates: TypeAlias = list[tuple[StatementModel, Assign]]
 DEEPEST = 64
 
 
@@ -113,7 +116,7 @@ class _Cycle:
     array: str
 
     def reduction(self, loop: Position) -> Reduction | None:
-        updates: list[tuple[StatementModel, Assign]] = []
+        updates: _Updates = []
         for statement in self.analysis.model.statements:
             node = statement.place.node
             if not inside(statement, loop) or not isinstance(node, Assign):
@@ -129,7 +132,7 @@ class _Cycle:
                 updates.append((statement, node))
         if self._shows_values_in_between(loop):
             return None
-        operators = {self._operator(statement, node, loop) for statement, node in updates}
+        operators = {self._operator(statement, node, updates, loop) for statement, node in updates}
         if len(operators) != 1:
             return None
         operator = operators.pop()
@@ -159,7 +162,9 @@ class _Cycle:
         level = member.loop_positions.index(loop)
         return statement.place.phases[level] == member.phases[level]
 
-    def _operator(self, statement: StatementModel, node: Assign, loop: Position) -> str | None:
+    def _operator(
+        self, statement: StatementModel, node: Assign, updates: _Updates, loop: Position
+    ) -> str | None:
         """Return the operator of `cell = cell op x`, temporaries put in; None if it is no such."""
         if len(node.targets) != 1:
             return None
@@ -172,7 +177,7 @@ class _Cycle:
             for v in walk_value(value)
             if isinstance(v, Read) and v.access.array == self.array and v.access != cell
         }
-        if not all(self._apart(statement, cell, other, loop) for other in others):
+        if not all(self._apart(statement, other, updates, loop) for other in others):
             return None
         for operator, parts in _OPERATORS.items():
             if _folds(value, cell, operator, parts):
@@ -180,25 +185,43 @@ class _Cycle:
         return None
 
     def _apart(
-        self, statement: StatementModel, cell: Access, other: Access, loop: Position
+        self, statement: StatementModel, other: Access, updates: _Updates, loop: Position
     ) -> bool:
         """Tell whether another element that is read is never one that the loop updates."""
+        read = self._touched(statement, other)
+        level = statement.place.loop_positions.index(loop)
+        for update, node in updates:
+            cell = self._touched(update, node.targets[0])
+            if read is None or cell is None:
+                return False
+            together = cell.apply_range(read.reverse())
+            for number in range(level):
+                together = together.equate(isl.dim_type.in_, number, isl.dim_type.out, number)
+            if not together.intersect_params(self.analysis.context).is_empty():
+                return False
+        return True
+
+    def _touched(self, statement: StatementModel, access: Access) -> isl.Map | None:
+        """Map instances of a statement to the cells an access touches; None if not told exactly."""
         model = self.analysis.model
         found = [a for a in model.accesses if a.statement is statement and a.array == self.array]
-        if any(access.all_terms or access.generators for access in found):
-            return False
-        level = statement.place.loop_positions.index(loop)
+        if any(each.all_terms or each.generators for each in found):
+            return None
         relations = [r for r in accesses(statement.place.node) if r.access.array == self.array]
-        touched = {
-            relation.access: access_map(model, access, 0)
-            for relation, access in zip(relations, found, strict=True)
-        }
-        if other not in touched or cell not in touched:
-            return False
-        together = touched[cell].apply_range(touched[other].reverse())
-        for number in range(level):
-            together = together.equate(isl.dim_type.in_, number, isl.dim_type.out, number)
-        return bool(together.intersect_params(self.analysis.context).is_empty())
+        maps = [
+            access_map(model, each, 0)
+            for relation, each in zip(relations, found, strict=True)
+            if relation.access == access
+        ]
+        return reduce(isl.Map.union, maps) if maps else None
+
+    def _uncovered(self) -> list[Uncovered]:
+        context = self.analysis.context
+        return [
+            read
+            for read in self.analysis.uncovered
+            if not read.instances.intersect_params(context).is_empty()
+        ]
 
     def _expanded(self, value: Value, at: StatementModel, depth: int) -> Value | None:
         """Put the values of the cycle's temporaries in; None where one is not unique."""
@@ -224,16 +247,19 @@ class _Cycle:
                 return value
 
     def _temporary(self, value: Read, at: StatementModel, depth: int) -> Value | None:
-        sources = {
-            e.relation.source: e
-            for e in self.edges
-            if e.relation.sink == at.number and e.relation.array == value.access.array
-        }
-        if not sources:
+        name = value.access.array
+        if not any(e.relation.sink == at.number and e.relation.array == name for e in self.edges):
             return value
-        if len(sources) > 1 or any(e.relation.may or e.level is not None for e in sources.values()):
+        # Outside the cycle, too: an outer loop, or what was there before, may have set it.
+        sources = [
+            e
+            for e in self.analysis.carried("value")
+            if e.relation.sink == at.number and e.relation.array == name
+        ]
+        before = any(r.sink == at.number and r.array == name for r in self._uncovered())
+        if before or len(sources) > 1 or sources[0].relation.may or sources[0].level is not None:
             return None
-        source = self.analysis.statement(next(iter(sources)))
+        source = self.analysis.statement(sources[0].relation.source)
         node = source.place.node
         if not isinstance(node, Assign) or node.targets != (value.access,):
             return None
