@@ -182,6 +182,24 @@ def online(q: Float[Array, "T E"], k: Float[Array, "T E"], v: Float[Array, "T D"
             y[t][d] /= z
     return y
 """
+# Passes as one writes them on paper: sums, and a loop over the columns around the last of them.
+ON_PAPER = """
+def on_paper(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N D"]):
+    O = zeros((M, D)); lse = zeros(M)
+    for i in range(M):
+        m = max(q[i] @ k[j] for j in range(N) if j <= i)
+        l = sum(exp(q[i] @ k[j] - m) for j in range(N) if j <= i)
+        lse[i] = m + log(l)
+        for d in range(D):
+            {last}
+    return O, lse
+"""
+SUM = "O[i, d] = sum(exp(q[i] @ k[j] - m) * v[j, d] for j in range(N) if j <= i) / l"
+LOOP = """a = 0.0
+            for j in range(N):
+                if j <= i:
+                    a += exp(q[i] @ k[j] - m) * v[j, d]
+            O[i, d] = a / l"""
 HERE = ROWS.format(before="pass_ = 0", inside="s = zeros(N); o = empty(D)")
 REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
 
@@ -198,6 +216,8 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         (BOTH_WAYS, "M=5,N=20,E=3", "float32"),
         (TABLE, "rate=0.5", "float32"),
         (GOES_ON, "P=7,M=5,N=20,E=3", "float32"),
+        (ON_PAPER.format(last=SUM), "M=21,N=21,E=4,D=3", "float32"),
+        (ON_PAPER.format(last=LOOP), "M=5,N=21,E=4,D=3", "float32"),
         (ONLINE.format(new="s if s > mx else mx"), "T=20,E=3,D=2", "float32"),
     ],
     ids=[
@@ -210,6 +230,8 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         "both",
         "table",
         "goes on",
+        "sums",
+        "columns outside",
         "set twice",
     ],
 )
@@ -312,3 +334,25 @@ def test_a_state_that_is_set_twice_in_an_iteration_is_one_pass(new: str) -> None
     made = lowered(program(ONLINE.format(new=new)))
     assert len(made.kernels) == 1
     assert not [op for op in ops_in(made.kernels[0].body) if isinstance(op, ElementLoop)]
+
+
+@pytest.mark.parametrize("last", [SUM, LOOP, "for j in range(i + 1): O[i, d] += k[j, d] * v[j, d]"])
+def test_passes_are_brought_side_by_side_where_they_become_one(last: str) -> None:
+    steps = derive(program(ON_PAPER.format(last=last)), "fold").steps
+    assert [len(step.arguments) for step in steps if step.kind == "one pass"] == (
+        [2] if "+= k" in last else [3]
+    )
+
+
+def test_sums_stay_sums_where_no_pass_is_saved() -> None:
+    text = """
+def norm(x: Float[Array, "M N"]):
+    y = zeros((M, N))
+    for i in range(M):
+        mu = sum(x[i, j] for j in range(N)) / N
+        var = sum((x[i, j] - mu) * (x[i, j] - mu) for j in range(N)) / N
+        for j in range(N):
+            y[i, j] = (x[i, j] - mu) / sqrt(var + 1e-5)
+    return y
+"""
+    assert {step.kind for step in derive(program(text), "fold").steps} == {"parallel"}
