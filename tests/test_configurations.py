@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from looptrans.blocks.footprint import LEAST, MOST_HELD, SPARE, fits, fitted, footprints
+from looptrans.blocks.footprint import (
+    LEAST,
+    MOST_HELD,
+    MOST_TIMED,
+    SPARE,
+    fits,
+    fitted,
+    footprints,
+)
 from looptrans.blocks.late import LATE, late_body
 from looptrans.blocks.program import BlockProgram, Branch, Config, Kernel, ops_in
 from looptrans.emit.backward import emitted_with_backward
@@ -152,7 +160,8 @@ def test_a_launcher_finds_what_fits(
             tuned = getattr(module, f"{called}_tuned")[2].tuner
             more = {**lanes, "E": head, "configs": 1, "arguments": 2, "width": 3}
             left = prune(tuned.configs, {}, **more)
-            kept = [c for c in kernel.narrow.tuned if fits(needed, c, lanes, 2, shared, threads)]
+            room = (lanes, 2, shared, threads, MOST_TIMED)
+            kept = [c for c in kernel.narrow.tuned if fits(needed, c, *room)]
             found_left = [Config(c.kwargs, c.num_warps, c.num_stages) for c in left]
             assert sorted(map(str, found_left)) == sorted(map(str, kept or [own]))
             counts.append(len(left))
@@ -163,7 +172,8 @@ def test_a_launcher_finds_what_fits(
 def test_the_numbers_in_the_text_are_those_of_the_estimate(module: ModuleType) -> None:
     source = Path(str(module.__file__)).read_text()
     assert f'["max_shared_mem"] - {SPARE}' in source
-    assert f"most = {MOST_HELD} * " in source
+    assert f", most={MOST_HELD})" in source
+    assert f", {MOST_TIMED}) is config" in source
 
 
 # The late form
