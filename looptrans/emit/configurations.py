@@ -152,8 +152,8 @@ class Configurations:
         for pair in itertools.combinations(range(len(columns)), 2):
             paired = [tuple(row[at] for at in pair) for row in rows]
             others = [at for at in range(len(columns)) if at not in pair]
-            spans: list[list[object]] = [list(dict.fromkeys(paired))]
-            spans += [list(columns[at]) for at in others]
+            own: tuple[Sequence[object], ...] = tuple(columns[at] for at in others)
+            spans = (list(dict.fromkeys(paired)), *own)
             if math.prod(map(len, spans)) == len(rows) >= _LEAST_PRODUCT:
                 table = self._product(pair, others, spans)
                 if max(map(len, table)) + len(INDENT) * (depth + 1) <= COLUMNS:
