@@ -152,10 +152,9 @@ class Configurations:
         for pair in itertools.combinations(range(len(columns)), 2):
             paired = [tuple(row[at] for at in pair) for row in rows]
             others = [at for at in range(len(columns)) if at not in pair]
-            own: tuple[Sequence[object], ...] = tuple(columns[at] for at in others)
-            spans = (list(dict.fromkeys(paired)), *own)
-            if math.prod(map(len, spans)) == len(rows) >= _LEAST_PRODUCT:
-                table = self._product(pair, others, spans)
+            spread = [list(dict.fromkeys(paired)), *(columns[at] for at in others)]
+            if math.prod(map(len, spread)) == len(rows) >= _LEAST_PRODUCT:
+                table = self._product(pair, others, spread)
                 if max(map(len, table)) + len(INDENT) * (depth + 1) <= COLUMNS:
                     return table
         shown = [f"({', '.join(map(str, row))})" for row in rows]
