@@ -169,6 +169,20 @@ def test_a_launcher_finds_what_fits(
     assert max(counts) <= 48
 
 
+def test_what_is_timed_reaches_beyond_what_surely_fits(kernels: Mapping[str, Kernel]) -> None:
+    """Blocks of 128 by 64, which FlashAttention takes for dK and dV on sm_90, are tried."""
+    name = "attention_causal_backward_dK_dV_kernel"
+    kernel = kernels[name]
+    wanted = Config({"BLOCK_J": 128, "BLOCK_I": 64}, 8, 2)
+    assert wanted in kernel.narrow.tuned
+    room = footprints(kernel), wanted, {"BLOCK_E": 128, "BLOCK_D": 128}, 2, 227 * 1024, 32
+    assert not fits(*room)
+    assert fits(*room, MOST_TIMED)
+    # A part of eight warps would only share the columns of 64 rows.
+    forward = kernels["attention_causal_kernel"].narrow.tuned
+    assert {c.warps for c in forward if c.blocks["BLOCK_I"] == 64} == {4}
+
+
 def test_the_numbers_in_the_text_are_those_of_the_estimate(module: ModuleType) -> None:
     source = Path(str(module.__file__)).read_text()
     assert f'["max_shared_mem"] - {SPARE}' in source
