@@ -128,6 +128,8 @@ class Expressions:
         """Let a dimension be called by the loop that first runs along it, `stride_Q_i`."""
         if isinstance(subscript, Position):
             self._axis_names.setdefault((array, axis), subscript.dim.name)
+        elif isinstance(subscript, Name):
+            self._axis_names.setdefault((array, axis), subscript.name)
         else:
             self._axis_names.setdefault((array, axis), str(axis))
 
