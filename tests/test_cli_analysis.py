@@ -104,6 +104,13 @@ def test_deps_at_sizes_lists_instances(capsys: Capture) -> None:
     assert dependence["instances"] == [[[1, 2], [2, 1]], [[2, 2], [3, 1]]]
 
 
+def test_deps_without_sizes_lists_instances_and_draws_them(capsys: Capture, tmp_path: Path) -> None:
+    path = listing_file(tmp_path, "for i in range(3):\n    A[i + 1] = A[i]\n")
+    found = document(capsys, "deps", path, "--at", "", "--basis", "value")
+    assert [each["instances"] for each in found["dependences"]] == [[[[0], [1]], [[1], [2]]]]
+    assert stdout(capsys, "deps", path, "--format", "svg").startswith("<svg ")
+
+
 def test_deps_at_contents_of_an_array(capsys: Capture, tmp_path: Path) -> None:
     path = listing_file(tmp_path, RAGGED)
 

@@ -204,3 +204,23 @@ def test_direction_is_that_of_the_carrier_and_sources_come_first() -> None:
 
 def test_the_stencil() -> None:
     assert lines(spec("stencil"), "flow/value") == ["flow/value S1 -> S1 A (<,>) (1,-1) i"]
+
+
+def test_strides_negative_steps_and_floors_take_no_minutes_and_fall_into_few_pieces() -> None:
+    """isl alone looks minutes for the examples, and cuts many corners off these distances."""
+    found = report(
+        "for i in range(-1, N):\n"
+        "    for k in range(N - 1, -1, -1):\n"
+        "        for j in range(M - k):\n"
+        "            s = i + C[2 * j - i, (2 * i - 1) // 3, i - 1]\n"
+        "            if k < i:\n"
+        "                B[i] += D[(-k) // 2, i + j] - s\n"
+        "            elif i == j:\n"
+        "                x = A[(i - k) % 3] if -1 <= j - i <= 1 or j % 3 == 1 else B[k % 3 + i]\n"
+        "                B[k - 1] = x - B[i + 1]\n"
+        "            elif j % 3 == 1:\n"
+        "                B[k % 3 + k] = D[k, k] - B[k % 3 + k] - D[N - 1 - i, j % 3 + j]\n"
+    )
+    flow = [d for d in found.dependences if (d.source, d.sink, d.basis) == ("S5", "S2", "value")]
+    assert flow and all(d.witness is not None for d in flow)
+    assert len(flow) <= 2 * len({d.direction for d in flow})

@@ -25,6 +25,7 @@ from looptrans.adjoint.size import Sizes, sizes_of
 from looptrans.adjoint.statistics import with_log_sums
 from looptrans.adjoint.sums import Term, in_order, value_of
 from looptrans.adjoint.tightening import tightened
+from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
@@ -106,26 +107,34 @@ def backward(
     Raises:
         NotDifferentiated: It has none that is derived here; the reason says why.
     """
+    found = _backward(program, of, wrt)
+    together = with_rows_together(found.program)
+    if together is not None:
+        step = Step(together.text, together.certificates)
+        steps = (*found.steps[:-1], step, found.steps[-1])
+        found = replace(found, program=together.program, steps=steps)
+    return replace(found, program=annotated(found.program)) if annotate else found
+
+
+def _backward(
+    program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
+) -> Backward:
+    """Derive the backward pass of a listing, or of one that means the same and is simpler."""
     placed = with_arrays_made_once(program) or with_rows_in_place(program)
     if placed is not None:
-        back = _counted(backward(placed.program, of, wrt), program, placed)
-        return replace(back, program=annotated(back.program)) if annotate else back
+        return _counted(_backward(placed.program, of, wrt), program, placed)
     bounded = with_ends_said(program)
     if bounded is not None:
-        back = _said(backward(bounded.program, of, wrt), program, bounded)
-        return replace(back, program=annotated(back.program)) if annotate else back
+        return _said(_backward(bounded.program, of, wrt), program, bounded)
     whole = extended(program)
     if whole is not None:
         try:
-            back = _cut(backward(whole.program, of, wrt), whole)
+            return _cut(_backward(whole.program, of, wrt), whole)
         except NotDifferentiated:
             pass  # then rows are gone over as far as they are
-        else:
-            return replace(back, program=annotated(back.program)) if annotate else back
     view = unpacked(program)
     if view is not None:
-        back = _packed(backward(view.program, of, wrt), view)
-        return replace(back, program=annotated(back.program)) if annotate else back
+        return _packed(_backward(view.program, of, wrt), view)
     named = {o.name: o.gradient for o in outputs(program)}
     notes: list[str] = []
     if of is None:
@@ -142,8 +151,7 @@ def backward(
                 raise NotDifferentiated(f"{name} is no output that a gradient can come back to")
         found = _Derivation(program, of, wrt)
         found.sweep()
-    done = found.backward(notes)
-    return replace(done, program=annotated(done.program)) if annotate else done
+    return found.backward(notes)
 
 
 def _counted(found: Backward, program: Program, placed: Shifted | MadeOnce) -> Backward:

@@ -270,18 +270,26 @@ class _Cutter:
     def _convex_parts(
         self, within: isl.Set, whole: isl.Set
     ) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
+        """Take from a union of few parts those that are a single distance for all sizes."""
         within = within.coalesce()
-        rest, selector = within, whole
-        parts = within.make_disjoint().get_basic_set_list()
-        for number in range(parts.n_basic_set()):
-            part = isl.Set.from_basic_set(parts.get_at(number))
+        basics = within.get_basic_set_list()
+        rest = isl.Set.empty(within.get_space())
+        single = []
+        for number in range(basics.n_basic_set()):
+            part = isl.Set.from_basic_set(basics.get_at(number))
             if isl.Map.from_range(part).is_single_valued():
-                yield from self._functions(part)
-                rest = rest.subtract(part)
-                selector = rest
+                single.append(part)
+            else:
+                rest = rest.union(part)
+        seen = rest
+        for part in single:
+            new = part.subtract(seen)
+            if not new.is_empty():
+                yield from self._functions(new)
+            seen = seen.union(part)
         if not rest.is_empty():
             entries = tuple(self._entry(rest, number) for number in range(self.depth))
-            yield selector, entries, self._set_text(rest)
+            yield rest if single else whole, entries, self._set_text(rest)
 
     def _entry(self, distances: isl.Set, number: int) -> str:
         value = distances.plain_get_val_if_fixed(_SET, number)

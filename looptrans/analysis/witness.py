@@ -84,36 +84,29 @@ def smallest_point(points: isl.Set, signless: list[bool]) -> list[int] | None:
     parts = whole.compute_divs().get_basic_set_list()
     best: list[int] | None = None
     for number in range(parts.n_basic_set()):
-        values = _lexicographic_minimum(isl.Set.from_basic_set(parts.get_at(number)))
-        if values is not None and (best is None or values < best):
-            best = values
+        part = isl.Set.from_basic_set(parts.get_at(number))
+        best = _lexicographic_minimum(part, best) or best
     return None if best is None else _unranked(best, signless)
 
 
-def _lexicographic_minimum(points: isl.Set) -> list[int] | None:
-    count = points.dim(_SET)
-    try:
-        point = points.lexmin().sample_point()
-    except isl.Error:
-        # isl gives up on some sets with nested floor divisions; one dimension at a time works.
-        return _dimension_by_dimension(points)
-    if point.is_void():
-        # isl finds no minimum of some sets with strides that are not empty.
-        return _dimension_by_dimension(points)
-    return [int(point.get_coordinate_val(_SET, n).to_python()) for n in range(count)]
+def _lexicographic_minimum(points: isl.Set, best: list[int] | None) -> list[int] | None:
+    """Return the first point in lexicographic order, unless the best so far comes before it.
 
-
-def _dimension_by_dimension(points: isl.Set) -> list[int] | None:
+    One dimension at a time: isl's own search for the whole point takes minutes on some sets with
+    strides and floor divisions, finds none in others, and gives up on others still.
+    """
     values: list[int] = []
     points = points.detect_equalities()
     if points.is_empty():
         return None
     for number in range(points.dim(_SET)):
         value = points.dim_min_val(number)
+        values.append(int(value.to_python()))
+        if best is not None and values > best[: number + 1]:
+            return None
         points = points.fix_val(_SET, number, value).detect_equalities()
         if points.is_empty():
             return None
-        values.append(int(value.to_python()))
     return values
 
 

@@ -176,10 +176,13 @@ def deps(arguments: argparse.Namespace) -> int:
     from looptrans.cli.concrete import concrete
     from looptrans.reports import render_dependences
 
-    if arguments.format == "svg" and not arguments.at:
-        return _refuse("a picture of the iteration space needs sizes", "add --at M=2,N=3")
     program = load_listing(arguments)
-    at, contents = concrete(program, arguments.at) if arguments.at else (None, None)
+    given = arguments.at
+    if arguments.format == "svg" and given is None:
+        if any(parameter.is_integer for parameter in program.parameters):
+            return _refuse("a picture of the iteration space needs sizes", "add --at M=2,N=3")
+        given = []
+    at, contents = (None, None) if given is None else concrete(program, given)
     found = dependences(
         program,
         bases=_bases(arguments),

@@ -18,9 +18,9 @@ def add_at(parser: argparse.ArgumentParser) -> None:
         "--at",
         type=assignments,
         action="extend",
-        default=[],
         metavar="M=2,N=3",
-        help="list every instance at these sizes; integer arrays as n=[2,0,1]",
+        help='list every instance at these sizes ("" where a listing has none); '
+        "integer arrays as n=[2,0,1]",
     )
 
 

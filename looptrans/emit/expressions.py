@@ -128,6 +128,8 @@ class Expressions:
         """Let a dimension be called by the loop that first runs along it, `stride_Q_i`."""
         if isinstance(subscript, Position):
             self._axis_names.setdefault((array, axis), subscript.dim.name)
+        elif isinstance(subscript, Name):
+            self._axis_names.setdefault((array, axis), subscript.name)
         else:
             self._axis_names.setdefault((array, axis), str(axis))
 
@@ -293,7 +295,7 @@ class Expressions:
             return _called(DIRECT[function], *shown)
         if f"_{function}" not in ("_tanh", "_tanh_slope", "_uniform"):
             raise ValueError(f"{function} has no counterpart in Triton")
-        self.used.helpers.add(f"_{function}")
+        self.used.helpers |= {f"_{function}", *(["_inverse"] if function != "uniform" else [])}
         if function == "uniform":
             shown += ["0"] * (4 - len(shown))
         return _called(f"_{function}", *shown)
