@@ -223,6 +223,29 @@ def f(Q: Float[Array, "M"], K: Float[Array, "N"], U: Float[Array, "N"], V: Float
             O[i] = O[i] + (exp(Q[i] * K[j] - m) * V[j] + exp(Q[i] * U[j] - m) * W[j]) / (a + b)
     return O, share
 """
+START = """
+def f(X: Float[Array, "M N"], s: Float[Array, "M"]):
+    A = zeros(M); O = zeros(M)
+    for i in range(0, M):
+        m = s[i]
+        for j in range(0, N):
+            m = max(m, X[i, j])
+        l = exp(s[i] - m)
+        A[i] = l
+        for j in range(0, N):
+            l = l + exp(X[i, j] - m)
+        O[i] = l
+    return A, O
+"""
+DIGITS = """
+def f(X: Float[Array, "G*R M"], Y: Float[Array, "G M"]):
+    Z = zeros((G * R, M))
+    for g in range(0, G):
+        for r in range(0, R):
+            for i in range(0, M):
+                Z[g * R + r, i] = X[g * R + r, i] * Y[g, i]
+    return Z
+"""
 NEGATIVE = "M=40,E=4,N=50,D=4,A=-5"
 
 
@@ -251,11 +274,13 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (MADE, "M=5,N=7", "both"),
         (COLUMNS, "M=5,F=3", "forward"),
         (ONE_MORE, "M=9,N=7", "both"),
+        (START, "M=5,N=7", "forward"),
+        (DIGITS, "G=2,R=3,M=5", "both"),
         (SHARED, "M=9,N=7", "both"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
          "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows",
-         "made", "columns", "one more", "shared"],
+         "made", "columns", "one more", "start", "digits", "shared"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
+from looptrans.adjoint.digits import Parted, parted
 from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import taken_out
 from looptrans.adjoint.hanging import hangs_on_extreme
@@ -126,6 +127,14 @@ def backward(
     if view is not None:
         back = _packed(backward(view.program, of, wrt), view)
         return replace(back, program=annotated(back.program)) if annotate else back
+    digits = parted(program)
+    if digits is not None:
+        try:
+            back = _joined(backward(digits.program, of, wrt), digits)
+        except NotDifferentiated:
+            pass  # then the listing as it is says why
+        else:
+            return replace(back, program=annotated(back.program)) if annotate else back
     named = {o.name: o.gradient for o in outputs(program)}
     notes: list[str] = []
     if of is None:
@@ -205,6 +214,18 @@ def _packed(found: Backward, view: Unpacked) -> Backward:
         *found.steps,
         Step("take rows as they are packed", (replace(cut, reason=gone),)),
     )
+    return _seen(replace(found, listing=view.listing, program=program, forward=forward), steps)
+
+
+def _joined(found: Backward, view: Parted) -> Backward:
+    """Return the backward pass of a listing, from that of the one whose digits are apart."""
+    alike = {new: old for old, new in (*found.gradients.items(), *found.incoming.items())}
+    program = view.back(found.program, alike)
+    forward = view.listing
+    if found.forward is not view.program:
+        forward = view.back(found.forward, {})
+    step = Step("see subscripts of two digits as two", (view.certificate,))
+    steps = (step, *found.steps)
     return _seen(replace(found, listing=view.listing, program=program, forward=forward), steps)
 
 
