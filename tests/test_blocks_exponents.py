@@ -42,6 +42,32 @@ def test_which_function(value: str, exponent: str, function: str) -> None:
     assert calls(kernel) == [function]
 
 
+STEPS = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], B: Float[Array, "N"], c: float):
+    Z = zeros(M)
+    for i in range(0, M):
+        m = -inf; l = 0.0
+        for j in range(0, N):
+            dot = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            capped = c * tanh(dot / c)
+            S = capped + B[j]
+            new = max(m, S)
+            l = l * exp(m - new) + exp(S - new)
+            m = new
+        Z[i] = l + l * m
+    return Z
+"""
+
+
+def test_scores_made_in_several_statements_keep_their_maximum_in_units_of_log2e() -> None:
+    (kernel,) = emitted(program(STEPS)).blocks.kernels
+    assert calls(kernel) == ["exp2"]
+    # And without a product among the statements it stays exact.
+    text = STEPS.replace("sum(Q[i, e] * K[j, e] for e in range(0, E))", "Q[i, 0] * K[j, 0]")
+    (kernel,) = emitted(program(text)).blocks.kernels
+    assert "exp" in calls(kernel)
+
+
 def test_weights_of_the_backward_pass() -> None:
     kernels = emitted_with_backward(spec("attention_causal")).backward.kernels
     of_products = [

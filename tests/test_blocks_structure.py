@@ -474,3 +474,23 @@ def test_values_that_are_set_anew_before_they_are_seen(
     ops: tuple[Op, ...], kept: tuple[Op, ...]
 ) -> None:
     assert needed(ops) == kept
+
+
+NESTED = """\
+def f(X: Float[Array, "M N"]):
+    Z = zeros(M); W = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            Z[i] = Z[i] + exp(tanh(X[i, j])) * tanh(X[i, j])
+            W[i] = W[i] + exp(tanh(X[i, j]))
+    return Z, W
+"""
+
+
+def test_a_function_inside_a_function_is_worked_out_once() -> None:
+    kernel = only_kernel(made_of(NESTED))
+    for kind in ("full", "boundary"):
+        (loop,) = loops(kernel, kind)
+        parts = [part for op in ops_in(loop.body) for e in exprs_of(op) for part in walk(e)]
+        functions = [part.function for part in parts if isinstance(part, Call)]
+        assert functions.count("tanh") == functions.count("exp") == 1

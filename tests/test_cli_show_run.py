@@ -148,7 +148,7 @@ def test_run_counts_accesses(capsys: Capture) -> None:
 
 
 def test_run_in_half_precision(capsys: Capture) -> None:
-    assert "float16" in stdout(capsys, "run", MATMUL, "--dtype", "float16")
+    assert "float16" in stdout(capsys, "run", MATMUL, "--dtype", "fp16")
 
 
 @pytest.mark.parametrize("sizes", ["M=0", "N=0,K=0", "M=60,N=60,K=1", "M=1,N=1,K=1"])

@@ -25,7 +25,7 @@ def looptrans(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_listing_passes() -> None:
     sizes = ["--sizes", "M=33,N=17,K=5", "--sizes", "M=2,N=3,K=0"]
-    done = looptrans("specs/matmul.py", *sizes, "--dtype", "float32,float16", "--format", "json")
+    done = looptrans("specs/matmul.py", *sizes, "--dtype", "fp32,float16", "--format", "json")
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout)
     assert document["schema"] == "looptrans.verify/1"

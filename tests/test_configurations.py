@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from looptrans.blocks.footprint import LEAST, MOST_HELD, SPARE, fits, fitted, footprints
+from looptrans.blocks.footprint import (
+    LEAST,
+    MOST_HELD,
+    MOST_TIMED,
+    SPARE,
+    fits,
+    fitted,
+    footprints,
+)
 from looptrans.blocks.late import LATE, late_body
 from looptrans.blocks.program import BlockProgram, Branch, Config, Kernel, ops_in
 from looptrans.emit.backward import emitted_with_backward
@@ -152,7 +160,8 @@ def test_a_launcher_finds_what_fits(
             tuned = getattr(module, f"{called}_tuned")[2].tuner
             more = {**lanes, "E": head, "configs": 1, "arguments": 2, "width": 3}
             left = prune(tuned.configs, {}, **more)
-            kept = [c for c in kernel.narrow.tuned if fits(needed, c, lanes, 2, shared, threads)]
+            room = (lanes, 2, shared, threads, MOST_TIMED)
+            kept = [c for c in kernel.narrow.tuned if fits(needed, c, *room)]
             found_left = [Config(c.kwargs, c.num_warps, c.num_stages) for c in left]
             assert sorted(map(str, found_left)) == sorted(map(str, kept or [own]))
             counts.append(len(left))
@@ -160,10 +169,25 @@ def test_a_launcher_finds_what_fits(
     assert max(counts) <= 48
 
 
+def test_what_is_timed_reaches_beyond_what_surely_fits(kernels: Mapping[str, Kernel]) -> None:
+    """Blocks of 128 by 64, which FlashAttention takes for dK and dV on sm_90, are tried."""
+    name = "attention_causal_backward_dK_dV_kernel"
+    kernel = kernels[name]
+    wanted = Config({"BLOCK_J": 128, "BLOCK_I": 64}, 8, 2)
+    assert wanted in kernel.narrow.tuned
+    room = footprints(kernel), wanted, {"BLOCK_E": 128, "BLOCK_D": 128}, 2, 227 * 1024, 32
+    assert not fits(*room)
+    assert fits(*room, MOST_TIMED)
+    # A part of eight warps would only share the columns of 64 rows.
+    forward = kernels["attention_causal_kernel"].narrow.tuned
+    assert {c.warps for c in forward if c.blocks["BLOCK_I"] == 64} == {4}
+
+
 def test_the_numbers_in_the_text_are_those_of_the_estimate(module: ModuleType) -> None:
     source = Path(str(module.__file__)).read_text()
     assert f'["max_shared_mem"] - {SPARE}' in source
-    assert f"most = {MOST_HELD} * " in source
+    assert f", most={MOST_HELD})" in source
+    assert f", {MOST_TIMED}) is config" in source
 
 
 # The late form

@@ -14,10 +14,13 @@ if importlib.util.find_spec("triton") is None:
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
+import torch
+
+from looptrans.blocks.program import ElementLoop, ops_in
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.derivation.free import freed
-from looptrans.emit.listing import lowered
+from looptrans.emit.listing import emitted, lowered
 from looptrans.emit.parameters import launcher_parameters
 from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.tree import loop_paths
@@ -145,6 +148,58 @@ def goes_on(A: Float[Array, "P M"], S: Float[Array, "P M"], Q: Float[Array, "M E
         y[i] = l * exp(m - 1.0)
     return y
 """
+WHOLE = """
+def whole(a: Int[Array, "M N"], x: Float[Array, "M N"], t: float):
+    s = zeros(M, dtype=int64); hi = zeros(M, dtype=int64); n = zeros(M, dtype=int32)
+    last = full(M, -1, dtype=int32)
+    for i in range(M):
+        m = -1
+        for j in range(N):
+            s[i] += a[i, j]
+            m = max(m, a[i, j])
+            if x[i, j] > t:
+                n[i] += 1
+            last[i] = max(last[i], j if x[i, j] > t else -1)
+        hi[i] = m
+    return s, hi, n, last
+"""
+ONLINE = """
+def online(q: Float[Array, "T E"], k: Float[Array, "T E"], v: Float[Array, "T D"]):
+    y = zeros((T, D))
+    for t in range(T):
+        mx = -inf
+        z = 0.0
+        for u in range(t + 1):
+            s = sum(q[t][e] * k[u][e] for e in range(E))
+            new = {new}
+            z *= exp(mx - new)
+            z += exp(s - new)
+            for d in range(D):
+                y[t][d] *= exp(mx - new)
+                y[t][d] += exp(s - new) * v[u][d]
+            mx = new
+        for d in range(D):
+            y[t][d] /= z
+    return y
+"""
+# Passes as one writes them on paper: sums, and a loop over the columns around the last of them.
+ON_PAPER = """
+def on_paper(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N D"]):
+    O = zeros((M, D)); lse = zeros(M)
+    for i in range(M):
+        m = max(q[i] @ k[j] for j in range(N) if j <= i)
+        l = sum(exp(q[i] @ k[j] - m) for j in range(N) if j <= i)
+        lse[i] = m + log(l)
+        for d in range(D):
+            {last}
+    return O, lse
+"""
+SUM = "O[i, d] = sum(exp(q[i] @ k[j] - m) * v[j, d] for j in range(N) if j <= i) / l"
+LOOP = """a = 0.0
+            for j in range(N):
+                if j <= i:
+                    a += exp(q[i] @ k[j] - m) * v[j, d]
+            O[i, d] = a / l"""
 HERE = ROWS.format(before="pass_ = 0", inside="s = zeros(N); o = empty(D)")
 REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
 
@@ -161,6 +216,9 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         (BOTH_WAYS, "M=5,N=20,E=3", "float32"),
         (TABLE, "rate=0.5", "float32"),
         (GOES_ON, "P=7,M=5,N=20,E=3", "float32"),
+        (ON_PAPER.format(last=SUM), "M=21,N=21,E=4,D=3", "float32"),
+        (ON_PAPER.format(last=LOOP), "M=5,N=21,E=4,D=3", "float32"),
+        (ONLINE.format(new="s if s > mx else mx"), "T=20,E=3,D=2", "float32"),
     ],
     ids=[
         "branches",
@@ -172,6 +230,9 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         "both",
         "table",
         "goes on",
+        "sums",
+        "columns outside",
+        "set twice",
     ],
 )
 def test_forward(
@@ -233,3 +294,65 @@ def beyond(x: Float[Array, "N"]):
 """)
     assert main(["verify", str(path), "--dtype", "float32"]) == 1
     assert "x[3] is outside the array" in capsys.readouterr().out
+
+
+def test_integers_are_reduced_as_integers(tmp_path: Path) -> None:
+    """Sums beyond what float32 holds are exact, and a state keeps one type, as a GPU wants it."""
+    blocks = emitted(program(WHOLE))
+    path = tmp_path / "whole.py"
+    path.write_text(blocks.text)
+    spec = importlib.util.spec_from_file_location("whole", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    a = torch.randint(1 << 40, 1 << 41, (3, 41))
+    a[:, 5:] //= 1 << 16
+    x = torch.randn(3, 41)
+    found = module.whole(a, x, 0.25)
+    over = x > 0.25
+    last = torch.where(over, torch.arange(41), -1).amax(1).int()
+    for one, other in zip(found, (a.sum(1), a.amax(1), over.sum(1).int(), last), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(module.whole(a[:, :0], x[:, :0], 0.25)[1], torch.full((3,), -1))
+    lines = blocks.text[: blocks.text.index("def whole(")].splitlines()
+    assert not [line for line in lines if line.strip().startswith(("s =", "n =")) and "32" in line]
+
+
+def test_an_array_of_integers_that_rounds_is_no_sum(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text(WHOLE.replace("s[i] += a[i, j]", "s[i] += x[i, j]"))
+    status = main(["verify", str(path), "--dtype", "float32", "--sizes", "M=3,N=20"])
+    assert status == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "new", ["s if s > mx else mx", "mx if not s > mx else s", "where(s <= mx, mx, s)"]
+)
+def test_a_state_that_is_set_twice_in_an_iteration_is_one_pass(new: str) -> None:
+    made = lowered(program(ONLINE.format(new=new)))
+    assert len(made.kernels) == 1
+    assert not [op for op in ops_in(made.kernels[0].body) if isinstance(op, ElementLoop)]
+
+
+@pytest.mark.parametrize("last", [SUM, LOOP, "for j in range(i + 1): O[i, d] += k[j, d] * v[j, d]"])
+def test_passes_are_brought_side_by_side_where_they_become_one(last: str) -> None:
+    steps = derive(program(ON_PAPER.format(last=last)), "fold").steps
+    assert [len(step.arguments) for step in steps if step.kind == "one pass"] == (
+        [2] if "+= k" in last else [3]
+    )
+
+
+def test_sums_stay_sums_where_no_pass_is_saved() -> None:
+    text = """
+def norm(x: Float[Array, "M N"]):
+    y = zeros((M, N))
+    for i in range(M):
+        mu = sum(x[i, j] for j in range(N)) / N
+        var = sum((x[i, j] - mu) * (x[i, j] - mu) for j in range(N)) / N
+        for j in range(N):
+            y[i, j] = (x[i, j] - mu) / sqrt(var + 1e-5)
+    return y
+"""
+    assert {step.kind for step in derive(program(text), "fold").steps} == {"parallel"}

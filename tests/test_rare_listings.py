@@ -16,7 +16,9 @@ if importlib.util.find_spec("triton") is None:
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
+from looptrans.adjoint.backward import backward
 from looptrans.cli.main import main
+from looptrans.frontend.parse import load
 from tests.analysis import verdicts
 
 ROWS = """
@@ -169,6 +171,81 @@ def f(Y: Float[Array, "M N"], X: Float[Array, "M N"], c: Bool[Array, "M N"]):
                 O[i] = O[i] + exp(Y[i, j] - m) / l * X[i, j]
     return O
 """
+BANKS = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], U: Float[Array, "L E"], V: Float[Array, "N"],
+      W: Float[Array, "L"], t: float):
+    O = zeros(M)
+    for i in range(0, M):
+        m = t
+        for j in range(0, N):
+            m = max(m, Q[i] @ K[j])
+        for j in range(0, L):
+            m = max(m, Q[i] @ U[j])
+        l = exp(t - m)
+        for j in range(0, N):
+            l = l + exp(Q[i] @ K[j] - m)
+        for j in range(0, L):
+            l = l + exp(Q[i] @ U[j] - m)
+        for j in range(0, N):
+            O[i] = O[i] + exp(Q[i] @ K[j] - m) / l * V[j]
+        for j in range(0, L):
+            O[i] = O[i] + exp(Q[i] @ U[j] - m) / l * W[j]
+    return O
+"""
+ONE_MORE = """
+def f(Q: Float[Array, "M"], K: Float[Array, "N"], V: Float[Array, "N"]):
+    O = zeros(M)
+    for i in range(0, M):
+        m = 0.0
+        for j in range(0, N):
+            m = max(m, 2.0 * Q[i] * K[j])
+        l = 0.0
+        for j in range(0, N):
+            l = l + exp(2.0 * Q[i] * K[j] - m)
+        total = exp(-m) + l
+        for j in range(0, N):
+            O[i] = O[i] + exp(2.0 * Q[i] * K[j] - m) / total * V[j]
+    return O
+"""
+SHARED = """
+def f(Q: Float[Array, "M"], K: Float[Array, "N"], U: Float[Array, "N"], V: Float[Array, "N"],
+      W: Float[Array, "N"]):
+    O = zeros(M); share = zeros(M)
+    for i in range(0, M):
+        m = -inf; a = 0.0; b = 0.0
+        for j in range(0, N):
+            m = max(m, max(Q[i] * K[j], Q[i] * U[j]))
+        for j in range(0, N):
+            a = a + exp(Q[i] * K[j] - m)
+            b = b + exp(Q[i] * U[j] - m)
+        share[i] = a / (a + b)
+        for j in range(0, N):
+            O[i] = O[i] + (exp(Q[i] * K[j] - m) * V[j] + exp(Q[i] * U[j] - m) * W[j]) / (a + b)
+    return O, share
+"""
+START = """
+def f(X: Float[Array, "M N"], s: Float[Array, "M"]):
+    A = zeros(M); O = zeros(M)
+    for i in range(0, M):
+        m = s[i]
+        for j in range(0, N):
+            m = max(m, X[i, j])
+        l = exp(s[i] - m)
+        A[i] = l
+        for j in range(0, N):
+            l = l + exp(X[i, j] - m)
+        O[i] = l
+    return A, O
+"""
+DIGITS = """
+def f(X: Float[Array, "G*R M"], Y: Float[Array, "G M"]):
+    Z = zeros((G * R, M))
+    for g in range(0, G):
+        for r in range(0, R):
+            for i in range(0, M):
+                Z[g * R + r, i] = X[g * R + r, i] * Y[g, i]
+    return Z
+"""
 NEGATIVE = "M=40,E=4,N=50,D=4,A=-5"
 
 
@@ -196,10 +273,14 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (GUARDED_ROWS, "M=20,N=37,D=3", "forward"),
         (MADE, "M=5,N=7", "both"),
         (COLUMNS, "M=5,F=3", "forward"),
+        (ONE_MORE, "M=9,N=7", "both"),
+        (START, "M=5,N=7", "forward"),
+        (DIGITS, "G=2,R=3,M=5", "both"),
+        (SHARED, "M=9,N=7", "both"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
          "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows",
-         "made", "columns"],
+         "made", "columns", "one more", "start", "digits", "shared"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -209,6 +290,14 @@ def test_what_was_wrong_once(
     at = ["--sizes", sizes or "M=33,N=40,E=4,D=5"]
     status = main(["verify", str(path), "--pass", passes, "--dtype", "float32", *at])
     assert status == 0, capsys.readouterr()
+
+
+def test_all_that_divides_gives_the_weights_their_one_saved_number(tmp_path: Path) -> None:
+    """The sum of one bank alone may be 0 where the greatest score is in the other."""
+    path = tmp_path / "listing.py"
+    path.write_text(BANKS)
+    found = backward(load(str(path)))
+    assert [saved.name for saved in found.saved if saved.name.startswith(("l", "m"))] == ["lse"]
 
 
 def test_sequences_are_apart_only_where_no_end_falls() -> None:

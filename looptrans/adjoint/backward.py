@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
+from looptrans.adjoint.digits import Parted, parted
 from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import taken_out
 from looptrans.adjoint.hanging import hangs_on_extreme
@@ -25,6 +26,7 @@ from looptrans.adjoint.size import Sizes, sizes_of
 from looptrans.adjoint.statistics import with_log_sums
 from looptrans.adjoint.sums import Term, in_order, value_of
 from looptrans.adjoint.tightening import tightened
+from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
@@ -106,26 +108,40 @@ def backward(
     Raises:
         NotDifferentiated: It has none that is derived here; the reason says why.
     """
+    found = _backward(program, of, wrt)
+    together = with_rows_together(found.program)
+    if together is not None:
+        step = Step(together.text, together.certificates)
+        steps = (*found.steps[:-1], step, found.steps[-1])
+        found = replace(found, program=together.program, steps=steps)
+    return replace(found, program=annotated(found.program)) if annotate else found
+
+
+def _backward(
+    program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
+) -> Backward:
+    """Derive the backward pass of a listing, or of one that means the same and is simpler."""
     placed = with_arrays_made_once(program) or with_rows_in_place(program)
     if placed is not None:
-        back = _counted(backward(placed.program, of, wrt), program, placed)
-        return replace(back, program=annotated(back.program)) if annotate else back
+        return _counted(_backward(placed.program, of, wrt), program, placed)
     bounded = with_ends_said(program)
     if bounded is not None:
-        back = _said(backward(bounded.program, of, wrt), program, bounded)
-        return replace(back, program=annotated(back.program)) if annotate else back
+        return _said(_backward(bounded.program, of, wrt), program, bounded)
     whole = extended(program)
     if whole is not None:
         try:
-            back = _cut(backward(whole.program, of, wrt), whole)
+            return _cut(_backward(whole.program, of, wrt), whole)
         except NotDifferentiated:
             pass  # then rows are gone over as far as they are
-        else:
-            return replace(back, program=annotated(back.program)) if annotate else back
     view = unpacked(program)
     if view is not None:
-        back = _packed(backward(view.program, of, wrt), view)
-        return replace(back, program=annotated(back.program)) if annotate else back
+        return _packed(_backward(view.program, of, wrt), view)
+    digits = parted(program)
+    if digits is not None:
+        try:
+            return _joined(_backward(digits.program, of, wrt), digits)
+        except NotDifferentiated:
+            pass  # then the listing as it is says why
     named = {o.name: o.gradient for o in outputs(program)}
     notes: list[str] = []
     if of is None:
@@ -142,8 +158,7 @@ def backward(
                 raise NotDifferentiated(f"{name} is no output that a gradient can come back to")
         found = _Derivation(program, of, wrt)
         found.sweep()
-    done = found.backward(notes)
-    return replace(done, program=annotated(done.program)) if annotate else done
+    return found.backward(notes)
 
 
 def _counted(found: Backward, program: Program, placed: Shifted | MadeOnce) -> Backward:
@@ -205,6 +220,18 @@ def _packed(found: Backward, view: Unpacked) -> Backward:
         *found.steps,
         Step("take rows as they are packed", (replace(cut, reason=gone),)),
     )
+    return _seen(replace(found, listing=view.listing, program=program, forward=forward), steps)
+
+
+def _joined(found: Backward, view: Parted) -> Backward:
+    """Return the backward pass of a listing, from that of the one whose digits are apart."""
+    alike = {new: old for old, new in (*found.gradients.items(), *found.incoming.items())}
+    program = view.back(found.program, alike)
+    forward = view.listing
+    if found.forward is not view.program:
+        forward = view.back(found.forward, {})
+    step = Step("see subscripts of two digits as two", (view.certificate,))
+    steps = (step, *found.steps)
     return _seen(replace(found, listing=view.listing, program=program, forward=forward), steps)
 
 

@@ -43,15 +43,24 @@ class Names:
 
     Attributes:
         taken: Names of the listing, which no array may get again.
+        given: Those that are there from the start, which no variable is printed like.
     """
 
     taken: set[str]
     count: int = 0
+    given: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.given = frozenset(self.taken)
 
     def variable(self, like: str) -> str:
-        """Return a new variable that is printed like another one."""
+        """Return a new variable that is printed like another one, or with a number behind it."""
         self.count += 1
-        return f"{plain_name(like)}{_MARK}{self.count}"
+        plain, number = plain_name(like), 1
+        while plain in self.given:
+            number += 1
+            plain = f"{plain_name(like)}{number}"
+        return f"{plain}{_MARK}{self.count}"
 
     def array(self, wish: str) -> str:
         """Return a new name for an array: the wish, or the wish with a number behind it."""

@@ -350,11 +350,12 @@ def _with_shapes(
         if view is not None:
             seen = view.seen(array.shape, known[view.ends].count)
             shapes[array.name] = tuple(e for e in seen if e is not None)
-        arrays.append(_shaped(array, shapes.get(array.name)))
-    return replace(program, arrays=tuple(arrays), body=_created(body, shapes))
+        arrays.append(shaped(array, shapes.get(array.name)))
+    return replace(program, arrays=tuple(arrays), body=created(body, shapes))
 
 
-def _shaped(array: Array, shape: tuple[Index, ...] | None) -> Array:
+def shaped(array: Array, shape: tuple[Index, ...] | None) -> Array:
+    """Return an argument with another shape."""
     if shape is None or array.annotation is None:
         return array
     kind = array.annotation.partition("[")[0]
@@ -362,7 +363,8 @@ def _shaped(array: Array, shape: tuple[Index, ...] | None) -> Array:
     return replace(array, rank=len(shape), shape=shape, annotation=annotation)
 
 
-def _created(body: tuple[Node, ...], shapes: Mapping[str, tuple[Index, ...]]) -> tuple[Node, ...]:
+def created(body: tuple[Node, ...], shapes: Mapping[str, tuple[Index, ...]]) -> tuple[Node, ...]:
+    """Return a block in which arrays are created with other shapes."""
     return tuple(
         replace(node, creation=replace(node.creation, shape=shapes[node.array]))
         if isinstance(node, Declaration) and node.array in shapes
@@ -406,8 +408,8 @@ class _Back:
             if view is not None:
                 taken = view.taken_back(array.shape)
                 shapes[array.name] = tuple(e for e in taken if e is not None)
-            arrays.append(_shaped(array, shapes.get(array.name)))
-        changed = replace(self.program, arrays=tuple(arrays), body=_created(body, shapes))
+            arrays.append(shaped(array, shapes.get(array.name)))
+        changed = replace(self.program, arrays=tuple(arrays), body=created(body, shapes))
         return parse(Source(self.program.source.name, listing(changed)))
 
     def _more(self, program: Program) -> Iterator[tuple[str, View]]:

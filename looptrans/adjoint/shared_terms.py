@@ -1,5 +1,7 @@
 """Sums of a few terms that several definitions multiply or raise, made definitions of their own.
 
+So is a sum of exponentials to which something is added where it divides.
+
 y[i] = (x[i] - m) * a        z = sum((x[i] - m) ** 2 for i)        t[i] = x[i] - m
 """
 
@@ -14,6 +16,7 @@ from looptrans.adjoint.definitions import (
     refreshed_generators,
 )
 from looptrans.adjoint.recognition import unify
+from looptrans.adjoint.totals import parts_of_total
 from looptrans.algebra.cells import value_moved
 from looptrans.ir.index import Index, Var
 from looptrans.ir.rewrite import replaced
@@ -29,7 +32,7 @@ from looptrans.ir.value import (
 
 
 def share(system: System) -> set[str]:
-    """Make a definition of a sum of terms that several definitions multiply or raise.
+    """Make definitions of sums of terms that several multiply or raise, and of such totals.
 
     Args:
         system: The definitions, which are changed.
@@ -48,10 +51,12 @@ def share(system: System) -> set[str]:
             for other, p in places[number + 1 :]
             if other != first and _is_renamed(part, p)
         ]
-        if not alike or not free or any(_has(system, name, part) for name in shared):
-            continue
         scope = {g.variable: g for g in _bound_in(system.definitions[first])}
         indices = tuple(scope[v] for v in scope if v in free)
+        if not alike and parts_of_total(system, Definition(first, indices, part)) is None:
+            continue
+        if not free or any(_has(system, name, part) for name in shared):
+            continue
         own, new = refreshed_generators(indices, system.names)
         name = system.names.array(f"{first}_term")
         shared.add(name)

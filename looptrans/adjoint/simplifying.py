@@ -173,6 +173,8 @@ class Simplifier:
             inner = self.prepared.terms(
                 self.system.instance(atom.access.array, atom.access.indices)
             )
+            if any(dict(t.factors).get(atom) for t in inner):
+                continue  # what it is made of is known by it
             rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
             found: list[Term] = []
             known = len(self.found)

@@ -85,12 +85,13 @@ def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> 
 
 
 def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
-    """Work out what a sum began with from the saved number of the sum."""
+    """Work out what else is divided by a sum from the saved number of the sum."""
     system = prepared.system
     own, other = system.definitions[weight.name], system.definitions[main.weight.name]
     here = {v: Var(w) for v, w in zip(other.variables, own.variables, strict=False)}
     logarithm = value_moved(main.value, here)
-    cell = Read(Access(main.name, tuple(Var(v) for v in own.variables)))
+    outer = own.variables[: len(system.definitions[main.name].indices)]
+    cell = Read(Access(main.name, tuple(Var(v) for v in outer)))
     kept = summands(weight.exponent, 1)
     for sign, part in summands(logarithm, 1):
         if (-sign, part) in kept:

@@ -109,7 +109,7 @@ def _stays(prepared: Prepared, definition: Definition) -> bool:
     """Tell whether what a term reads is not written out."""
     weight = prepared.weights.get(definition.name)
     if weight is not None:
-        return weight.beside is None
+        return not weight.is_first
     if definition.name in prepared.nonzero:
         # What a sum began with is written out beside the rest of it.
         return definition.has_reduction
@@ -119,7 +119,7 @@ def _stays(prepared: Prepared, definition: Definition) -> bool:
 def _over_weights(reverse: Reverse, term: Term) -> Term:
     """Write exponentials as weights times their sum."""
     prepared = reverse.prepared
-    summed = {name for name, weight in prepared.weights.items() if weight.beside is None}
+    summed = {name for name, weight in prepared.weights.items() if not weight.is_first}
     return rewritten(term, [i for i in prepared.identities if i.name in summed])[0]
 
 

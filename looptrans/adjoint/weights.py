@@ -33,6 +33,7 @@ from looptrans.adjoint.sums import (
     expanded,
     value_of,
 )
+from looptrans.adjoint.totals import EXPONENTIALS, Parts, exponential, is_part, parts_of_total
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import MINUS_INFINITY, add, is_number
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
@@ -51,7 +52,6 @@ from looptrans.ir.value import (
     walk_value,
 )
 
-EXPONENTIALS = {"exp": "log", "exp2": "log2"}
 _LOWEST = float("-inf")
 
 
@@ -65,8 +65,9 @@ class Weight:
         function: `exp` or `exp2`.
         exponent: The exponent, in the variables of the quotient's indices.
         is_own: Whether the listing has no definition of the quotient itself.
-        beside: Where the exponential is none of those summed over an index but one that the sum
-            began with, the weight of those that are.
+        beside: Where another weight is divided by the same sum, and found before: that one.
+        is_first: Whether the exponential is none of those summed over an index but one that the
+            sum began with.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Weight:
     exponent: Value
     is_own: bool
     beside: str | None = None
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +195,11 @@ def prepared(system: System, outputs: frozenset[str] = frozenset()) -> Prepared:
         plain = combined(expanded(definition.value, system.names))
         if [str(t) for t in terms] != [str(t) for t in plain] and not _same(terms, plain):
             definition = system.add(replace(definition, value=_rebuilt(definition, terms)))
-        parts = _parts_of_total(system, definition, terms)
-        if parts is not None:
-            _find_whole(found, definition, *parts)
+        parts = parts_of_total(system, definition)
+        if parts is not None and not is_part(system, definition):
+            _find_whole(found, definition, parts)
         if len(terms) == 1:
-            if not _has_whole(system, definition):
+            if not is_part(system, definition):
                 _find_weight(found, definition, definition, terms[0])
             _find_identity(found, definition, terms[0])
             terms = found.terms(definition.value)
@@ -257,7 +259,11 @@ def _find_mask(found: Prepared, definition: Definition) -> None:
 
 
 def _find_weight(
-    found: Prepared, definition: Definition, total: Definition, term: Term
+    found: Prepared,
+    definition: Definition,
+    total: Definition,
+    term: Term,
+    main: Weight | None = None,
 ) -> Weight | None:
     """Make a definition of the quotient where a definition is a sum of exponentials.
 
@@ -266,8 +272,9 @@ def _find_weight(
         definition: The sum.
         total: What divides: the sum itself, or what others have been added to.
         term: The sum as a term.
+        main: The weight of another sum that divides by the same, if one was found.
     """
-    exponent = _exponential(term)
+    exponent = exponential(term)
     if not term.generators or exponent is None:
         return None
     atom, indices = exponent, (*definition.indices, *term.generators)
@@ -275,17 +282,7 @@ def _find_weight(
     argument = value_moved(atom.arguments[0], new)
     if set(free_variables(argument)) != {g.variable for g in own}:
         return None
-    return _weigh(found, atom.function, argument, own, total)
-
-
-def _exponential(term: Term) -> Call | None:
-    """Return the exponential that a term is, if it is one."""
-    if len(term.factors) != 1 or term.coefficient != 1:
-        return None
-    atom, exponent = term.factors[0]
-    if isinstance(atom, Call) and atom.function in EXPONENTIALS and exponent == 1:
-        return atom
-    return None
+    return _weigh(found, atom.function, argument, own, total, main)
 
 
 def _weigh(
@@ -294,7 +291,9 @@ def _weigh(
     argument: Value,
     own: tuple[Generator, ...],
     total: Definition,
-    beside: str | None = None,
+    main: Weight | None = None,
+    *,
+    is_first: bool = False,
 ) -> Weight:
     """Make a definition of an exponential divided by a sum, and write the one as the other."""
     system = found.system
@@ -303,88 +302,52 @@ def _weigh(
     numerator = Call(function, (argument,))
     known = _stored_quotient(system, numerator, divisor, frozenset(variables))
     if known is None:
-        name = system.names.array("P" if beside is None else f"{beside}_first")
+        name = system.names.array(f"{main.name}_first" if main and is_first else "P")
         quotient = Binary("/", numerator, divisor)
-        origin: Origin = "forward" if beside is None else "weight"
+        origin: Origin = "weight" if is_first else "forward"
         system.add(Definition(name, own, quotient, origin, total.label))
         cell: Value = Read(Access(name, tuple(Var(v) for v in variables)))
     else:
         name, cell = known
-    weight = Weight(name, total.name, function, argument, known is None, beside)
+    beside = None if main is None else main.name
+    weight = Weight(name, total.name, function, argument, known is None, beside, is_first)
     found.weights[name] = weight
     result = Term(Fraction(1), ((cell, 1), (divisor, 1)))
     found.identities.append(Identity(name, variables, numerator, result))
     return weight
 
 
-def _has_whole(system: System, definition: Definition) -> bool:
-    """Tell whether what a sum of exponentials is read for is to add others to it."""
-    readers = [d for d in system.definitions.values() if definition.name in d.reads()]
-    if len(readers) != 1:
-        return False
-    (reader,) = readers
-    return _parts_of_total(system, reader, expanded(reader.value, system.names)) is not None
-
-
-def _parts_of_total(
-    system: System, definition: Definition, terms: list[Term]
-) -> tuple[Definition, Definition] | None:
-    """Return the sum of exponentials and the exponential that a definition is the sum of.
-
-        l[i] = first[i] + sum[i]    first[i] = exp(s - m[i])    sum[i] = sum(exp(S[i, j] - m[i]))
-
-    The exponential is a definition of its own, as what a sum begins with is.
-    """
-    here = tuple(Var(v) for v in definition.variables)
-    read = []
-    for term in terms:
-        match term.factors:
-            case ((Read(access), 1),) if not term.generators and not term.brackets:
-                if term.coefficient == 1 and access.subscripts == here:
-                    read.append(system.definitions.get(access.array))
-    if len(terms) != 2 or len(read) != 2:
-        return None
-    sums = [d for d in read if d is not None and isinstance(d.value, Reduce)]
-    firsts = [d for d in read if d is not None and not d.has_reduction]
-    if len(sums) != 1 or len(firsts) != 1:
-        return None
-    inner = [expanded(d.value, system.names) for d in (*sums, *firsts)]
-    if any(len(each) != 1 for each in inner):
-        return None
-    many, one = (_exponential(each[0]) for each in inner)
-    if many is None or one is None or many.function != one.function:
-        return None
-    return sums[0], firsts[0]
-
-
-def _find_whole(
-    found: Prepared, total: Definition, definition: Definition, first: Definition
-) -> None:
-    """Find the weights of a sum of exponentials that began with one more.
+def _find_whole(found: Prepared, total: Definition, parts: Parts) -> None:
+    """Find the weights of a sum of exponentials that is made of several sums, or began with more.
 
     Args:
         found: Knows the definitions.
         total: What divides.
-        definition: The sum over an index.
-        first: What was there before.
+        parts: What it is the sum of.
     """
-    (term,) = found.terms(definition.value)
-    weight = _find_weight(found, definition, total, term)
-    if weight is None:
+    main: Weight | None = None
+    for definition in parts.sums:
+        (term,) = found.terms(definition.value)
+        weight = _find_weight(found, definition, total, term, main)
+        if weight is None:
+            continue
+        main = main or weight
+        found.partial.add(definition.name)
+        found.learn(definition, found.terms(definition.value)[0])
+    if main is None:
         return
-    found.partial.add(definition.name)
-    (inside,) = expanded(first.value, found.system.names)
-    exponential = _exponential(inside)
-    assert exponential is not None
-    own, new = refreshed_generators(first.indices, found.system.names)
-    argument = value_moved(exponential.arguments[0], new)
-    found.identities[:] = [i for i in found.identities if i.name != first.name]
-    beside = _weigh(found, exponential.function, argument, own, total, weight.name)
-    cell = Read(Access(beside.name, tuple(Var(v) for v in first.variables)))
-    divisor = Read(Access(total.name, tuple(Var(v) for v in first.variables)))
-    result = Term(Fraction(1), ((cell, 1), (divisor, 1)))
-    found.identities.append(Identity(beside.name, first.variables, first.cell, result))
-    found.learn(definition, found.terms(definition.value)[0])
+    for first in parts.firsts:
+        (inside,) = expanded(first.value, found.system.names)
+        exponent = exponential(inside)
+        assert exponent is not None
+        own, new = refreshed_generators(first.indices, found.system.names)
+        argument = value_moved(exponent.arguments[0], new)
+        found.identities[:] = [i for i in found.identities if i.name != first.name]
+        beside = _weigh(found, exponent.function, argument, own, total, main, is_first=True)
+        cell = Read(Access(beside.name, tuple(Var(v) for v in first.variables)))
+        divisor = Read(Access(total.name, tuple(Var(v) for v in first.variables)))
+        result = Term(Fraction(1), ((cell, 1), (divisor, 1)))
+        found.identities.append(Identity(beside.name, first.variables, first.cell, result))
 
 
 def _stored_quotient(

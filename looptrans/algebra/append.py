@@ -83,7 +83,9 @@ def append(program: Program, loop: str | Position, flow: DependenceReport | None
     node = _loops(program)[position]
     try:
         known = flow_of(program) if flow is None else flow
-        iteration = Iteration(node, position, edges_of(program, known, position), known.assumptions)
+        edges = edges_of(program, known, position)
+        elements = {array.name: array.element for array in program.arrays}
+        iteration = Iteration(node, position, edges, known.assumptions, elements)
         iteration.run()
         step = assembled(program, iteration)
     except NoRecurrence as error:

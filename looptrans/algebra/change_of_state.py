@@ -19,7 +19,7 @@ from looptrans.algebra.readable import factored, value_of
 from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import ONE, ZERO, add, divide, multiply, names_of, power, put
-from looptrans.ir.value import Const, Real, Value
+from looptrans.ir.value import Call, Const, Real, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ def _change(recurrence: Recurrence, state: StateVariable) -> ChangeOfState | Non
     if not _divides(form, recurrence, terms) or not terms.is_zero(form - straight):
         return None
     updates = {other.name: other.update for other in recurrence.states}
-    for least in _factors(slope, recurrence, state, terms):
+    candidates = _factors(slope, recurrence, state, terms)
+    lowered = [_lowered(factor, recurrence, terms) for factor in candidates]
+    for least in [*(factor for factor in lowered if factor is not None), *candidates]:
         moved = terms.normal(multiply(value_of(rest, terms), put(least, updates)))
         factor = multiply(least, *_same_divisors(state, recurrence, moved, terms))
         ahead = put(factor, updates)
@@ -90,7 +92,32 @@ def _change(recurrence: Recurrence, state: StateVariable) -> ChangeOfState | Non
     return None
 
 
+def _lowered(factor: Value, recurrence: Recurrence, terms: Terms) -> Value | None:
+    """Return a factor over the exponential of a running maximum, which may overflow, if it has one.
+
+    1 + l * exp(m)    ->    exp(-m) + l
+    """
+    form = terms.reduced(terms.normal(factor))
+    found = form
+    for state in recurrence.states:
+        match state.update:
+            case Call("max", arguments) if Real(state.name) in arguments:
+                tops = [
+                    symbol
+                    for symbol in found.free_symbols
+                    if symbol in terms.meaning
+                    and terms.meaning[symbol].kind == "exp"
+                    and terms.names_in(symbol) == {state.name}
+                ]
+                for top in tops:
+                    degree = sympy.degree(sympy.fraction(found)[0], top)
+                    found = terms.reduced(found / top**degree)
+    return None if found == form else value_of(found, terms)
+
+
 def _initial(state: StateVariable, factor: Value, first: dict[str, Value]) -> Value:
+    if state.initial == ZERO:
+        return ZERO
     value = multiply(state.initial, put(factor, first))
     numbers = [state.initial, *(first[name] for name in names_of(factor) if name in first)]
     if all(isinstance(number, Const) for number in numbers):

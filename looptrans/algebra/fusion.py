@@ -51,10 +51,10 @@ from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text, value_text
-from looptrans.ir.program import Assign, Node, Program
+from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Binary, Call, Const, Read, Real, Select, Value, walk_value
-from looptrans.ir.walk import Placed, inner_bodies, nodes, placed
+from looptrans.ir.walk import Placed, accesses, inner_bodies, nodes, placed
 
 Decision = Literal["fused", "refused", "unknown"]
 
@@ -482,6 +482,14 @@ class _Work:
         if _is(state.initial, _NEUTRAL[monoid]):
             return state.initial
         text = value_text(state.initial)
+        for node in nodes(self._between(self.iterations[-1])):
+            reads = accesses(node) if isinstance(node, Assign | If) else ()
+            if any(not r.is_write and r.access.array == state.access.array for r in reads):
+                return Fusion(
+                    "refused",
+                    reason=f"{access_text(state.access)} starts from {text}, which is read before "
+                    "the loop, and would be moved",
+                )
         why = f"{access_text(state.access)} starts from {text}, which is not to be moved"
         refused = Fusion("refused", reason=why)
         cells = {f"y{n}": each for n, each in enumerate(self.recurrence.states, 1)}

@@ -22,6 +22,7 @@ from looptrans.algebra.cells import (
     same_cell,
     value_moved,
 )
+from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import Condition
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var
@@ -32,13 +33,26 @@ from looptrans.ir.program import (
     Barrier,
     BlockReduce,
     Declaration,
+    Element,
     If,
     Loop,
     Node,
     Program,
 )
 from looptrans.ir.rewrite import replaced, replaced_in_condition
-from looptrans.ir.value import Access, Range, Read, Real, Reduce, Select, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Call,
+    Const,
+    Range,
+    Read,
+    Real,
+    Reduce,
+    Select,
+    Value,
+    rank_of,
+    walk_value,
+)
 from looptrans.ir.walk import Placed, nodes, placed
 
 Position = tuple[int, ...]
@@ -139,6 +153,7 @@ class Iteration:
         position: Its place in the program.
         edges: The flow dependences that touch it.
         assumptions: The contracts the flow leans on, as written.
+        elements: What every array holds.
         known: What cells hold, latest last.
         found: What the iteration found when it began, by name.
         computed: For every statement, its label and the values it writes.
@@ -148,6 +163,7 @@ class Iteration:
     position: Position
     edges: tuple[Edge, ...]
     assumptions: tuple[str, ...] = ()
+    elements: Mapping[str, Element] = field(default_factory=dict)
     known: list[Known] = field(default_factory=list)
     found: dict[str, Found] = field(default_factory=dict)
     computed: list[tuple[str, tuple[Value, ...]]] = field(default_factory=list)
@@ -212,11 +228,22 @@ class Iteration:
                     raise NoRecurrence(f"{node.array} is created in the loop")
 
     def _assign(self, node: Assign, ranges: dict[str, Range]) -> None:
-        values = tuple(self._value(value, node.label, ranges) for value in node.values)
+        values = tuple(
+            self._value(self._stored(node, number), node.label, ranges)
+            for number in range(len(node.values))
+        )
         self.computed.append((node.label, values))
         for number, target in enumerate(node.targets):
             value = values[number if len(values) == len(node.targets) else 0]
             self.known.append(Known(_family(target, ranges), value, frozenset({node.label})))
+
+    def _stored(self, node: Assign, number: int) -> Value:
+        """Return a value as its target holds it: an array of integers rounds toward 0."""
+        value, kinds = node.values[number], self.elements
+        whole = all(kinds.get(target.array) == "int" for target in node.targets)
+        if not whole or isinstance(value, Const) or rank_of(value):
+            return value
+        return Call("int64", (value,)) if element_of(value, kinds) == "float" else value
 
     def _value(self, value: Value, label: str, ranges: dict[str, Range]) -> Value:
         def change(part: Value) -> Value | None:

@@ -49,7 +49,7 @@ def factored(expr: Expr, terms: Terms) -> Value:
     exponent: Expr = sympy.Integer(0)
     tested: list[Atom] = []
     sign = 1
-    for side, part in zip((1, -1), sympy.fraction(sympy.factor(terms.reduced(expr))), strict=True):
+    for side, part in zip((1, -1), _pieces(expr, terms), strict=True):
         for factor in sympy.Mul.make_args(part):
             if factor == -1:
                 sign = -sign
@@ -73,6 +73,33 @@ def factored(expr: Expr, terms: Terms) -> Value:
     if below:
         product = divide(product, multiply(*below))
     return _where(product if sign > 0 else negative(product), tested, terms)
+
+
+def _pieces(expr: Expr, terms: Terms) -> tuple[Expr, Expr]:
+    """Return the factors of a normal form above and below the line.
+
+    A sum of terms that are exponentials each is not parted from those they are divided by, which
+    keep them small: `exp(a - m) * x + exp(b - m) * y`.
+    """
+    top, bottom = sympy.fraction(sympy.factor(terms.reduced(expr)))
+    below = [f for f in sympy.Mul.make_args(bottom) if _is_exponential(f, terms)]
+    above = sympy.Mul.make_args(top)
+    for place, factor in enumerate(above):
+        parts = sympy.Add.make_args(factor)
+        each = all(
+            any(_is_exponential(f, terms) for f in sympy.Mul.make_args(part)) for part in parts
+        )
+        if below and len(parts) > 1 and each:
+            divided = sympy.Mul(*below)
+            whole = sympy.Add(*(part / divided for part in parts), evaluate=False)
+            rest = sympy.Mul(*above[:place], *above[place + 1 :])
+            return sympy.Mul(rest, whole, evaluate=False), bottom / divided
+    return top, bottom
+
+
+def _is_exponential(factor: Expr, terms: Terms) -> bool:
+    atom = terms.meaning.get(factor.as_base_exp()[0])
+    return atom is not None and atom.kind == "exp"
 
 
 def _exponential(exponent: Expr, terms: Terms) -> Value:

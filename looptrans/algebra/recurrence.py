@@ -183,7 +183,9 @@ def iteration_of(program: Program, loop: str, flow: DependenceReport) -> Iterati
         NoRecurrence: It cannot be told what a statement reads.
     """
     position, node = loop_named(program, loop)
-    iteration = Iteration(node, position, edges_of(program, flow, position), flow.assumptions)
+    edges = edges_of(program, flow, position)
+    elements = {array.name: array.element for array in program.arrays}
+    iteration = Iteration(node, position, edges, flow.assumptions, elements)
     iteration.run()
     return iteration
 

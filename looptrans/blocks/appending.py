@@ -28,7 +28,8 @@ from looptrans.blocks.arithmetic import (
 )
 from looptrans.blocks.bottom import Unsure, at_bottom
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.contraction import IDENTITY, Monoid, known_where, reduced, summed
+from looptrans.blocks.contraction import known_where, reduced, summed
+from looptrans.blocks.identities import Monoid, identity
 from looptrans.blocks.program import (
     Binary,
     Call,
@@ -42,6 +43,7 @@ from looptrans.blocks.program import (
     Scalar,
     Where,
     dims_of,
+    kind_of,
     ops_in,
     walk,
 )
@@ -161,14 +163,14 @@ class Appending:
                 return None
             condition = self.b.condition(guard, self.v.truth_of)
             assert old is not None
-            return Where(condition, found, self.v.number(old))
+            return Where(condition, found, self.v.kept(old, array))
         if guard is not None and with_finite is not None:
             name, finite = with_finite
             if not self._holds_at_bottom(array, chosen, name):
                 found = self._joined(array, chosen)
                 condition = self.b.condition(guard, self.v.truth_of)
                 assert old is not None
-                return None if found is None else Where(condition, found, self.v.number(old))
+                return None if found is None else Where(condition, found, self.v.kept(old, array))
             self.v.instead[name] = finite
             try:
                 return self._joined(array, chosen)
@@ -285,7 +287,7 @@ class Appending:
         fact = self.states[state]
         if fact.is_moved or fact.operator != op:
             return None
-        found: Expr = self.v.number(own[0])
+        found: Expr = self.v.kept(own[0], state)
         others = [a for a in arguments if a is not own[0]]
         monoid: Monoid = "max" if op == "max" else "min"
         for other in others:
@@ -312,13 +314,15 @@ class Appending:
                 expr = self._masked(expr, op, self.b.name(f"{expr.name}_seen", ("seen", expr.name)))
                 self.v.known[value] = (expr, factor)
         else:
-            expr = self.v.number(value)
-        if isinstance(expr, Name) and expr.name in self.pure and expr.holds is None:
+            expr = self.v.kept(value, state)
+        if kind_of(expr) == "int":
+            pass
+        elif isinstance(expr, Name) and expr.name in self.pure and expr.holds is None:
             expr = expr if self._is_guarded() else self._masked(expr, op)
         elif isinstance(expr, Cast) and isinstance(expr.operand, Name):
             load = self.b.read.get(expr.operand.name)
             if load is not None and set(conjuncts(self._mask())) <= set(conjuncts(load.mask)):
-                self.b.with_other(expr.operand.name, IDENTITY[op])
+                self.b.with_other(expr.operand.name, identity(op, expr))
         scaled = expr if factor is None else times(expr, factor)
         if op == "max" and self._is_least_outside(expr):
             self.b.nonpositive.add((scaled, array))
@@ -362,18 +366,18 @@ class Appending:
         if self.outer is not None:
             return name
         parts = conjuncts(self._mask())
-        identity = IDENTITY[op]
-        needed = [c for c in parts if known_where(self.b, c).get(name.name) != identity]
+        least = identity(op, name)
+        needed = [c for c in parts if known_where(self.b, c).get(name.name) != least]
         condition = both(*needed)
         if condition is None:
             return name
-        value = Where(condition, name, Number(identity))
+        value = Where(condition, name, Number(least))
         dims = dims_of(value)
         known = {} if new else self.b.known.get(name.name, {})
         name = Name(new or name.name, dims)
         self.b.emit(Let(name.name, value, (), "outside: the least there is", dims))
         self.b.values[name.name] = name
-        self.b.known[name.name] = known | dict.fromkeys(parts, identity)
+        self.b.known[name.name] = known | dict.fromkeys(parts, least)
         return name
 
     def _multiplied(self, array: str, value: Value) -> Expr | None:
@@ -386,10 +390,10 @@ class Appending:
         fact = self.states[state]
         if fact.is_moved or fact.operator != "*":
             return None
-        found = self.v.number(own[0])
+        found = self.v.kept(own[0], state)
         for part in parts:
             if part is not own[0]:
-                found = times(found, self._all(self.v.number(part), "*", state))
+                found = times(found, self._all(self.v.kept(part, state), "*", state))
         return found
 
     def _all(self, value: Expr, op: Monoid, state: str) -> Expr:
@@ -414,7 +418,7 @@ class Appending:
         carried: Expr | None = None
         offered: Expr | None = None
         for sign, term in terms:
-            expr = self.v.number(term)
+            expr = self.v.kept(term, state)
             expr = expr if sign > 0 else negative(expr)
             if any(self._state(part) == state for part in _factors(term)):
                 if self.dim in dims_of(expr):

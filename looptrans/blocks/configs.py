@@ -167,7 +167,9 @@ def _of_rows(
     roomy = (each for each in wide_rows if held(needed, each, lanes) <= most)
     narrow = fitted(needed, next(roomy, starts[-1]), lanes, 2, _SHARED)
     wide = config(32, 32, 8, 1)
-    high_and_warps = ((64, 4), (64, 8), (128, 8), (128, 4))
+    # Four warps multiply 64 rows at once: of eight, half would only share their columns, which is
+    # for sums that fill the registers of four.
+    high_and_warps = ((128, 8), (64, 4), (128, 4), *(() if few else ((64, 8),)))
     return (
         Choice(
             narrow,

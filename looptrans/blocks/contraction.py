@@ -6,10 +6,9 @@ sum over k of A[i, k] * x[k]           ->    reduce + over k of A[i, k] * x[k]
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import TypeAlias
 
 from looptrans.blocks.arithmetic import (
     as_float,
@@ -24,6 +23,7 @@ from looptrans.blocks.arithmetic import (
 )
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.finite import is_finite
+from looptrans.blocks.identities import Monoid, counted, identity
 from looptrans.blocks.magnitude import is_at_most_one, is_divided
 from looptrans.blocks.program import (
     Binary,
@@ -40,16 +40,13 @@ from looptrans.blocks.program import (
     Unary,
     Where,
     dims_of,
+    kind_of,
     union,
 )
 from looptrans.blocks.serial import RunSerially
 
-Monoid: TypeAlias = Literal["+", "*", "max", "min"]
-
 Rest: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 """Factors and divisors that stand outside a sum."""
-
-IDENTITY: Final[dict[Monoid, float]] = {"+": 0.0, "*": 1.0, "max": -math.inf, "min": math.inf}
 
 
 def summed(b: Builder, value: Expr, over: Dim, mask: Expr | None, onto: Expr | None = None) -> Expr:
@@ -62,6 +59,9 @@ def summed(b: Builder, value: Expr, over: Dim, mask: Expr | None, onto: Expr | N
         mask: Which of its iterations count.
         onto: What the sum is added to.
     """
+    if kind_of(value) == "int":
+        whole_sum = reduced(b, "+", value, over, mask)
+        return whole_sum if onto is None else plus(onto, whole_sum)
     parts = [(sign, _term(b, term, over, mask)) for sign, term in _gathered(b, value, over)]
     found = onto
     for sign, (part, rest) in parts:
@@ -378,20 +378,21 @@ def known_where(b: Builder, conjunct: Expr) -> dict[str, float]:
 
 def reduced(b: Builder, op: Monoid, value: Expr, over: Dim, mask: Expr | None) -> Expr:
     """Return a value reduced over a dimension, counting only where the mask holds."""
-    value = as_float(value)
+    value = counted(op, value if kind_of(value) == "int" else as_float(value))
+    neutral = identity(op, value)
     needed: list[Expr] = []
     for conjunct in conjuncts(mask):
         known = known_where(b, conjunct)
         finite = _finite(b, over, mask, conjunct)
-        if value_outside(value, known, conjunct, finite, b.positive) != IDENTITY[op]:
+        if value_outside(value, known, conjunct, finite, b.positive) != neutral:
             needed.append(conjunct)
     condition = both(*needed)
     if condition is not None:
-        value = Where(condition, value, Number(IDENTITY[op]))
+        value = Where(condition, value, Number(neutral))
     if over not in dims_of(value):
         # The same for every iteration: as many times as there are iterations that count.
         if op in ("max", "min"):
             return value
         every = Binary(">=", Position(over), b.index(over.start))
-        value = Where(every, value, Number(IDENTITY[op]))
+        value = Where(every, value, Number(neutral))
     return Reduce(op, over, value)

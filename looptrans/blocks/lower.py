@@ -199,7 +199,7 @@ class _Lowering:
         first = body[0] if len(body) == 1 else None
         if isinstance(first, Loop) and first.execution == "parallel" and first.range.step == 1:
             loops, path = grid_of(first, (0,))
-        rows = tuple(v for v in rows_of(loops) if v not in self.alone) if loops else ()
+        rows = rows_of(loops, self.alone) if loops else ()
         inner = loops[-1].body if loops else body
         statements = {n.label: n for n in nodes(body) if isinstance(n, Assign)}
         all_sites = sites(body)

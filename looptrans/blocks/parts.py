@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.blocks.arithmetic import extreme
+from looptrans.blocks.groups import with_rows_of_groups
 from looptrans.blocks.late import LATE
 from looptrans.blocks.lower import lower
 from looptrans.blocks.program import (
@@ -84,6 +85,9 @@ def lower_in_parts(found: InTwoNests) -> InParts:
     kernels = list(lowered.kernels)
     part = _part(kernels[number], nests.part)
     assert part is not None
+    kernels[number] = with_rows_of_groups(
+        kernels[number], lowered.assumptions, _Names(kernels[number]).free
+    )
     kernels[number], loop = _in_runs(kernels[number], part, nests.loop, nests.parts, nests.own)
     for later in range(number + 1, len(kernels)):
         kernels[later] = _joining(kernels[later], nests.part, nests.parts)
@@ -185,10 +189,14 @@ class _Names:
 
     def let(self, wish: str, value: Expr, note: str) -> Let:
         """Return a definition under a name that is free."""
+        return Let(self.free(wish), value, (), note)
+
+    def free(self, wish: str) -> str:
+        """Return a name that is free, and is not afterwards."""
         while wish in self._taken:
             wish += "_"
         self._taken.add(wish)
-        return Let(wish, value, (), note)
+        return wish
 
 
 def _few_rows(kernel: Kernel, dim: Dim) -> tuple[Choice, Choice]:

@@ -23,6 +23,7 @@ from looptrans.blocks.program import (
     RowBlock,
     Store,
     TileLoop,
+    children,
     dims_of,
     exprs_of,
     ops_in,
@@ -54,6 +55,15 @@ def shared(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
     found: list[Op] = []
     named: dict[tuple[Expr, tuple[int, ...]], Name] = {}
     for op, versions in _versioned(inner):
+
+        def change(part: Expr, versions: dict[str, int] = versions, op: Op = op) -> Expr | None:
+            if not isinstance(part, Call):
+                return None
+            name = named.get(_key(part, versions))
+            if name is None or (isinstance(op, Let) and op.name == name.name):
+                return None
+            return name
+
         for expr in exprs_of(op):
             for call in _calls(expr):
                 key = _key(call, versions)
@@ -64,17 +74,9 @@ def shared(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
                     continue
                 name = naming(f"{_stem(call)}", ("shared", call))
                 dims = dims_of(call)
-                found.append(Let(name, call, _labels(op), dims=dims))
+                made = Let(name, call, _labels(op), dims=dims)
+                found.append(_changed(made, change))
                 named[key] = Name(name, dims)
-
-        def change(part: Expr, versions: dict[str, int] = versions, op: Op = op) -> Expr | None:
-            if not isinstance(part, Call):
-                return None
-            name = named.get(_key(part, versions))
-            if name is None or (isinstance(op, Let) and op.name == name.name):
-                return None
-            return name
-
         found.append(_changed(op, change))
     return tuple(found)
 
@@ -151,9 +153,11 @@ def _stem(call: Call) -> str:
 
 
 def _calls(expr: Expr) -> Iterator[Call]:
-    for part in walk(expr):
-        if isinstance(part, Call) and part.function in _WORK and dims_of(part):
-            yield part
+    """Yield the functions of blocks in an expression, those inside others first."""
+    for child in children(expr):
+        yield from _calls(child)
+    if isinstance(expr, Call) and expr.function in _WORK and dims_of(expr):
+        yield expr
 
 
 def _key(call: Call, versions: dict[str, int]) -> tuple[Expr, tuple[int, ...]]:

@@ -159,7 +159,7 @@ class Statements:
         if element == "float" and held is None:
             value = as_float(value)
         elif element == "int" and kind_of(value) != "int":
-            value = Cast(value, "int32") if kind_of(value) == "bool" else value
+            value = Cast(value, "int32" if kind_of(value) == "bool" else "int64")
         carried = self._is_carried(storage)
         dims = self.shapes.of(storage) if carried else self._temporary(storage, value)
         known = self.b.values.get(array)

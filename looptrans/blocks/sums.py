@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from looptrans.blocks.arithmetic import both
+from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.contraction import IDENTITY, Monoid, reduced, summed
+from looptrans.blocks.contraction import reduced, summed
+from looptrans.blocks.identities import Monoid, counted, identity
 from looptrans.blocks.lifting import narrowed
 from looptrans.blocks.program import (
     Call,
@@ -17,6 +18,7 @@ from looptrans.blocks.program import (
     Number,
     Position,
     TileLoop,
+    kind_of,
     union,
 )
 from looptrans.blocks.ranges import Ranges, bounds_of
@@ -65,7 +67,7 @@ class Sums:
                 if generator.condition != ALWAYS:
                     guard = self.b.condition(generator.condition, self.v.truth_of)
                 with self.b.guarded(guard):
-                    body = self.v.number(inner)
+                    body = self._kept(inner)
                 mask = both(self.b.inside((dim,)), guard)
             if op == "+":
                 return summed(self.b, body, dim, mask)
@@ -94,8 +96,8 @@ class Sums:
         name = self.b.name(f"{stem}_{value.function}", (self._label(), value))
         inside = self.shapes.vectors
         dims = union(self.shapes.rows, inside)
-        carried = Name(name, dims)
-        self.b.emit(Let(name, Number(IDENTITY[op]), label, dims=dims))
+        ops, begun = self.b.frames[-1].ops, len(self.b.frames[-1].ops)
+        start = Number(identity(op, Number(0.0)))
         dim = self.b.dim(generator.variable, "tile", generator.range.start, generator.range.stop)
         self.shapes.around.append(((-1,), dim))
         ranges = Ranges(bounds_of(generator.range))
@@ -111,15 +113,23 @@ class Sums:
                 if tested != ALWAYS:
                     guard = self.b.condition(tested, self.v.truth_of)
                 with self.b.guarded(guard):
-                    body = self.v.number(inner)
+                    body = self._kept(inner)
+                start = Number(identity(op, counted(op, body)))
+                carried = Name(name, dims, kind_of(start))
                 mask = both(self.b.inside((dim,)), *part.masks, guard)
                 if op == "+":
                     joined = summed(self.b, body, dim, mask, carried)
                 else:
                     joined = Call(op, (carried, reduced(self.b, op, body, dim, mask)))
                 self.b.emit(Let(name, joined, label, dims=dims))
-            ops = tuple(frame.ops)
-            self.b.emit(TileLoop(dim, part.start, part.stop, part.kind, ops, part.note))
+            done = tuple(frame.ops)
+            self.b.emit(TileLoop(dim, part.start, part.stop, part.kind, done, part.note))
+        ops.insert(begun, Let(name, start, label, dims=dims))
         self.shapes.around.pop()
         del self.b.stops[dim]
-        return carried
+        return Name(name, dims, kind_of(start))
+
+    def _kept(self, value: Value) -> Expr:
+        """Return what is reduced: integers as they are, all else in float32."""
+        found = self.v.lower(value)
+        return found if kind_of(found) == "int" else as_float(found)

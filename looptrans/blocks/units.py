@@ -66,23 +66,39 @@ def in_units(body: tuple[Node, ...], state: str, pure: set[str]) -> Units | None
     spoilt = {name for kind, name in uses if kind == "other"}
     written = [t.array for node in statements for t in node.targets]
     folded = {n for n in beside - spoilt if written.count(n) == 1}
-    if not _is_summed(statements, members, beside):
+    if not _is_summed(statements, members, beside, pure):
         return None
     return Units(frozenset(members), frozenset(folded))
 
 
-def _is_summed(statements: list[Assign], members: set[str], beside: set[str]) -> bool:
+def _is_summed(
+    statements: list[Assign], members: set[str], beside: set[str], pure: set[str]
+) -> bool:
     """Tell whether what the maximum is taken of is itself a sum, so that the time goes there.
 
     Where the elements are only read, memory sets the pace, and the maximum had better stay exact.
     """
-    looked_at = [
-        value
-        for node in statements
-        for value in node.values
-        if {target.array for target in node.targets} & beside or _is_member(value, members)
-    ]
-    return any(isinstance(part, Reduce) for value in looked_at for part in walk_value(value))
+    looked_at = {t.array for n in statements for t in n.targets if _takes(n, members)} | beside
+    while True:
+        values = [
+            value
+            for node in statements
+            for value in node.values
+            if {target.array for target in node.targets} & looked_at or _takes(node, members)
+        ]
+        parts = [part for value in values for part in walk_value(value)]
+        if any(isinstance(part, Reduce) for part in parts):
+            return True
+        # What an iteration sets for itself on the way there belongs to it.
+        read = {part.access.array for part in parts if isinstance(part, Read)} & pure
+        if read <= looked_at:
+            return False
+        looked_at |= read
+
+
+def _takes(node: Assign, members: set[str]) -> bool:
+    """Tell whether a statement takes the maximum."""
+    return any(_is_member(value, members) for value in node.values)
 
 
 def _is_member(value: Value, members: set[str]) -> bool:

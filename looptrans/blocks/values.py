@@ -110,6 +110,15 @@ class Values:
         """Return a value in float32."""
         return as_float(self.lower(value))
 
+    def kept(self, value: Value, array: str) -> Expr:
+        """Return a value as what an array holds: an integer as it is, or in float32."""
+        if self.b.program.array(array).element != "int":
+            return self.number(value)
+        found = self.lower(value)
+        if kind_of(found) == "bool":
+            return Where(found, Number(1), Number(0))
+        return found if kind_of(found) == "int" else as_float(found)
+
     def truth_of(self, value: Value) -> Expr:
         """Return a value as a truth value."""
         tested = self.lower(value)
@@ -189,6 +198,8 @@ class Values:
 
     def _power(self, left: Expr, right: Expr) -> Expr:
         exponent = right.value if isinstance(right, Number) else None
+        if kind_of(left) == "int" and exponent == 2:
+            return Binary("*", left, left)
         if exponent == 1:
             return as_float(left)
         if exponent == 0.5:

@@ -11,7 +11,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from looptrans.cli.verb import Verbs, add_format, add_listing, add_verb, names, parameters, seed
+from looptrans.cli.verb import (
+    Verbs,
+    add_format,
+    add_listing,
+    add_verb,
+    element_type,
+    names,
+    parameters,
+    seed,
+)
 
 if TYPE_CHECKING:
     from looptrans.ir.program import Program
@@ -21,14 +30,7 @@ if TYPE_CHECKING:
 
 PASSES = ("forward", "backward", "both")
 FORMS = ("kernels", "launch", "atomics")
-DTYPES = {
-    "bf16": "bfloat16",
-    "fp16": "float16",
-    "fp32": "float32",
-    "bfloat16": "bfloat16",
-    "float16": "float16",
-    "float32": "float32",
-}
+DTYPES = ("bfloat16", "float16", "float32")
 
 DESCRIPTION = """\
 Times the kernels of listings on a GPU. What else there is to call is timed beside them on the same
@@ -104,9 +106,10 @@ def add_bench(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--dtype",
+        type=element_type,
         choices=DTYPES,
-        default="bf16",
-        help="the type of floating-point arrays (default: bf16)",
+        default=DTYPES[0],
+        help=f"the type of floating-point arrays (default: {DTYPES[0]})",
     )
     parser.add_argument("--seed", type=seed, default=0, help="of random inputs (default: 0)")
     parser.add_argument(
@@ -262,7 +265,7 @@ def _run(
     from looptrans.runtime.bench_machine import versions
     from looptrans.runtime.bench_results import Bench
 
-    dtype = DTYPES[arguments.dtype]
+    dtype = arguments.dtype
     total = sum(len(plan.passes(passes)) for plan in plans)
     found = Bench(
         machine.facts(),

@@ -12,6 +12,7 @@ from looptrans.cli.verb import (
     add_listing,
     add_sizes,
     add_verb,
+    element_type,
     parameters,
 )
 
@@ -77,6 +78,7 @@ def add_inspect(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--dtype",
+        type=element_type,
         choices=DTYPES,
         default=DTYPES[0],
         help=f"the element type of the arrays (default: {DTYPES[0]})",

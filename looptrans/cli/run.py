@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from looptrans.cli.verb import Verbs, add_format, add_listing, add_sizes, add_verb
+from looptrans.cli.verb import Verbs, add_format, add_listing, add_sizes, add_verb, element_type
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.source import Source
 
@@ -50,6 +50,7 @@ def add_run(verbs: Verbs) -> None:
     parser.add_argument("--seed", type=_seed, default=0, help="of random inputs (default: 0)")
     parser.add_argument(
         "--dtype",
+        type=element_type,
         choices=("float64", "float32", "float16"),
         default="float64",
         help="the type to compute in (default: float64)",

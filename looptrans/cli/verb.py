@@ -46,6 +46,15 @@ def add_verb(
     return parser
 
 
+# The short names of element types, which FlashAttention's world uses, and torch's and NumPy's.
+_SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
+
+
+def element_type(text: str) -> str:
+    """Return the full name of an element type, `bfloat16` for `bf16`; other texts as they are."""
+    return _SHORT.get(text, text)
+
+
 def add_listing(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """Add the argument that names a listing, or `several` of them, or none."""
     parser.add_argument(

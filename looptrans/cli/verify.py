@@ -11,7 +11,16 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from looptrans.cli.verb import Verbs, add_format, add_listing, add_verb, names, parameters, seed
+from looptrans.cli.verb import (
+    Verbs,
+    add_format,
+    add_listing,
+    add_verb,
+    element_type,
+    names,
+    parameters,
+    seed,
+)
 
 if TYPE_CHECKING:
     from looptrans.ir.program import Program
@@ -120,7 +129,7 @@ def add_verify(verbs: Verbs) -> None:
 
 
 def _dtypes(text: str) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in text.split(","))
+    found = tuple(element_type(part.strip()) for part in text.split(","))
     for name in found:
         if name not in DTYPES:
             raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(DTYPES)}")

@@ -53,7 +53,7 @@ def branching(program: Program, *, results: bool = False) -> tuple[Branching, ..
         pieces = _pieces(program, path.loop.body, variables)
         if len(pieces) > 1 and path.loop.execution == "sequential":
             cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
-            found.append(Branching(path, (*outside, path), cuts, _handed(program, pieces)))
+            found.append(Branching(path, (*outside, path), cuts, handed(program, pieces)))
     return tuple(found)
 
 
@@ -109,7 +109,7 @@ def _result(
     return bool(cells) and bool(variables), frozenset(cells)
 
 
-def _handed(program: Program, pieces: list[tuple[Node, ...]]) -> tuple[str, ...]:
+def handed(program: Program, pieces: list[tuple[Node, ...]]) -> tuple[str, ...]:
     """Return the scalars that several pieces touch and one of them writes."""
     seen: dict[str, set[int]] = {}
     written: set[str] = set()

@@ -33,7 +33,7 @@ from looptrans.ir.value import (
     rank_of,
     walk_value,
 )
-from looptrans.ir.walk import accesses, live_out, nodes, placed
+from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed
 from looptrans.transforms.substitute import rename_variable
 
 
@@ -220,6 +220,8 @@ def _require_unseen(
         if not isinstance(node, Assign) or node.label not in gone:
             continue
         for target in node.targets:
+            if _is_replaced(iteration.loop.body, node, target):
+                continue
             sinks = [
                 edge.sink
                 for edge in iteration.edges
@@ -236,6 +238,14 @@ def _require_unseen(
                     "a second pass is needed",
                     "illegal",
                 )
+
+
+def _is_replaced(body: tuple[Node, ...], node: Assign, target: Access) -> bool:
+    """Tell whether a statement behind it in its block sets the very cell that a statement sets."""
+    if any(other is node for other in body):
+        behind = body[next(n for n, other in enumerate(body) if other is node) + 1 :]
+        return any(isinstance(other, Assign) and target in other.targets for other in behind)
+    return any(_is_replaced(inner, node, target) for n in body for inner in inner_bodies(n))
 
 
 def renamed(body: tuple[Node, ...], old: str, new: str) -> tuple[Node, ...]:

@@ -22,6 +22,7 @@ from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
 from looptrans.derivation.ordinary import contractible
+from looptrans.derivation.passes import Passes, brought_out, passes
 from looptrans.derivation.selects import with_selects
 from looptrans.derivation.side_by_side import worth_joining
 from looptrans.derivation.step import (
@@ -39,8 +40,10 @@ from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.verdict import Decision
 from looptrans.transforms.tree import (
     LoopPath,
+    Position,
     block_at,
     loop_paths,
+    loops_around,
     node_at,
     statements_in,
     walk_positions,
@@ -285,12 +288,57 @@ class _Work:
             return False
 
     def one_pass(self) -> None:
-        """Make passes over the same range one, as many at a time as can be."""
+        """Make passes over the same range one, those too that have to be brought side by side."""
+        tried: set[Passes] = set()
+        plain: int | None = None
+        while True:
+            found = passes(self.program, self._free_loops())
+            each = next((p for p in found if p not in tried), None)
+            if each is None:
+                break
+            tried.add(each)
+            before = self.program, list(self.notes), list(self.steps)
+            if plain is None:
+                plain = self._joined_passes()
+                self.program, self.notes, self.steps = before[0], before[1][:], before[2][:]
+            joined = self._joined_passes() if self._side_by_side(each) else 0
+            if joined <= plain:
+                self.program, self.notes, self.steps = before
+            else:
+                plain = 0
+        self._joined_passes()
+
+    def _free_loops(self) -> list[Position]:
+        """Return the loops that carry nothing, nor do those around them, where that matters."""
+        paths = loop_paths(self.program)
+        found: list[Position] = [()]
+        if not any(passes(self.program, [(), *(path.position for path in paths)])):
+            return found
+        for path in paths:
+            outside = loops_around(self.program, path.position)
+            if all(o.position in found for o in outside) and not self._reduces(path.loop):
+                found.append(path.position)
+        return found
+
+    def _side_by_side(self, each: Passes) -> bool:
+        """Bring passes side by side, as loops; tell whether that could be done."""
+        if any(self.take("sum as a loop", label) is not None for label in each.sums):
+            return False
+        for label in each.inside:
+            for text in brought_out(self.program, label):
+                if self.take("transformation", text) is not None:
+                    return False
+        return True
+
+    def _joined_passes(self) -> int:
+        """Make passes over the same range one, as many at a time as can be; return how many."""
+        count = len(self.steps)
         tried: set[tuple[str, ...]] = set()
         while True:
             runs = [run for run in self._runs() if run not in tried]
             if not runs:
-                return
+                made = [step for step in self.steps[count:] if step.kind == "one pass"]
+                return sum(len(step.arguments) - 1 for step in made)
             run = runs[0]
             tried.add(run)
             reason = self.take("one pass", *run)

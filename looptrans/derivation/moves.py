@@ -18,6 +18,7 @@ from looptrans.derivation.ordinary import (
     transformed,
 )
 from looptrans.derivation.parts import in_parts
+from looptrans.derivation.passes import sum_as_loop
 from looptrans.derivation.sharing import one_launch
 from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
@@ -31,6 +32,7 @@ Move = Callable[..., DerivationStep]
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "made once": (made_once, ()),
     "rows in place": (in_place, ()),
+    "sum as a loop": (sum_as_loop, (str,)),
     "one pass": (one_pass, (str,)),
     "guard": (guard, (str,)),
     "change of state": (change_state, (str,)),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 
 from looptrans.algebra.certificate import OperatorCertificate
 from looptrans.algebra.laws import Law
@@ -58,9 +59,9 @@ from looptrans.ir.index import (
     rebuild,
     variables,
 )
-from looptrans.ir.listing import access_text
+from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Contract, Declaration, If, Loop, Node, Parameter, Program
-from looptrans.ir.value import Access, Create, Range, Value, Whole
+from looptrans.ir.value import Access, Const, Create, Range, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops as all_loops
 from looptrans.transforms.accesses import listed
@@ -192,10 +193,16 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
     ranges = ranges_in(program, labels_of(step))
     outer = loops_around(program, position)
     storage = _storage(program, writer, step, part, number, outer if kept else ())
+    whole = {a.name for a in writer.program.arrays if a.element == "int"}
     declared = tuple(
-        Declaration(cell.array, Create("empty", shape)) for cell, shape in storage.values()
+        Declaration(
+            cell.array,
+            Create("empty", shape, element="int64" if cell.array in whole else None),
+        )
+        for cell, shape in storage.values()
     )
-    partial = _with_cells(step, operator, {name: cell for name, (cell, _) in storage.items()})
+    cells_of = {name: cell for name, (cell, _) in storage.items()}
+    partial = _with_cells(step, operator, cells_of, whole)
     # A part begins with nothing, also where the loop begins with something.
     guards = conditions(next_values(partial), partial, operator)
     if guarded and set(guarded) != set(guards):
@@ -246,6 +253,20 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
         given=of_parts,
         leaving=frozenset(e.array for e in rest.iteration.edges if e.kind in ("leaving", "outer")),
     )
+
+
+def _as_integer(initial: Value, cell: Access) -> Value:
+    """Return what a part of integers begins with.
+
+    Raises:
+        NotDone: It is no integer: an infinity.
+    """
+    match initial:
+        case Const(number) if isfinite(number):
+            return Const(int(number))
+        case _:
+            name = access_text(cell)
+            raise NotDone(f"{name} is an integer, and no integer is {value_text(initial)}")
 
 
 def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:
@@ -443,13 +464,19 @@ def declared_end(program: Program, index: Index, end: End) -> Index:
     return index
 
 
-def _with_cells(step: Recurrence, operator: Operator, cells: dict[str, Access]) -> Recurrence:
-    """Return the recurrence of one part: over cells of its own, from ⊥ on."""
+def _with_cells(
+    step: Recurrence, operator: Operator, cells: dict[str, Access], whole: set[str]
+) -> Recurrence:
+    """Return the recurrence of one part: over cells of its own, from ⊥ on.
+
+    Raises:
+        NotDone: A cell holds integers, and ⊥ is none.
+    """
     nothing = {c.state: c.identity for c in operator.components}
-    return replace(
-        step,
-        states=tuple(
-            replace(state, access=cells[state.name], initial=nothing[state.name])
-            for state in step.states
-        ),
-    )
+    states = []
+    for state in step.states:
+        cell, initial = cells[state.name], nothing[state.name]
+        if cell.array in whole:
+            initial = _as_integer(initial, cell)
+        states.append(replace(state, access=cell, initial=initial))
+    return replace(step, states=tuple(states))

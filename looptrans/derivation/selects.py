@@ -1,16 +1,17 @@
-"""`where` of a listing as a ternary, so that masks have one form.
+"""One form for a choice: `where` as a ternary, and a choice of the greater number as max.
 
 S[i, j] = where(j <= i, x, -inf)    ->    S[i, j] = x if j <= i else -inf
+new = s if s > m else m             ->    new = max(s, m)
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.ir.condition import Data
+from looptrans.ir.condition import Condition, Data, Not
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Call, Holds, Select, Value, rank_of
+from looptrans.ir.rewrite import replaced, replaced_in_condition
+from looptrans.ir.value import Call, Compare, Holds, Select, Value, rank_of
 
 
 def with_selects(program: Program) -> Program:
@@ -38,6 +39,27 @@ def _select(value: Value) -> Value | None:
     match value:
         case Call("where", (tested, chosen, otherwise)) if rank_of(value) == 0:
             condition = tested.condition if isinstance(tested, Holds) else Data(tested)
-            return Select(condition, replaced(chosen, _select), replaced(otherwise, _select))
+        case Select(condition, chosen, otherwise):
+            pass
+        case _:
+            return None
+    one, other = replaced(chosen, _select), replaced(otherwise, _select)
+    if isinstance(condition, Not):
+        name = _extremum(condition.part, otherwise, chosen)
+    else:
+        name = _extremum(condition, chosen, otherwise)
+    if name is not None:
+        return Call(name, (one, other))
+    return Select(replaced_in_condition(condition, _select), one, other)
+
+
+def _extremum(condition: Condition, chosen: Value, otherwise: Value) -> str | None:
+    """Return what a ternary chooses of the two numbers that it compares."""
+    match condition:
+        case Data(Compare(">" | ">=" | "<" | "<=" as op, left, right)) if (left, right) in (
+            (chosen, otherwise),
+            (otherwise, chosen),
+        ):
+            return "max" if (op[0] == ">") == (left == chosen) else "min"
         case _:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -90,9 +91,13 @@ class Configurations:
             lines += [*autotuned[:-1], f"{autotuned[-1]},"]
         return [*lines, "}"]
 
+    def _columns(self) -> list[str]:
+        """Return what the numbers of a row are called."""
+        return [*(block.name for block in self._blocks), "num_warps", "num_stages"]
+
     def _maker(self) -> list[str]:
         """Return the function that makes a configuration of its numbers."""
-        names = [*(block.name for block in self._blocks), "num_warps", "num_stages"]
+        names = self._columns()
         blocks = ", ".join(f'"{block.name}": {block.name}' for block in self._blocks)
         line = f"def {self._make}({', '.join(names)}):"
         over = [f"def {self._make}(", *filled(names, 1, ended=False), "):"]
@@ -144,6 +149,14 @@ class Configurations:
                 over = f"{INDENT}for row in itertools.product("
                 product = [over, f"{INDENT * 2}{spans}", f"{INDENT})"]
             return ["[", f"{INDENT}{self._make}(*row)", *product, "],"]
+        for pair in itertools.combinations(range(len(columns)), 2):
+            paired = [tuple(row[at] for at in pair) for row in rows]
+            others = [at for at in range(len(columns)) if at not in pair]
+            spread = [list(dict.fromkeys(paired)), *(columns[at] for at in others)]
+            if math.prod(map(len, spread)) == len(rows) >= _LEAST_PRODUCT:
+                table = self._product(pair, others, spread)
+                if max(map(len, table)) + len(INDENT) * (depth + 1) <= COLUMNS:
+                    return table
         shown = [f"({', '.join(map(str, row))})" for row in rows]
         short = f"{INDENT}for row in [{', '.join(shown)}]"
         if len(short) + 2 * len(INDENT) <= COLUMNS:
@@ -151,6 +164,22 @@ class Configurations:
         table = [line[len(INDENT) * (depth + 1) :] for line in filled(shown, depth + 3)]
         rows_text = [f"{INDENT}{self._make}(*row)", f"{INDENT}for row in [", *table, f"{INDENT}]"]
         return ["[", *rows_text, "],"]
+
+    def _product(
+        self, pair: tuple[int, ...], others: list[int], spans: Sequence[Sequence[object]]
+    ) -> list[str]:
+        """Return the table whose columns vary on their own, but for a pair that varies together."""
+        names = self._columns()
+        joined = f"({', '.join(names[at] for at in pair)})"
+        taken = ", ".join([joined, *(names[at] for at in others)])
+        return [
+            "[",
+            f"{INDENT}{self._make}({', '.join(names)})",
+            f"{INDENT}for {taken} in itertools.product(",
+            f"{INDENT * 2}{', '.join(str(tuple(span)) for span in spans)}",
+            f"{INDENT})",
+            "],",
+        ]
 
 
 def footprint_lines(name: str, found: Sequence[Footprint]) -> list[str]:

@@ -88,6 +88,7 @@ class Expressions:
         used: What the text mentions so far.
         hoisted: For each array, the dimensions whose part of the offset its pointer has already.
         wide: Names of integers that have the type `INDEX`.
+        long: Names of integers that have 64 bits whatever `INDEX` is.
         flipped: Names of loads whose two dimensions stand in the order of the array, not of `Dim`.
     """
 
@@ -97,6 +98,7 @@ class Expressions:
         self.used = Used()
         self.hoisted: dict[str, frozenset[int]] = {}
         self.wide: set[str] = set()
+        self.long: set[str] = set()
         self.flipped: set[str] = set()
         self.tensors: set[str] = set()
         self._axis_names: dict[tuple[str, int], str] = {}
@@ -126,6 +128,8 @@ class Expressions:
         """Let a dimension be called by the loop that first runs along it, `stride_Q_i`."""
         if isinstance(subscript, Position):
             self._axis_names.setdefault((array, axis), subscript.dim.name)
+        elif isinstance(subscript, Name):
+            self._axis_names.setdefault((array, axis), subscript.name)
         else:
             self._axis_names.setdefault((array, axis), str(axis))
 
@@ -291,7 +295,7 @@ class Expressions:
             return _called(DIRECT[function], *shown)
         if f"_{function}" not in ("_tanh", "_tanh_slope", "_uniform"):
             raise ValueError(f"{function} has no counterpart in Triton")
-        self.used.helpers.add(f"_{function}")
+        self.used.helpers |= {f"_{function}", *(["_inverse"] if function != "uniform" else [])}
         if function == "uniform":
             shown += ["0"] * (4 - len(shown))
         return _called(f"_{function}", *shown)
@@ -472,6 +476,24 @@ class Expressions:
             or (isinstance(node, Position) and node.dim.role == "program")
             for node in walk(expr)
         )
+
+    def is_long(self, expr: Expr) -> bool:
+        """Tell whether an integer has 64 bits."""
+        match expr:
+            case Name(name):
+                return name in self.long
+            case Cast(_, to, None):
+                return to == "int64"
+            case Unary("-", operand) | Reduce(_, _, operand):
+                return self.is_long(operand)
+            case Binary("+" | "-" | "*" | "//" | "%", left, right):
+                return self.is_long(left) or self.is_long(right)
+            case Call("max" | "min" | "abs", arguments):
+                return any(self.is_long(argument) for argument in arguments)
+            case Where(_, chosen, otherwise):
+                return self.is_long(chosen) or self.is_long(otherwise)
+            case _:
+                return False
 
     def is_wide(self, expr: Expr) -> bool:
         """Tell whether an integer has the type `INDEX`, so that its product with a stride has."""

@@ -189,6 +189,7 @@ class _Writer:
     text_body: tuple[Op, ...] = field(init=False)
     ops: tuple[Op, ...] = field(init=False)
     counts: Counter[str] = field(init=False)
+    read_only: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.expr = Expressions(self.kernel)
@@ -199,9 +200,32 @@ class _Writer:
         self.ops = tuple(ops_in(self.text_body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
         self.expr.flipped = _flipped(self.ops)
+        self._choose_types()
         self._choose_names()
 
     # What is decided before anything is written.
+
+    def _choose_types(self) -> None:
+        """Find the integers that have 64 bits, and those that need not have the type `INDEX`."""
+        lets = [op for op in self.ops if isinstance(op, Let) and kind_of(op.value) == "int"]
+        size = -1
+        while size != len(self.expr.long):
+            size = len(self.expr.long)
+            self.expr.long |= {let.name for let in lets if self.expr.is_long(let.value)}
+        used = {
+            part.name
+            for op in self.ops
+            for _, subscripts in _accesses(op)
+            for subscript in subscripts
+            for part in walk(subscript)
+            if isinstance(part, Name)
+        }
+        for let in reversed(lets):
+            if let.name in used:
+                used |= {part.name for part in walk(let.value) if isinstance(part, Name)}
+        loads = {let.name for let in lets if isinstance(let.value, Load)}
+        other = {let.name for let in lets if not isinstance(let.value, Load)}
+        self.read_only = frozenset(loads - other - used)
 
     def _choose_names(self) -> None:
         """Give names in the order of appearance, those of the listing before those made of them."""
@@ -379,9 +403,13 @@ class _Writer:
         dims = let.dims or own
         kind = kind_of(value)
         if isinstance(value, Number) or (dims and not own):
-            if kind == "int":
+            is_long = let.name in self.expr.long
+            if kind == "int" and not is_long:
                 self.expr.wide.add(let.name)
-            element = self.expr.index_type() if kind == "int" else _TYPES[kind]
+            if kind == "int":
+                element = "tl.int64" if is_long else self.expr.index_type()
+            else:
+                element = _TYPES[kind]
             if isinstance(value, Cast) and value.like is not None:
                 element = f"{self.expr.pointer(value.like)}.dtype.element_ty"
                 value = value.operand
@@ -399,9 +427,12 @@ class _Writer:
         text = self.expr.show(value, dims)
         if own != dims:
             text = f"tl.broadcast_to({text}, {self.expr.shape(dims)})"
-        if kind == "int" and self.expr.is_wide(value):
+        if let.name in self.expr.long:
+            if not self.expr.is_long(value):
+                text = f"tl.cast({text}, tl.int64)"
+        elif kind == "int" and self.expr.is_wide(value):
             self.expr.wide.add(let.name)
-        elif kind == "int" and self.counts[let.name] > 1:
+        elif kind == "int" and self.counts[let.name] > 1 and let.name not in self.read_only:
             # A value that a loop carries keeps the type it has at first.
             self.expr.wide.add(let.name)
             text = f"tl.cast({text}, {self.expr.index_type()})"

@@ -19,16 +19,17 @@ ELEMENT_TYPES: Mapping[str, str] = {
 }
 
 _FITTED = '''\
-def _fitted(config, footprint, width, sizes, device):
+def _fitted(config, footprint, width, sizes, device, most=MOST_HELD):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
-    It fits where a program has room for its blocks, by an estimate.
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
     """
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
     room = driver.utils.get_device_properties(device)["max_shared_mem"] - SPARE
-    most = MOST_HELD * driver.get_current_target().warp_size * config.num_warps
+    most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
         blocks, stages = dict(config.kwargs), config.num_stages
@@ -48,9 +49,10 @@ def _fitting(footprint, width):
     """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
 
     def fitting(configs, arguments, /, **sizes):
-        device = torch.cuda.current_device()
-        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
-        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, MOST_TIMED) is config]
+        return kept or [_fitted(configs[0], *where)]
 
     return fitting
 '''
@@ -86,14 +88,20 @@ class _Tuned:
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 '''
-# What configurations are chosen with; the numbers are those of `blocks.footprint`.
+
+
+def _numbered(text: str) -> str:
+    """Return a text with the numbers of `blocks.footprint` in place of their names."""
+    names = "MOST_HELD|MOST_TIMED|SPARE|LEAST"
+    return re.sub(names, lambda word: str(getattr(footprint, word[0])), text)
+
+
+# What configurations are chosen with.
 FITTING: Mapping[str, str] = {
     "_Timed": _TIMED,
     "_Tuned": _TUNED,
-    "_fitted": re.sub(
-        "MOST_HELD|SPARE|LEAST", lambda word: str(getattr(footprint, word[0])), _FITTED
-    ),
-    "_fitting": _FITTING,
+    "_fitted": _numbered(_FITTED),
+    "_fitting": _numbered(_FITTING),
 }
 
 # In the order in which a module defines them.

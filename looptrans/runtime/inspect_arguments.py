@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.footprint import fitted, footprints, lacking
+from looptrans.blocks.footprint import MOST_TIMED, fitted, footprints, lacking
 from looptrans.blocks.program import ArrayArgument, Config, Kernel
 from looptrans.emit import signature
 from looptrans.emit.arguments import (
@@ -107,7 +107,7 @@ def tried(
     room, threads = device.shared_limit, device.threads
     needed, lanes = footprints(kernel), _lanes(kernel, sizes)
     return tuple(
-        (config, lacking(needed, config, lanes, _width(dtype), room, threads))
+        (config, lacking(needed, config, lanes, _width(dtype), room, threads, MOST_TIMED))
         for config in choice.tuned
     )
 

@@ -1,0 +1,213 @@
+"""Subscripts of two digits, seen as two subscripts.
+
+    Y[i, g * R + r] = …        for g in range(G), for r in range(R)        ->    Y[i, g, r] = …
+
+Seen so, which iteration writes a cell is told from its subscripts. It is done for arrays each of
+whose subscripts in a dimension of extent G * R is of this form; either digit may be a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.packed import created, shaped
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.frontend import parse
+from looptrans.ir.affine import is_same, simplified
+from looptrans.ir.index import Arith, Index, Int, Var, variables
+from looptrans.ir.listing import listing
+from looptrans.ir.program import Array, Assign, Program
+from looptrans.ir.source import Source
+from looptrans.ir.value import Access, Range, Subscript, Whole
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import accesses, placed
+from looptrans.transforms.accesses import with_accesses
+
+MOST_NUMBERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """A subscript `high * radix + low`, where `0 <= low < radix` and `0 <= high < count`."""
+
+    high: Index
+    low: Index
+    count: Index
+    radix: Index
+
+    def has_extents_of(self, other: Digits) -> bool:
+        """Tell whether another subscript has the same two extents."""
+        return is_same(self.count, other.count) and is_same(self.radix, other.radix)
+
+
+# For each array, the dimensions that are seen as two, and one subscript there.
+Views = Mapping[str, Mapping[int, Digits]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A listing with subscripts of two digits, and how it is seen.
+
+    Attributes:
+        listing: The listing.
+        program: The listing as it is seen.
+        views: How its arrays are seen.
+    """
+
+    listing: Program
+    program: Program
+    views: Views
+
+    @property
+    def certificate(self) -> Certificate:
+        """What shows that the two mean the same."""
+        law = "a number below G * R has one way to be g * R + r with r below R"
+        reason = "the ranges of the digits are those of the loops around, and what is left is text"
+        return Certificate("storage", law, "legal", reason)
+
+    def back(self, program: Program, alike: Mapping[str, str]) -> Program:
+        """Take the view back in a listing made of the one that is seen.
+
+        Args:
+            program: The listing.
+            alike: Arrays that are not in the listing itself, and the array each is seen like.
+        """
+        views = dict(self.views) | {
+            new: self.views[old] for new, old in alike.items() if old in self.views
+        }
+
+        def merged(access: Access) -> Access:
+            found = list(access.subscripts)
+            for dimension in sorted(views.get(access.array, ())):
+                high, low = found[dimension : dimension + 2]
+                if isinstance(high, Whole) or isinstance(low, Whole):
+                    raise NotDifferentiated(f"rows of {access.array} are read whole")
+                radix = views[access.array][dimension].radix
+                found[dimension : dimension + 2] = [_joined(high, radix, low)]
+            return replace(access, subscripts=tuple(found))
+
+        def extents(array: Array) -> tuple[Index, ...] | None:
+            if array.name not in views or None in array.shape:
+                return None
+            shape = [extent for extent in array.shape if extent is not None]
+            for dimension in sorted(views[array.name]):
+                count, radix = shape[dimension : dimension + 2]
+                shape[dimension : dimension + 2] = [simplified(Arith("*", count, radix))]
+            return tuple(shape)
+
+        return _shown(program, merged, extents)
+
+
+def parted(program: Program) -> Parted | None:
+    """Return a listing in which subscripts of two digits are two; None where none is written."""
+    views: dict[str, dict[int, Digits]] = {}
+    made = {t.array for p in placed(program) if isinstance(p.node, Assign) for t in p.node.targets}
+    for array in program.arrays:
+        found = {d: view for d in range(array.rank) if (view := _view(program, array, d))}
+        if found:
+            views[array.name] = found
+    if not made & set(views):
+        return None
+    around = _ranges(program)
+
+    def seen(access: Access, ranges: Mapping[str, Range]) -> Access:
+        found: list[Subscript] = list(access.subscripts)
+        for dimension, view in sorted(views.get(access.array, {}).items(), reverse=True):
+            extent = simplified(Arith("*", view.count, view.radix))
+            each = _digits(access.indices[dimension], extent, ranges)
+            digits = next(d for d in each if d.has_extents_of(view))
+            found[dimension : dimension + 1] = [digits.high, digits.low]
+        return replace(access, subscripts=tuple(found))
+
+    def extents(array: Array) -> tuple[Index, ...] | None:
+        if array.name not in views:
+            return None
+        shape = [extent for extent in array.shape if extent is not None]
+        for dimension, view in sorted(views[array.name].items(), reverse=True):
+            shape[dimension : dimension + 1] = [view.count, view.radix]
+        return tuple(shape)
+
+    changed = _shown(program, lambda access: seen(access, around), extents)
+    again = parse(Source(f"<{program.name}>", listing(changed)))
+    return Parted(program, again, views)
+
+
+def _ranges(program: Program) -> dict[str, Range]:
+    """Return the range of each variable; a name that two loops have with unlike ranges has none."""
+    found: dict[str, Range | None] = {}
+    for place in placed(program):
+        each = [(loop.variable, loop.range) for loop in place.loops]
+        for relation in accesses(place.node):
+            each += [(g.variable, g.range) for g in relation.generators]
+        for name, own in each:
+            found[name] = own if found.get(name, own) == own else None
+    return {name: own for name, own in found.items() if own is not None}
+
+
+def _view(program: Program, array: Array, dimension: int) -> Digits | None:
+    """Return the digits in which all subscripts of an array are seen in a dimension."""
+    extent = array.shape[dimension]
+    if array.element != "float" or extent is None or None in array.shape:
+        return None
+    ranges = _ranges(program)
+    uses = [
+        relation.access
+        for place in placed(program)
+        for relation in accesses(place.node)
+        if relation.access.array == array.name
+    ]
+    if not uses or any(use.rank or len(use.subscripts) != array.rank for use in uses):
+        return None
+    each = [list(_digits(use.indices[dimension], extent, ranges)) for use in uses]
+    for first in each[0]:
+        if all(any(first.has_extents_of(d) for d in other) for other in each):
+            return first
+    return None
+
+
+def _digits(index: Index, extent: Index, ranges: Mapping[str, Range]) -> Iterator[Digits]:
+    """Yield the ways to read a subscript as two digits."""
+    own = [(Var(name), ranges[name].stop) for name in variables(index) if _is_digit(ranges, name)]
+    for low, radix in own:
+        for high, count in own:
+            whole = simplified(Arith("*", count, radix))
+            read = high != low and is_same(index, _joined(high, radix, low))
+            if read and is_same(extent, whole):
+                yield Digits(high, low, count, radix)
+    if len(own) != 1:
+        return
+    ((digit, stop),) = own
+    for numbers in range(2, MOST_NUMBERS + 1):
+        if is_same(extent, simplified(Arith("*", Int(numbers), stop))):
+            for number in range(numbers):
+                if is_same(index, _joined(Int(number), stop, digit)):
+                    yield Digits(Int(number), digit, Int(numbers), stop)
+                if is_same(index, _joined(digit, Int(numbers), Int(number))):
+                    yield Digits(digit, Int(number), stop, Int(numbers))
+
+
+def _is_digit(ranges: Mapping[str, Range], name: str) -> bool:
+    own = ranges.get(name)
+    return own is not None and own.step == 1 and is_same(own.start, Int(0))
+
+
+def _joined(high: Index, radix: Index, low: Index) -> Index:
+    return simplified(Arith("+", Arith("*", high, radix), low))
+
+
+def _shown(
+    program: Program,
+    change: Callable[[Access], Access],
+    extents: Callable[[Array], tuple[Index, ...] | None],
+) -> Program:
+    """Return a program with other subscripts and extents."""
+    shapes = {a.name: found for a in program.arrays if (found := extents(a)) is not None}
+    arrays = tuple(
+        replace(shaped(a, shapes.get(a.name)), rank=len(shapes[a.name]), shape=shapes[a.name])
+        if a.name in shapes
+        else a
+        for a in program.arrays
+    )
+    body = created(with_accesses(program.body, change), shapes)
+    return replace(program, arrays=arrays, body=body)
