@@ -132,16 +132,16 @@ def _limit(index: Index, program: Program, which: Literal["least", "greatest"]) 
             return None
 
 
-def rows_of(loops: tuple[Loop, ...], alone: frozenset[str]) -> tuple[str, ...]:
+def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
     """Return the variables of the grid that are rows of blocks, outermost first.
 
     Args:
         loops: The loops of the grid.
-        alone: Variables of which a program does one iteration.
+        single: Variables of which a program does one iteration.
     """
     # Rows of one block cannot each have a range of their own of another loop of the grid.
     deciding = {v for loop in loops for end in _ends(loop) for v in variables(end)}
-    grid = [loop.variable for loop in loops if loop.variable not in deciding | alone]
+    grid = [loop.variable for loop in loops if loop.variable not in deciding | single]
     body = loops[-1].body
     reads = _reads(body)
     bounds = {
