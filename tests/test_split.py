@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.program import Dot, Kernel, exprs_of, ops_in, walk
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive_two_nests
 from looptrans.emit.refusal import Refused
@@ -92,6 +92,52 @@ def decode(
             lse[h, i] = m + log(l)
     return O, lse
 """
+# Few queries of heads that share keys, written with groups, with one loop, with one head of keys.
+SHARED = """\
+def shared({arguments}, n: Int[Array, "B", "0:N+1"]):
+    {given}
+    O = zeros(({shape}, M, D))
+    for b in range(0, B):
+        for {outer}:
+            for i in range(0, M):
+                m = -inf
+                l = 0.0
+                for j in range(0, n[b]):
+                    s = sum({query}, i, e] * {keys}, j, e] for e in range(0, E))
+                    top = max(m, s)
+                    l = l * exp(m - top) + exp(s - top)
+                    for d in range(0, D):
+                        {out} = {out} * exp(m - top) + exp(s - top) * {values}, j, d]
+                    m = top
+                for d in range(0, D):
+                    {out} = {out} / l if l != 0.0 else 0.0
+    return O
+"""
+BY_SHARE = (
+    """Q: Float[Array, "B H M E"], K: Float[Array, "B {G}N E"], V: Float[Array, "B {G}N D"]"""
+)
+SHARES = {
+    "grouped": SHARED.format(
+        arguments=BY_SHARE.format(G="G "),
+        given="assert H == R * G",
+        shape="B, H",
+        outer="h in range(0, H)",
+        query="Q[b, h",
+        keys="K[b, h // R",
+        values="V[b, h // R",
+        out="O[b, h, i, d]",
+    ),
+    "one head": SHARED.format(
+        arguments=BY_SHARE.format(G=""),
+        given="# one head of keys",
+        shape="B, H",
+        outer="h in range(0, H)",
+        query="Q[b, h",
+        keys="K[b",
+        values="V[b",
+        out="O[b, h, i, d]",
+    ),
+}
 
 
 @cache
@@ -190,6 +236,37 @@ def test_parts_share_the_blocks_that_there_are(parts: int, width: int) -> None:
     for visit in visits(kernel, {**sizes, "parts": parts}, blocks):
         most = -(-len(whole[visit.places["i"].start]) // parts)
         assert len(visit.blocks) <= most
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_rows_that_read_the_same_are_in_one_block(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = split(SHARES[name])
+    kernel = made.parts.kernels[0]
+    assert [dim.role for dim in kernel.grid][-1] == "rows"
+    assert "h" not in [dim.name for dim in kernel.grid]
+    verifying = runtime("verify_split")
+    monkeypatch.setattr(verifying, "emitted_split", lambda program: made)
+    monkeypatch.setattr(runtime("verify"), "KINDS", ("rising",))
+    usual = {"B": 2, "H": 6, "G": 2, "R": 3, "M": 7, "N": 40, "E": 16, "D": 16, "parts": 2}
+    sizes = [usual, {**usual, "M": 1, "N": 3}, {**usual, "H": 2, "R": 1, "M": 17}]
+    if name == "one head":
+        sizes = [{k: v for k, v in each.items() if k not in "GR"} for each in sizes]
+    report = verifying.verify_split(parse(Source("listing.py", SHARES[name])), sizes, ("float32",))
+    assert report.passed, [run for run in report.runs if not run.passed]
+
+
+def test_rows_with_bounds_of_their_own_share_a_block() -> None:
+    """Not one with those of another head: the last block of each would be another one."""
+    kernel = split(DECODE).parts.kernels[0]
+    assert [dim.name for dim in kernel.grid if dim.role == "rows"] == ["i"]
+    assert any(
+        isinstance(part, Dot)
+        for op in ops_in(kernel.body)
+        for e in exprs_of(op)
+        for part in walk(e)
+    )
 
 
 # What is derived

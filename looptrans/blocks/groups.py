@@ -62,31 +62,34 @@ class _Group:
     groups: Index | None
 
 
-def with_rows_of_groups(kernel: Kernel, assumptions: Sequence[Condition], naming: Naming) -> Kernel:
+def with_rows_of_groups(
+    kernel: Kernel, part: Dim, assumptions: Sequence[Condition], naming: Naming
+) -> Kernel:
     """Put rows that read the same into one block; the kernel itself where there are none.
 
     Args:
         kernel: The kernel.
+        part: The dimension of parts, each of which reads something else.
         assumptions: What holds of sizes, such as `H == G * R`.
         naming: Gives a name that the kernel does not have.
     """
-    group = _group(kernel, assumptions)
+    group = _group(kernel, part, assumptions)
     return kernel if group is None else _Packing(kernel, group, naming).packed()
 
 
-def _group(kernel: Kernel, assumptions: Sequence[Condition]) -> _Group | None:
+def _group(kernel: Kernel, part: Dim, assumptions: Sequence[Condition]) -> _Group | None:
     if [d.role for d in kernel.grid[-2:]] != ["program", "rows"] or kernel.last_first:
         return None
     outer, rows = kernel.grid[-2:]
     plain = all(d.start == Int(0) and isinstance(d.stop, Param) for d in (outer, rows))
-    if not plain or rows.most is not None or not isinstance(outer.stop, Param):
+    if outer == part or not plain or rows.most is not None or not isinstance(outer.stop, Param):
         return None
     divisors: set[Expr] = set()
     for op in ops_in(kernel.body):
         if isinstance(op, RowBlock) or (isinstance(op, Store) and rows not in _dims(op.subscripts)):
             return None
-        for part in _parts(op, outer, rows):
-            match part:
+        for each in _parts(op, outer, rows):
+            match each:
                 case Binary("//", Position(dim), divisor) if dim == outer:
                     divisors.add(divisor)
                 case Position(dim) if dim == outer:
@@ -97,8 +100,8 @@ def _group(kernel: Kernel, assumptions: Sequence[Condition]) -> _Group | None:
                     pass
     if not divisors:
         return _Group(outer, rows, outer.stop.name, None)
-    for each in assumptions:
-        match each:
+    for known in assumptions:
+        match known:
             case Relation("==", left, Arith("*", Param(one), Param(other))) if left == outer.stop:
                 for size, groups in ((one, other), (other, one)):
                     if divisors == {Scalar(size)}:

@@ -86,7 +86,7 @@ def lower_in_parts(found: InTwoNests) -> InParts:
     part = _part(kernels[number], nests.part)
     assert part is not None
     kernels[number] = with_rows_of_groups(
-        kernels[number], lowered.assumptions, _Names(kernels[number]).free
+        kernels[number], part, lowered.assumptions, _Names(kernels[number]).free
     )
     kernels[number], loop = _in_runs(kernels[number], part, nests.loop, nests.parts, nests.own)
     for later in range(number + 1, len(kernels)):
