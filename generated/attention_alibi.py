@@ -123,16 +123,17 @@ class _Tuned:
             self.found[like] = self.tuner.best_config
 
 
-def _fitted(config, footprint, width, sizes, device):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
-    It fits where a program has room for its blocks, by an estimate.
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
     """
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
     room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
-    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
         blocks, stages = dict(config.kwargs), config.num_stages
@@ -152,9 +153,10 @@ def _fitting(footprint, width):
     """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
 
     def fitting(configs, arguments, /, **sizes):
-        device = torch.cuda.current_device()
-        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
-        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, 192) is config]
+        return kept or [_fitted(configs[0], *where)]
 
     return fitting
 
@@ -203,7 +205,6 @@ def attention_alibi_kernel(
     lse_ptr += b * stride_lse_b
     lse_ptr += h * stride_lse_h
 
-    S_bhij_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
     O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
     l = tl.zeros([BLOCK_I], tl.float32)  # S5
@@ -217,7 +218,7 @@ def attention_alibi_kernel(
     )  # S2
     slopes_h = tl.load(slopes_ptr + h * stride_slopes_h)  # S3
     if LATE:
-        exp_Q_ie_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
@@ -228,30 +229,23 @@ def attention_alibi_kernel(
         s = tl.dot(
             Q_ie, tl.trans(K_je), input_precision="ieee"
         ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
-        S_bhij = s - slopes_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32)  # S3
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
-        # 0 as long as nothing was seen
-        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S3, S2, S10
-        exp_Q_ie = tl.exp2(
-            tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale
-            - (i[:, None] - j[None, :]).to(tl.float32) * (
-                slopes_h.to(tl.float32) * 1.4426950408889634
-            )
-            - (m_bhij_finite * 1.4426950408889634)[:, None]
-        )  # S3, S2, S10
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S7
-            # S3, S2, S7: of the block before
-            O = tl.dot(exp_Q_ie_late, V_jd, O, input_precision="ieee")
-        l = l * exp_m + tl.sum(exp_Q_ie, axis=1)  # S3, S2, S10
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+        S_bhij = s - slopes_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32)  # S3
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
-            O = O * exp_m[:, None]  # S3, S2, S7
-            exp_Q_ie_late = exp_Q_ie.to(V_ptr.dtype.element_ty)
+            O = O * exp_m[:, None]  # S7
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
             j_late = j
         else:
             V_jd = tl.load(
@@ -260,11 +254,11 @@ def attention_alibi_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(
-                exp_Q_ie.to(V_ptr.dtype.element_ty),
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
                 V_jd,
                 O * exp_m[:, None],
                 input_precision="ieee"
-            )  # S3, S2, S7
+            )  # S7
         m = m_bhij  # S4
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -283,21 +277,21 @@ def attention_alibi_kernel(
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S7
-            O = tl.dot(exp_Q_ie_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
         S_bhij = s - slopes_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32)  # S3
         # outside: the least there is
         S_bhij = tl.where(
             (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
         )
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp2(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
-            exp_Q_ie_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
@@ -318,7 +312,8 @@ def attention_alibi_kernel(
             mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S7
-        O = tl.dot(exp_Q_ie_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+        O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+    m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S6
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S8
     tl.store(
@@ -344,7 +339,7 @@ def attention_alibi_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLO
 
 # Used where nothing is timed, by the bytes of an element.
 attention_alibi_kernel_default = {
-    2: attention_alibi_kernel_config(64, 32, 0, 8, 3),
+    2: attention_alibi_kernel_config(128, 32, 0, 8, 3),
     4: attention_alibi_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -352,8 +347,10 @@ attention_alibi_kernel_default = {
 attention_alibi_kernel_tuned = {
     2: _Tuned(triton.autotune(
         [
-            attention_alibi_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (0, 1), (8, 4), (3, 2))
+            attention_alibi_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_alibi_kernel_footprint, 2)},
@@ -361,14 +358,10 @@ attention_alibi_kernel_tuned = {
     )(attention_alibi_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_alibi_kernel_config(*row)
-            for row in [
-                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
-                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
-                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
-                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
-                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
-            ]
+            attention_alibi_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_alibi_kernel_footprint, 4)},

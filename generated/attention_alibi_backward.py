@@ -42,7 +42,9 @@
 #   4. dm vanishes (algebra: dm = 0)
 #   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
 #      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
-#   6. store little, work out the rest again (storage: a value worked out again is the value that
+#   6. take dlse into delta (algebra: dP + dlse[b, h, i] - delta[b, h, i] = dP - delta[b, h, i] with
+#      delta[b, h, i] - dlse[b, h, i] for delta; rounding: dlse is added to the sum first)
+#   7. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
 #
@@ -69,6 +71,7 @@
 #                 for i in range(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -78,7 +81,7 @@
 #                         S = s - slopes[h] * (i - j)
 #                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])
+#                         dS = P * (dP - delta[b, h, i])
 #                         ds_sum = dS / sqrt(E)
 #                         dslopes_part[b, h, i] = dslopes_part[b, h, i] - dS * (i - j)
 #                         for e in range(0, E):
@@ -93,7 +96,7 @@
 #                             S_2 = s_2 - slopes[h] * (i - j)
 #                             P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
 #                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                             dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])
 #                             ds_sum_2 = dS_2 / sqrt(E)
 #                             for e in range(0, E):
 #                                 dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]
@@ -180,6 +183,7 @@
 #                 for i in parallel(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S1
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]  # S2
 #         for b in parallel(0, B):
 #             private: (s_sum, s, S, P, dP, dS, ds_sum)
 #             for h in parallel(0, H):
@@ -187,16 +191,16 @@
 #                 for i in parallel(0, M):
 #                     private: (s_sum, s, S, P, dP, dS, ds_sum)
 #                     for j in range(0, min(N, i + 1)):
-#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S2
-#                         s = s_sum * (1.0 / sqrt(E))  # S3
-#                         S = s - slopes[h] * (i - j)  # S4
-#                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S5
-#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S6
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])  # S7
-#                         ds_sum = dS / sqrt(E)  # S8
-#                         dslopes_part[b, h, i] = dslopes_part[b, h, i] - dS * (i - j)  # S9
+#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
+#                         s = s_sum * (1.0 / sqrt(E))  # S4
+#                         S = s - slopes[h] * (i - j)  # S5
+#                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S6
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
+#                         dS = P * (dP - delta[b, h, i])  # S8
+#                         ds_sum = dS / sqrt(E)  # S9
+#                         dslopes_part[b, h, i] = dslopes_part[b, h, i] - dS * (i - j)  # S10
 #                         for e in parallel(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S10
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S11
 #         for b in parallel(0, B):
 #             private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_sum_2)
 #             for h in parallel(0, H):
@@ -205,22 +209,22 @@
 #                     private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_sum_2)
 #                     for i in range(0, M):
 #                         if j < i + 1:
-#                             # S11
+#                             # S12
 #                             s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
-#                             s_2 = s_sum_2 * (1.0 / sqrt(E))  # S12
-#                             S_2 = s_2 - slopes[h] * (i - j)  # S13
-#                             P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S14
-#                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S15
-#                             dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S16
-#                             ds_sum_2 = dS_2 / sqrt(E)  # S17
+#                             s_2 = s_sum_2 * (1.0 / sqrt(E))  # S13
+#                             S_2 = s_2 - slopes[h] * (i - j)  # S14
+#                             P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S15
+#                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S16
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S17
+#                             ds_sum_2 = dS_2 / sqrt(E)  # S18
 #                             for e in parallel(0, E):
-#                                 dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S18
+#                                 dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S19
 #                             for d in parallel(0, D):
-#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S19
+#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S20
 #         for h in parallel(0, H):
 #             for b in range(0, B):
 #                 for i in range(0, M):
-#                     dslopes[h] = dslopes[h] + dslopes_part[b, h, i]  # S20
+#                     dslopes[h] = dslopes[h] + dslopes_part[b, h, i]  # S21
 #         return dQ, dK, dV, dslopes
 #
 # Notes:
@@ -268,16 +272,17 @@ class _Tuned:
             self.found[like] = self.tuner.best_config
 
 
-def _fitted(config, footprint, width, sizes, device):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
-    It fits where a program has room for its blocks, by an estimate.
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
     """
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
     room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
-    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
         blocks, stages = dict(config.kwargs), config.num_stages
@@ -297,9 +302,10 @@ def _fitting(footprint, width):
     """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
 
     def fitting(configs, arguments, /, **sizes):
-        device = torch.cuda.current_device()
-        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
-        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, 192) is config]
+        return kept or [_fitted(configs[0], *where)]
 
     return fitting
 
@@ -348,7 +354,6 @@ def attention_alibi_kernel(
     lse_ptr += b * stride_lse_b
     lse_ptr += h * stride_lse_h
 
-    S_bhij_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
     O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
     l = tl.zeros([BLOCK_I], tl.float32)  # S5
@@ -362,7 +367,7 @@ def attention_alibi_kernel(
     )  # S2
     slopes_h = tl.load(slopes_ptr + h * stride_slopes_h)  # S3
     if LATE:
-        exp_Q_ie_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
@@ -373,30 +378,23 @@ def attention_alibi_kernel(
         s = tl.dot(
             Q_ie, tl.trans(K_je), input_precision="ieee"
         ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
-        S_bhij = s - slopes_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32)  # S3
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
-        # 0 as long as nothing was seen
-        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S3, S2, S10
-        exp_Q_ie = tl.exp2(
-            tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale
-            - (i[:, None] - j[None, :]).to(tl.float32) * (
-                slopes_h.to(tl.float32) * 1.4426950408889634
-            )
-            - (m_bhij_finite * 1.4426950408889634)[:, None]
-        )  # S3, S2, S10
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S7
-            # S3, S2, S7: of the block before
-            O = tl.dot(exp_Q_ie_late, V_jd, O, input_precision="ieee")
-        l = l * exp_m + tl.sum(exp_Q_ie, axis=1)  # S3, S2, S10
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+        S_bhij = s - slopes_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32)  # S3
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
+        # 0 as long as nothing was seen
+        m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
+        exp_m = tl.exp2(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
-            O = O * exp_m[:, None]  # S3, S2, S7
-            exp_Q_ie_late = exp_Q_ie.to(V_ptr.dtype.element_ty)
+            O = O * exp_m[:, None]  # S7
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
             j_late = j
         else:
             V_jd = tl.load(
@@ -405,11 +403,11 @@ def attention_alibi_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(
-                exp_Q_ie.to(V_ptr.dtype.element_ty),
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
                 V_jd,
                 O * exp_m[:, None],
                 input_precision="ieee"
-            )  # S3, S2, S7
+            )  # S7
         m = m_bhij  # S4
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -428,21 +426,21 @@ def attention_alibi_kernel(
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S7
-            O = tl.dot(exp_Q_ie_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
         S_bhij = s - slopes_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32)  # S3
         # outside: the least there is
         S_bhij = tl.where(
             (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
         )
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp2(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
-            exp_Q_ie_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
@@ -463,7 +461,8 @@ def attention_alibi_kernel(
             mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S7
-        O = tl.dot(exp_Q_ie_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+        O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+    m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S6
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S8
     tl.store(
@@ -489,7 +488,7 @@ def attention_alibi_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLO
 
 # Used where nothing is timed, by the bytes of an element.
 attention_alibi_kernel_default = {
-    2: attention_alibi_kernel_config(64, 32, 0, 8, 3),
+    2: attention_alibi_kernel_config(128, 32, 0, 8, 3),
     4: attention_alibi_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -497,8 +496,10 @@ attention_alibi_kernel_default = {
 attention_alibi_kernel_tuned = {
     2: _Tuned(triton.autotune(
         [
-            attention_alibi_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (0, 1), (8, 4), (3, 2))
+            attention_alibi_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_alibi_kernel_footprint, 2)},
@@ -506,14 +507,10 @@ attention_alibi_kernel_tuned = {
     )(attention_alibi_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_alibi_kernel_config(*row)
-            for row in [
-                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
-                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
-                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
-                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
-                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
-            ]
+            attention_alibi_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_alibi_kernel_footprint, 4)},
@@ -524,9 +521,10 @@ attention_alibi_kernel_tuned = {
 
 @triton.jit
 def attention_alibi_backward_delta_kernel(
-    O_ptr, dO_ptr, delta_ptr,
+    O_ptr, dO_ptr, dlse_ptr, delta_ptr,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     H, M, D,
     INDEX: tl.constexpr,
@@ -534,7 +532,7 @@ def attention_alibi_backward_delta_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads O (B, H, M, D), dO (B, H, M, D).
+    Reads O (B, H, M, D), dO (B, H, M, D), dlse (B, H, M).
     Writes delta (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -547,6 +545,8 @@ def attention_alibi_backward_delta_kernel(
     O_ptr += h * stride_O_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
+    dlse_ptr += b * stride_dlse_b
+    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
 
@@ -580,7 +580,9 @@ def attention_alibi_backward_delta_kernel(
             other=0.0
         )  # S1
         delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S1
-    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S1
+    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S2
+    delta = delta - dlse_i.to(tl.float32)  # S2
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S2
 
 
 def attention_alibi_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
@@ -606,14 +608,13 @@ attention_alibi_backward_delta_kernel_tuned = _Tuned(triton.autotune(
 
 @triton.jit
 def attention_alibi_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, slopes_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dslopes_part_ptr, dQ_ptr,
+    Q_ptr, K_ptr, V_ptr, slopes_ptr, lse_ptr, dO_ptr, delta_ptr, dslopes_part_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_slopes_h,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dslopes_part_b, stride_dslopes_part_h, stride_dslopes_part_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
@@ -625,7 +626,7 @@ def attention_alibi_backward_dQ_kernel(
     """A program does BLOCK_I iterations of i, for one b and one h.
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), slopes (H,), lse (B, H, M), dO (B, H, M,
-    D), dlse (B, H, M), delta (B, H, M).
+    D), delta (B, H, M).
     Writes dslopes_part (B, H, M), dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -651,8 +652,6 @@ def attention_alibi_backward_dQ_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     if dslopes_part_ptr is not None:
@@ -672,23 +671,22 @@ def attention_alibi_backward_dQ_kernel(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S2
-    slopes_h = tl.load(slopes_ptr + h * stride_slopes_h)  # S4
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S5
+    )  # S3
+    slopes_h = tl.load(slopes_ptr + h * stride_slopes_h)  # S5
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
         other=0.0
-    )  # S6
-    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S7
-    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S7
+    )  # S7
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S8
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S2
-        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        )  # S3
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         P = tl.where(
             lse_i.to(tl.float32)[:, None] > float("-inf"),
             tl.exp2(
@@ -699,16 +697,16 @@ def attention_alibi_backward_dQ_kernel(
                 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
             ),
             0.0
-        )  # S4, S3, S5
+        )  # S5, S4, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S6
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dslopes_part = dslopes_part - tl.sum(
             dS * (i[:, None] - j[None, :]).to(tl.float32), axis=1
-        )  # S9
-        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+        )  # S10
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S11
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -716,8 +714,8 @@ def attention_alibi_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
-        )  # S2
-        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        )  # S3
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         P = tl.where(
             lse_i.to(tl.float32)[:, None] > float("-inf"),
             tl.exp2(
@@ -728,14 +726,14 @@ def attention_alibi_backward_dQ_kernel(
                 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
             ),
             0.0
-        )  # S4, S3, S5
+        )  # S5, S4, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < j_stop) & d_in[None, :],
             other=0.0
-        )  # S6
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dslopes_part = dslopes_part - tl.sum(
             tl.where(
                 (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1),
@@ -743,7 +741,7 @@ def attention_alibi_backward_dQ_kernel(
                 0.0
             ),
             axis=1
-        )  # S9
+        )  # S10
         dQ = tl.dot(
             tl.where(
                 j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
@@ -751,16 +749,16 @@ def attention_alibi_backward_dQ_kernel(
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S10
-    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8, S10
+        )  # S11
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S9, S11
     if dslopes_part_ptr is not None:
-        tl.store(dslopes_part_ptr + i * stride_dslopes_part_i, dslopes_part, mask=i < M)  # S9
+        tl.store(dslopes_part_ptr + i * stride_dslopes_part_i, dslopes_part, mask=i < M)  # S10
     if dQ_ptr is not None:
         tl.store(
             dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
             dQ,
             mask=(i[:, None] < M) & e_in[None, :]
-        )  # S10
+        )  # S11
 
 
 def attention_alibi_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
@@ -800,13 +798,10 @@ attention_alibi_backward_dQ_kernel_tuned = {
     )(attention_alibi_backward_dQ_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_alibi_backward_dQ_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_alibi_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -819,14 +814,13 @@ attention_alibi_backward_dQ_kernel_tuned = {
 
 @triton.jit
 def attention_alibi_backward_dK_dV_kernel(
-    Q_ptr, K_ptr, V_ptr, slopes_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dK_ptr, dV_ptr,
+    Q_ptr, K_ptr, V_ptr, slopes_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_slopes_h,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
@@ -838,7 +832,7 @@ def attention_alibi_backward_dK_dV_kernel(
     """A program does BLOCK_J iterations of j, for one b and one h.
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), slopes (H,), lse (B, H, M), dO (B, H, M,
-    D), dlse (B, H, M), delta (B, H, M).
+    D), delta (B, H, M).
     Writes dK (B, H, N, E), dV (B, H, N, D).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -863,8 +857,6 @@ def attention_alibi_backward_dK_dV_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     if dK_ptr is not None:
@@ -888,13 +880,13 @@ def attention_alibi_backward_dK_dV_kernel(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S11
-    slopes_h = tl.load(slopes_ptr + h * stride_slopes_h)  # S13
+    )  # S12
+    slopes_h = tl.load(slopes_ptr + h * stride_slopes_h)  # S14
     V_jd = tl.load(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
-    )  # S15
+    )  # S16
     # Some rows have not begun.
     for i_first in range(i_start, tl.minimum(i_begun, M), BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -902,9 +894,9 @@ def attention_alibi_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S11
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
+        )  # S12
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S15
         P_2 = tl.where(
             lse_i.to(tl.float32)[None, :] > float("-inf"),
             tl.exp2(
@@ -915,18 +907,15 @@ def attention_alibi_backward_dK_dV_kernel(
                 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
             ),
             0.0
-        )  # S13, S12, S14
+        )  # S14, S13, S15
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S15
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S16
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S16
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S16
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S17
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S17
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
@@ -934,7 +923,7 @@ def attention_alibi_backward_dK_dV_kernel(
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S18
+        )  # S19
         dV = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None], tl.where(i[None, :] < M, P_2, 0.0), 0.0
@@ -942,15 +931,15 @@ def attention_alibi_backward_dK_dV_kernel(
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S19
+        )  # S20
     # Full blocks.
     for i_first in range(i_begun, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S11
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
+        )  # S12
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S15
         P_2 = tl.where(
             lse_i.to(tl.float32)[None, :] > float("-inf"),
             tl.exp2(
@@ -961,20 +950,17 @@ def attention_alibi_backward_dK_dV_kernel(
                 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
             ),
             0.0
-        )  # S13, S12, S14
+        )  # S14, S13, S15
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
             other=0.0
-        )  # S15
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S16
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S16
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S16
-        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
-        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S19
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S16
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S17
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S17
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S19
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S20
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -982,9 +968,9 @@ def attention_alibi_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S11
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
+        )  # S12
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S15
         P_2 = tl.where(
             lse_i.to(tl.float32)[None, :] > float("-inf"),
             tl.exp2(
@@ -995,18 +981,15 @@ def attention_alibi_backward_dK_dV_kernel(
                 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
             ),
             0.0
-        )  # S13, S12, S14
+        )  # S14, S13, S15
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S15
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S16
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S16
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S16
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S17
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S17
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
@@ -1014,7 +997,7 @@ def attention_alibi_backward_dK_dV_kernel(
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S18
+        )  # S19
         dV = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None], tl.where(i[None, :] < M, P_2, 0.0), 0.0
@@ -1022,20 +1005,20 @@ def attention_alibi_backward_dK_dV_kernel(
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S19
-    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17, S18
+        )  # S20
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18, S19
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S18
+        )  # S19
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S19
+        )  # S20
 
 
 def attention_alibi_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
@@ -1075,13 +1058,10 @@ attention_alibi_backward_dK_dV_kernel_tuned = {
     )(attention_alibi_backward_dK_dV_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_alibi_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_alibi_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1123,8 +1103,8 @@ def attention_alibi_backward_dslopes_kernel(
                 + i[None, :] * stride_dslopes_part_i,
                 mask=h[:, None] < H,
                 other=0.0
-            )  # S20
-            dslopes = dslopes + tl.sum(dslopes_part_hi.to(tl.float32), axis=1)  # S20
+            )  # S21
+            dslopes = dslopes + tl.sum(dslopes_part_hi.to(tl.float32), axis=1)  # S21
         # The last, partial block.
         for i_first in range(i_full, M, BLOCK_I):
             i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1135,9 +1115,9 @@ def attention_alibi_backward_dslopes_kernel(
                 + i[None, :] * stride_dslopes_part_i,
                 mask=(h[:, None] < H) & (i[None, :] < M),
                 other=0.0
-            )  # S20
-            dslopes = dslopes + tl.sum(dslopes_part_hi.to(tl.float32), axis=1)  # S20
-    tl.store(dslopes_ptr + h * stride_dslopes_h, dslopes, mask=h < H)  # S20
+            )  # S21
+            dslopes = dslopes + tl.sum(dslopes_part_hi.to(tl.float32), axis=1)  # S21
+    tl.store(dslopes_ptr + h * stride_dslopes_h, dslopes, mask=h < H)  # S21
 
 
 def attention_alibi_backward_dslopes_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
@@ -1414,9 +1394,10 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                O, dO, delta,
+                O, dO, dlse, delta,
                 *O.stride(),
                 *dO.stride(),
+                *dlse.stride(),
                 *delta.stride(),
                 H, M, D,
                 INDEX=index,
@@ -1445,14 +1426,13 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     if min(B, H, M) > 0 and wanted & {"dQ", "dslopes"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, slopes, lse, dO, dlse, delta, dslopes_part, dQ,
+                Q, K, V, slopes, lse, dO, delta, dslopes_part, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *slopes.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dslopes_part, 0, 1, 2),
                 *_strides(dQ, 0, 1, 2, 3),
@@ -1485,14 +1465,13 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, slopes, lse, dO, dlse, delta, dK, dV,
+                Q, K, V, slopes, lse, dO, delta, dK, dV,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *slopes.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
@@ -1526,7 +1505,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op("looptrans::attention_alibi_forward_f6efb490", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_forward_b33047ad", mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1545,7 +1524,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_alibi_backward_f6efb490", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_backward_b33047ad", mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -42,7 +42,9 @@
 #   4. dm vanishes (algebra: dm = 0)
 #   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
 #      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
-#   6. store little, work out the rest again (storage: a value worked out again is the value that
+#   6. take dlse into delta (algebra: dP + dlse[b, h, i] - delta[b, h, i] = dP - delta[b, h, i] with
+#      delta[b, h, i] - dlse[b, h, i] for delta; rounding: dlse is added to the sum first)
+#   7. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
 #
@@ -69,6 +71,7 @@
 #                 for i in range(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -77,7 +80,7 @@
 #                         S = scale * S_sum
 #                         P = exp(S - lse[b, h, i])
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])
+#                         dS = P * (dP - delta[b, h, i])
 #                         dS_sum = dS * scale
 #                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
 #                         for e in range(0, E):
@@ -91,7 +94,7 @@
 #                             S_2 = scale * S_sum_2
 #                             P_2 = exp(S_2 - lse[b, h, i])
 #                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                             dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])
 #                             dS_sum_2 = dS_2 * scale
 #                             for e in range(0, E):
 #                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
@@ -178,6 +181,7 @@
 #                 for i in parallel(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S2
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]  # S3
 #         for b in parallel(0, B):
 #             private: (S_sum, S, P, dP, dS, dS_sum)
 #             for h in parallel(0, H):
@@ -185,15 +189,15 @@
 #                 for i in parallel(0, M):
 #                     private: (S_sum, S, P, dP, dS, dS_sum)
 #                     for j in range(0, min(N, i + N - M + 1)):
-#                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
-#                         S = scale * S_sum  # S4
-#                         P = exp(S - lse[b, h, i])  # S5
-#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S6
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])  # S7
-#                         dS_sum = dS * scale  # S8
-#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S9
+#                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S4
+#                         S = scale * S_sum  # S5
+#                         P = exp(S - lse[b, h, i])  # S6
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
+#                         dS = P * (dP - delta[b, h, i])  # S8
+#                         dS_sum = dS * scale  # S9
+#                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S10
 #                         for e in parallel(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S10
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S11
 #         for b in parallel(0, B):
 #             private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
 #             for h in parallel(0, H):
@@ -202,21 +206,21 @@
 #                     private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
 #                     for i in range(0, M):
 #                         if j < i + N - M + 1:
-#                             # S11
+#                             # S12
 #                             S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
-#                             S_2 = scale * S_sum_2  # S12
-#                             P_2 = exp(S_2 - lse[b, h, i])  # S13
-#                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S14
-#                             dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S15
-#                             dS_sum_2 = dS_2 * scale  # S16
+#                             S_2 = scale * S_sum_2  # S13
+#                             P_2 = exp(S_2 - lse[b, h, i])  # S14
+#                             dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S15
+#                             dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S16
+#                             dS_sum_2 = dS_2 * scale  # S17
 #                             for e in parallel(0, E):
-#                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S17
+#                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S18
 #                             for d in parallel(0, D):
-#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S18
+#                                 dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S19
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
-#                     dscale = dscale + dscale_part[b, h, i]  # S19
+#                     dscale = dscale + dscale_part[b, h, i]  # S20
 #         return dQ, dK, dV, dscale
 #
 # Notes:
@@ -266,16 +270,17 @@ class _Tuned:
             self.found[like] = self.tuner.best_config
 
 
-def _fitted(config, footprint, width, sizes, device):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
-    It fits where a program has room for its blocks, by an estimate.
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
     """
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
     room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
-    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
         blocks, stages = dict(config.kwargs), config.num_stages
@@ -295,9 +300,10 @@ def _fitting(footprint, width):
     """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
 
     def fitting(configs, arguments, /, **sizes):
-        device = torch.cuda.current_device()
-        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
-        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, 192) is config]
+        return kept or [_fitted(configs[0], *where)]
 
     return fitting
 
@@ -485,7 +491,17 @@ attention_causal_bottom_right_kernel_tuned = {
     2: _Tuned(triton.autotune(
         [
             attention_causal_bottom_right_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+            for row in [
+                (128, 64, 0, 8, 3), (128, 32, 0, 8, 2), (128, 32, 0, 8, 3), (128, 64, 0, 8, 2),
+                (128, 128, 0, 8, 2), (128, 128, 0, 8, 3), (64, 32, 0, 4, 2), (64, 32, 0, 4, 3),
+                (64, 64, 0, 4, 2), (64, 64, 0, 4, 3), (64, 128, 0, 4, 2), (64, 128, 0, 4, 3),
+                (128, 32, 0, 4, 2), (128, 32, 0, 4, 3), (128, 64, 0, 4, 2), (128, 64, 0, 4, 3),
+                (128, 128, 0, 4, 2), (128, 128, 0, 4, 3), (128, 64, 1, 8, 3), (128, 32, 1, 8, 2),
+                (128, 32, 1, 8, 3), (128, 64, 1, 8, 2), (128, 128, 1, 8, 2), (128, 128, 1, 8, 3),
+                (64, 32, 1, 4, 2), (64, 32, 1, 4, 3), (64, 64, 1, 4, 2), (64, 64, 1, 4, 3),
+                (64, 128, 1, 4, 2), (64, 128, 1, 4, 3), (128, 32, 1, 4, 2), (128, 32, 1, 4, 3),
+                (128, 64, 1, 4, 2), (128, 64, 1, 4, 3), (128, 128, 1, 4, 2), (128, 128, 1, 4, 3),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -515,9 +531,10 @@ attention_causal_bottom_right_kernel_tuned = {
 
 @triton.jit
 def attention_causal_bottom_right_backward_delta_kernel(
-    O_ptr, dO_ptr, delta_ptr,
+    O_ptr, dO_ptr, dlse_ptr, delta_ptr,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     H, M, D,
     INDEX: tl.constexpr,
@@ -525,7 +542,7 @@ def attention_causal_bottom_right_backward_delta_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads O (B, H, M, D), dO (B, H, M, D).
+    Reads O (B, H, M, D), dO (B, H, M, D), dlse (B, H, M).
     Writes delta (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -538,6 +555,8 @@ def attention_causal_bottom_right_backward_delta_kernel(
     O_ptr += h * stride_O_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
+    dlse_ptr += b * stride_dlse_b
+    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
 
@@ -571,7 +590,9 @@ def attention_causal_bottom_right_backward_delta_kernel(
             other=0.0
         )  # S2
         delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S2
-    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S2
+    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S3
+    delta = delta - dlse_i.to(tl.float32)  # S3
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S3
 
 
 def attention_causal_bottom_right_backward_delta_kernel_config(
@@ -599,13 +620,12 @@ attention_causal_bottom_right_backward_delta_kernel_tuned = _Tuned(triton.autotu
 
 @triton.jit
 def attention_causal_bottom_right_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
@@ -617,8 +637,8 @@ def attention_causal_bottom_right_backward_dQ_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B,
-    H, M), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), delta
+    (B, H, M).
     Writes dscale_part (B, H, M), dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -644,8 +664,6 @@ def attention_causal_bottom_right_backward_dQ_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     if dscale_part_ptr is not None:
@@ -665,32 +683,31 @@ def attention_causal_bottom_right_backward_dQ_kernel(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S3
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S5
+    )  # S4
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
         other=0.0
-    )  # S6
-    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S7
-    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S7
+    )  # S7
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S8
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S3
-        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        )  # S4
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S4, S5
+        )  # S5, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S6
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
-        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
+        dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S10
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S11
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -698,24 +715,24 @@ def attention_causal_bottom_right_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
-        )  # S3
-        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        )  # S4
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S4, S5
+        )  # S5, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < j_stop) & d_in[None, :],
             other=0.0
-        )  # S6
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where(
                 (j[None, :] < j_stop) & (j[None, :] < i[:, None] + N - M + 1), dS * S_sum, 0.0
             ),
             axis=1
-        )  # S9
+        )  # S10
         dQ = tl.dot(
             tl.where(
                 j[None, :] < i[:, None] + N - M + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
@@ -723,16 +740,16 @@ def attention_causal_bottom_right_backward_dQ_kernel(
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S10
-    dQ = dQ * scale  # S8, S10
+        )  # S11
+    dQ = dQ * scale  # S9, S11
     if dscale_part_ptr is not None:
-        tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S9
+        tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S10
     if dQ_ptr is not None:
         tl.store(
             dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
             dQ,
             mask=(i[:, None] < M) & e_in[None, :]
-        )  # S10
+        )  # S11
 
 
 def attention_causal_bottom_right_backward_dQ_kernel_config(
@@ -797,13 +814,12 @@ attention_causal_bottom_right_backward_dQ_kernel_tuned = {
 
 @triton.jit
 def attention_causal_bottom_right_backward_dK_dV_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dK_ptr, dV_ptr,
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
@@ -815,8 +831,8 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
 ):
     """A program does BLOCK_J iterations of j, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B,
-    H, M), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), delta
+    (B, H, M).
     Writes dK (B, H, N, E), dV (B, H, N, D).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -841,8 +857,6 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     if dK_ptr is not None:
@@ -866,12 +880,12 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S11
+    )  # S12
     V_jd = tl.load(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
-    )  # S14
+    )  # S15
     # Some rows have not begun.
     for i_first in range(i_start, tl.minimum(i_begun, M), BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -879,23 +893,20 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S11
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
+        )  # S12
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
+        )  # S13, S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, dS_2, 0.0), 0.0
@@ -903,7 +914,7 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S17
+        )  # S18
         dV = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, P_2, 0.0), 0.0
@@ -911,31 +922,28 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S18
+        )  # S19
     # Full blocks.
     for i_first in range(i_begun, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S11
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
+        )  # S12
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
+        )  # S13, S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
             other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
-        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S16
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S19
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -943,23 +951,20 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S11
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
+        )  # S12
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
+        )  # S13, S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, dS_2, 0.0), 0.0
@@ -967,7 +972,7 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S17
+        )  # S18
         dV = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, P_2, 0.0), 0.0
@@ -975,20 +980,20 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S18
-    dK = dK * scale  # S16, S17
+        )  # S19
+    dK = dK * scale  # S17, S18
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S17
+        )  # S18
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S18
+        )  # S19
 
 
 def attention_causal_bottom_right_backward_dK_dV_kernel_config(
@@ -1078,8 +1083,8 @@ def attention_causal_bottom_right_backward_dscale_kernel(
                     + b * stride_dscale_part_b
                     + h * stride_dscale_part_h
                     + i * stride_dscale_part_i
-                )  # S19
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
+                )  # S20
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S20
             # The last, partial block.
             for i_first in range(i_full, M, BLOCK_I):
                 i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1090,9 +1095,9 @@ def attention_causal_bottom_right_backward_dscale_kernel(
                     + i * stride_dscale_part_i,
                     mask=i < M,
                     other=0.0
-                )  # S19
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
-    tl.store(dscale_ptr, dscale)  # S19
+                )  # S20
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S20
+    tl.store(dscale_ptr, dscale)  # S20
 
 
 def attention_causal_bottom_right_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
@@ -1384,9 +1389,10 @@ def attention_causal_bottom_right_backward(
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                O, dO, delta,
+                O, dO, dlse, delta,
                 *O.stride(),
                 *dO.stride(),
+                *dlse.stride(),
                 *delta.stride(),
                 H, M, D,
                 INDEX=index,
@@ -1415,13 +1421,12 @@ def attention_causal_bottom_right_backward(
     if min(B, H, M) > 0 and wanted & {"dQ", "dscale"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, dlse, delta, dscale_part, dQ,
+                Q, K, V, lse, dO, delta, dscale_part, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dscale_part, 0, 1, 2),
                 *_strides(dQ, 0, 1, 2, 3),
@@ -1455,13 +1460,12 @@ def attention_causal_bottom_right_backward(
     if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, dlse, delta, dK, dV,
+                Q, K, V, lse, dO, delta, dK, dV,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
@@ -1492,7 +1496,7 @@ def attention_causal_bottom_right_backward(
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_forward_8ea8204d", mutates_args=()
+    "looptrans::attention_causal_bottom_right_forward_be4a90b2", mutates_args=()
 )
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
@@ -1514,7 +1518,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_backward_8ea8204d", mutates_args=()
+    "looptrans::attention_causal_bottom_right_backward_be4a90b2", mutates_args=()
 )
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,

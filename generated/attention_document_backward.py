@@ -50,7 +50,9 @@
 #   6. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
 #      i, j] = exp(S_in[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S_in[b, h, i, j] - lse[b, h,
 #      i]))
-#   7. store little, work out the rest again (storage: a value worked out again is the value that
+#   7. take dlse into delta (algebra: dP + dlse[b, h, i] - delta[b, h, i] = dP - delta[b, h, i] with
+#      delta[b, h, i] - dlse[b, h, i] for delta; rounding: dlse is added to the sum first)
+#   8. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
 #
@@ -78,6 +80,7 @@
 #                 for i in range(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -87,7 +90,7 @@
 #                             S_in = scale * S_sum
 #                             P = exp(S_in - lse[b, h, i])
 #                             dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                             dS = P * (dP + dlse[b, h, i] - delta[b, h, i])
+#                             dS = P * (dP - delta[b, h, i])
 #                             dS_sum = dS * scale
 #                             dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
 #                             for e in range(0, E):
@@ -102,7 +105,7 @@
 #                                 S_in_2 = scale * S_sum_2
 #                                 P_2 = exp(S_in_2 - lse[b, h, i])
 #                                 dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                                 dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
+#                                 dS_2 = P_2 * (dP_2 - delta[b, h, i])
 #                                 dS_sum_2 = dS_2 * scale
 #                                 for e in range(0, E):
 #                                     dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
@@ -188,6 +191,7 @@
 #                 for i in parallel(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S2
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]  # S3
 #         for b in parallel(0, B):
 #             private: (S_sum, S_in, P, dP, dS, dS_sum)
 #             for h in parallel(0, H):
@@ -196,15 +200,15 @@
 #                     private: (S_sum, S_in, P, dP, dS, dS_sum)
 #                     for j in range(0, i + 1):
 #                         if doc[b, i] == doc[b, j]:
-#                             S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
-#                             S_in = scale * S_sum  # S4
-#                             P = exp(S_in - lse[b, h, i])  # S5
-#                             dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S6
-#                             dS = P * (dP + dlse[b, h, i] - delta[b, h, i])  # S7
-#                             dS_sum = dS * scale  # S8
-#                             dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S9
+#                             S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S4
+#                             S_in = scale * S_sum  # S5
+#                             P = exp(S_in - lse[b, h, i])  # S6
+#                             dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
+#                             dS = P * (dP - delta[b, h, i])  # S8
+#                             dS_sum = dS * scale  # S9
+#                             dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S10
 #                             for e in parallel(0, E):
-#                                 dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S10
+#                                 dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S11
 #         for b in parallel(0, B):
 #             private: (S_sum_2, S_in_2, P_2, dP_2, dS_2, dS_sum_2)
 #             for h in parallel(0, H):
@@ -214,25 +218,25 @@
 #                     for i in range(0, M):
 #                         if j < i + 1:
 #                             if doc[b, i] == doc[b, j]:
-#                                 # S11
+#                                 # S12
 #                                 S_sum_2 = sum(
 #                                     Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
 #                                 )
-#                                 S_in_2 = scale * S_sum_2  # S12
-#                                 P_2 = exp(S_in_2 - lse[b, h, i])  # S13
-#                                 # S14
+#                                 S_in_2 = scale * S_sum_2  # S13
+#                                 P_2 = exp(S_in_2 - lse[b, h, i])  # S14
+#                                 # S15
 #                                 dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                                 dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S15
-#                                 dS_sum_2 = dS_2 * scale  # S16
+#                                 dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S16
+#                                 dS_sum_2 = dS_2 * scale  # S17
 #                                 for e in parallel(0, E):
-#                                     # S17
+#                                     # S18
 #                                     dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
 #                                 for d in parallel(0, D):
-#                                     dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S18
+#                                     dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S19
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
-#                     dscale = dscale + dscale_part[b, h, i]  # S19
+#                     dscale = dscale + dscale_part[b, h, i]  # S20
 #         return dQ, dK, dV, dscale
 #
 # Notes:
@@ -282,16 +286,17 @@ class _Tuned:
             self.found[like] = self.tuner.best_config
 
 
-def _fitted(config, footprint, width, sizes, device):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
-    It fits where a program has room for its blocks, by an estimate.
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
     """
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
     room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
-    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
         blocks, stages = dict(config.kwargs), config.num_stages
@@ -311,9 +316,10 @@ def _fitting(footprint, width):
     """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
 
     def fitting(configs, arguments, /, **sizes):
-        device = torch.cuda.current_device()
-        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
-        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, 192) is config]
+        return kept or [_fitted(configs[0], *where)]
 
     return fitting
 
@@ -393,7 +399,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
-        doc_j = tl.cast(tl.load(doc_ptr + j * stride_doc_i), INDEX)  # S2
+        doc_j = tl.load(doc_ptr + j * stride_doc_i)  # S2
         # outside: the least there is
         S_seen = tl.where(doc_i[:, None] == doc_j[None, :], S, float("-inf"))
         m_bhij = tl.maximum(m, tl.max(S_seen, axis=1))  # S10
@@ -435,7 +441,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
-        doc_j = tl.cast(tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0), INDEX)  # S2
+        doc_j = tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0)  # S2
         # outside: the least there is
         S_seen = tl.where(
             (j[None, :] < j_stop)
@@ -510,8 +516,10 @@ attention_document_kernel_default = {
 attention_document_kernel_tuned = {
     2: _Tuned(triton.autotune(
         [
-            attention_document_kernel_config(*row)
-            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
+            attention_document_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+            )
         ],
         key=["H", "M", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_document_kernel_footprint, 2)},
@@ -519,14 +527,10 @@ attention_document_kernel_tuned = {
     )(attention_document_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_document_kernel_config(*row)
-            for row in [
-                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
-                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
-                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
-                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
-                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
-            ]
+            attention_document_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            )
         ],
         key=["H", "M", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_document_kernel_footprint, 4)},
@@ -537,9 +541,10 @@ attention_document_kernel_tuned = {
 
 @triton.jit
 def attention_document_backward_delta_kernel(
-    O_ptr, dO_ptr, delta_ptr,
+    O_ptr, dO_ptr, dlse_ptr, delta_ptr,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     H, M, D,
     INDEX: tl.constexpr,
@@ -547,7 +552,7 @@ def attention_document_backward_delta_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads O (B, H, M, D), dO (B, H, M, D).
+    Reads O (B, H, M, D), dO (B, H, M, D), dlse (B, H, M).
     Writes delta (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -560,6 +565,8 @@ def attention_document_backward_delta_kernel(
     O_ptr += h * stride_O_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
+    dlse_ptr += b * stride_dlse_b
+    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
 
@@ -593,7 +600,9 @@ def attention_document_backward_delta_kernel(
             other=0.0
         )  # S2
         delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S2
-    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S2
+    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S3
+    delta = delta - dlse_i.to(tl.float32)  # S3
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S3
 
 
 def attention_document_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
@@ -619,14 +628,13 @@ attention_document_backward_delta_kernel_tuned = _Tuned(triton.autotune(
 
 @triton.jit
 def attention_document_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, doc_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
+    Q_ptr, K_ptr, V_ptr, doc_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_doc_b, stride_doc_i,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
@@ -639,7 +647,7 @@ def attention_document_backward_dQ_kernel(
     """A program does BLOCK_I iterations of i, for one b and one h.
 
     Reads Q (B, H, M, E), K (B, H, M, E), V (B, H, M, D), doc (B, M), lse (B, H, M), dO (B, H, M,
-    D), dlse (B, H, M), delta (B, H, M).
+    D), delta (B, H, M).
     Writes dscale_part (B, H, M), dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -666,8 +674,6 @@ def attention_document_backward_dQ_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     if dscale_part_ptr is not None:
@@ -687,60 +693,59 @@ def attention_document_backward_dQ_kernel(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S3
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S5
+    )  # S4
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
         other=0.0
-    )  # S6
-    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S7
-    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S7
+    )  # S7
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S8
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        doc_j = tl.cast(tl.load(doc_ptr + j * stride_doc_i), INDEX)
+        doc_j = tl.load(doc_ptr + j * stride_doc_i)
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S3
-        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        )  # S4
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         P = tl.exp2(
             S_sum * S_in_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S4, S5
+        )  # S5, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S6
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where(doc_i[:, None] == doc_j[None, :], dS * S_sum, 0.0), axis=1
-        )  # S9
+        )  # S10
         dQ = tl.dot(
             tl.where(doc_i[:, None] == doc_j[None, :], dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S10
+        )  # S11
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        doc_j = tl.cast(tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0), INDEX)  # S10
+        doc_j = tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0)  # S11
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
-        )  # S3
-        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        )  # S4
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         P = tl.exp2(
             S_sum * S_in_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S4, S5
+        )  # S5, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < j_stop) & d_in[None, :],
             other=0.0
-        )  # S6
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where(
                 (j[None, :] < j_stop)
@@ -750,7 +755,7 @@ def attention_document_backward_dQ_kernel(
                 0.0
             ),
             axis=1
-        )  # S9
+        )  # S10
         dQ = tl.dot(
             tl.where(
                 doc_i[:, None] == doc_j[None, :],
@@ -760,16 +765,16 @@ def attention_document_backward_dQ_kernel(
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S10
-    dQ = dQ * scale  # S8, S10
+        )  # S11
+    dQ = dQ * scale  # S9, S11
     if dscale_part_ptr is not None:
-        tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S9
+        tl.store(dscale_part_ptr + i * stride_dscale_part_i, dscale_part, mask=i < M)  # S10
     if dQ_ptr is not None:
         tl.store(
             dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
             dQ,
             mask=(i[:, None] < M) & e_in[None, :]
-        )  # S10
+        )  # S11
 
 
 def attention_document_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
@@ -809,13 +814,10 @@ attention_document_backward_dQ_kernel_tuned = {
     )(attention_document_backward_dQ_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_document_backward_dQ_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_document_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "E", "D"],
         prune_configs_by={
@@ -828,14 +830,13 @@ attention_document_backward_dQ_kernel_tuned = {
 
 @triton.jit
 def attention_document_backward_dK_dV_kernel(
-    Q_ptr, K_ptr, V_ptr, doc_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dK_ptr, dV_ptr,
+    Q_ptr, K_ptr, V_ptr, doc_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_doc_b, stride_doc_j,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
@@ -848,7 +849,7 @@ def attention_document_backward_dK_dV_kernel(
     """A program does BLOCK_J iterations of j, for one b and one h.
 
     Reads Q (B, H, M, E), K (B, H, M, E), V (B, H, M, D), doc (B, M), lse (B, H, M), dO (B, H, M,
-    D), dlse (B, H, M), delta (B, H, M).
+    D), delta (B, H, M).
     Writes dK (B, H, M, E), dV (B, H, M, D).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -874,8 +875,6 @@ def attention_document_backward_dK_dV_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     if dK_ptr is not None:
@@ -900,37 +899,34 @@ def attention_document_backward_dK_dV_kernel(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S11
+    )  # S12
     V_jd = tl.load(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < M) & d_in[None, :],
         other=0.0
-    )  # S14
+    )  # S15
     # Some rows have not begun.
     for i_first in range(i_start, tl.minimum(i_begun, M), BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        doc_i = tl.cast(tl.load(doc_ptr + i * stride_doc_j, mask=i < M, other=0), INDEX)
+        doc_i = tl.load(doc_ptr + i * stride_doc_j, mask=i < M, other=0)
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S11
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
+        )  # S12
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
         P_2 = tl.exp2(
             S_sum_2 * S_in_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
+        )  # S13, S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
                 doc_i[None, :] == doc_j[:, None],
@@ -940,7 +936,7 @@ def attention_document_backward_dK_dV_kernel(
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S17
+        )  # S18
         dV = tl.dot(
             tl.where(
                 doc_i[None, :] == doc_j[:, None],
@@ -950,67 +946,61 @@ def attention_document_backward_dK_dV_kernel(
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S18
+        )  # S19
     # Full blocks.
     for i_first in range(i_begun, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        doc_i = tl.cast(tl.load(doc_ptr + i * stride_doc_j), INDEX)  # S18
+        doc_i = tl.load(doc_ptr + i * stride_doc_j)  # S19
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S11
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
+        )  # S12
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
         P_2 = tl.exp2(
             S_sum_2 * S_in_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
+        )  # S13, S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
             other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S16
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(doc_i[None, :] == doc_j[:, None], dS_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S17
+        )  # S18
         dV = tl.dot(
             tl.where(doc_i[None, :] == doc_j[:, None], P_2, 0.0).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S18
+        )  # S19
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        doc_i = tl.cast(tl.load(doc_ptr + i * stride_doc_j, mask=i < M, other=0), INDEX)  # S18
+        doc_i = tl.load(doc_ptr + i * stride_doc_j, mask=i < M, other=0)  # S19
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S11
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
+        )  # S12
+        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
         P_2 = tl.exp2(
             S_sum_2 * S_in_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
+        )  # S13, S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
                 doc_i[None, :] == doc_j[:, None],
@@ -1020,7 +1010,7 @@ def attention_document_backward_dK_dV_kernel(
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S17
+        )  # S18
         dV = tl.dot(
             tl.where(
                 doc_i[None, :] == doc_j[:, None],
@@ -1030,20 +1020,20 @@ def attention_document_backward_dK_dV_kernel(
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S18
-    dK = dK * scale  # S16, S17
+        )  # S19
+    dK = dK * scale  # S17, S18
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < M) & e_in[None, :]
-        )  # S17
+        )  # S18
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < M) & d_in[None, :]
-        )  # S18
+        )  # S19
 
 
 def attention_document_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
@@ -1086,13 +1076,10 @@ attention_document_backward_dK_dV_kernel_tuned = {
     )(attention_document_backward_dK_dV_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_document_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_document_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "E", "D"],
         prune_configs_by={
@@ -1130,8 +1117,8 @@ def attention_document_backward_dscale_kernel(
                     + b * stride_dscale_part_b
                     + h * stride_dscale_part_h
                     + i * stride_dscale_part_i
-                )  # S19
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
+                )  # S20
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S20
             # The last, partial block.
             for i_first in range(i_full, M, BLOCK_I):
                 i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1142,9 +1129,9 @@ def attention_document_backward_dscale_kernel(
                     + i * stride_dscale_part_i,
                     mask=i < M,
                     other=0.0
-                )  # S19
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
-    tl.store(dscale_ptr, dscale)  # S19
+                )  # S20
+                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S20
+    tl.store(dscale_ptr, dscale)  # S20
 
 
 def attention_document_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
@@ -1460,9 +1447,10 @@ def attention_document_backward(
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                O, dO, delta,
+                O, dO, dlse, delta,
                 *O.stride(),
                 *dO.stride(),
+                *dlse.stride(),
                 *delta.stride(),
                 H, M, D,
                 INDEX=index,
@@ -1491,14 +1479,13 @@ def attention_document_backward(
     if min(B, H, M) > 0 and wanted & {"dQ", "dscale"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, doc, lse, dO, dlse, delta, dscale_part, dQ,
+                Q, K, V, doc, lse, dO, delta, dscale_part, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *doc.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dscale_part, 0, 1, 2),
                 *_strides(dQ, 0, 1, 2, 3),
@@ -1532,14 +1519,13 @@ def attention_document_backward(
     if min(B, H, M) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, doc, lse, dO, dlse, delta, dK, dV,
+                Q, K, V, doc, lse, dO, delta, dK, dV,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *doc.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
@@ -1569,7 +1555,7 @@ def attention_document_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_document_forward_7b59e87c", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_forward_831fb6b9", mutates_args=())
 def _attention_document_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1589,7 +1575,7 @@ def _(Q, K, V, doc, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_document_backward_7b59e87c", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_backward_831fb6b9", mutates_args=())
 def _attention_document_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

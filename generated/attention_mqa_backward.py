@@ -38,7 +38,9 @@
 #   4. dm vanishes (algebra: dm = 0)
 #   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
 #      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
-#   6. store little, work out the rest again (storage: a value worked out again is the value that
+#   6. take dlse into delta (algebra: dP + dlse[b, h, i] - delta[b, h, i] = dP - delta[b, h, i] with
+#      delta[b, h, i] - dlse[b, h, i] for delta; rounding: dlse is added to the sum first)
+#   7. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
 #
@@ -62,6 +64,7 @@
 #                 for i in range(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -70,7 +73,7 @@
 #                         S = S_sum * (1.0 / sqrt(E))
 #                         P = exp(S - lse[b, h, i])
 #                         dP = sum(dO[b, h, i, d] * V[b, j, d] for d in range(0, D))
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])
+#                         dS = P * (dP - delta[b, h, i])
 #                         dS_sum = dS / sqrt(E)
 #                         for e in range(0, E):
 #                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, j, e]
@@ -82,7 +85,7 @@
 #                         S_2 = S_sum_2 * (1.0 / sqrt(E))
 #                         P_2 = exp(S_2 - lse[b, h, i])
 #                         dP_2 = sum(dO[b, h, i, d] * V[b, j, d] for d in range(0, D))
-#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
+#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])
 #                         dS_sum_2 = dS_2 / sqrt(E)
 #                         for e in range(0, E):
 #                             dK[b, j, e] = dK[b, j, e] + dS_sum_2 * Q[b, h, i, e]
@@ -155,6 +158,7 @@
 #                 for i in parallel(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S1
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]  # S2
 #         for b in parallel(0, B):
 #             private: (S_sum, S, P, dP, dS, dS_sum)
 #             for h in parallel(0, H):
@@ -162,30 +166,30 @@
 #                 for i in parallel(0, M):
 #                     private: (S_sum, S, P, dP, dS, dS_sum)
 #                     for j in range(0, N):
-#                         S_sum = sum(Q[b, h, i, e] * K[b, j, e] for e in range(0, E))  # S2
-#                         S = S_sum * (1.0 / sqrt(E))  # S3
-#                         P = exp(S - lse[b, h, i])  # S4
-#                         dP = sum(dO[b, h, i, d] * V[b, j, d] for d in range(0, D))  # S5
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])  # S6
-#                         dS_sum = dS / sqrt(E)  # S7
+#                         S_sum = sum(Q[b, h, i, e] * K[b, j, e] for e in range(0, E))  # S3
+#                         S = S_sum * (1.0 / sqrt(E))  # S4
+#                         P = exp(S - lse[b, h, i])  # S5
+#                         dP = sum(dO[b, h, i, d] * V[b, j, d] for d in range(0, D))  # S6
+#                         dS = P * (dP - delta[b, h, i])  # S7
+#                         dS_sum = dS / sqrt(E)  # S8
 #                         for e in parallel(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, j, e]  # S8
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, j, e]  # S9
 #         for b in parallel(0, B):
 #             private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
 #             for j in parallel(0, N):
 #                 private: (S_sum_2, S_2, P_2, dP_2, dS_2, dS_sum_2)
 #                 for h in range(0, H):
 #                     for i in range(0, M):
-#                         S_sum_2 = sum(Q[b, h, i, e] * K[b, j, e] for e in range(0, E))  # S9
-#                         S_2 = S_sum_2 * (1.0 / sqrt(E))  # S10
-#                         P_2 = exp(S_2 - lse[b, h, i])  # S11
-#                         dP_2 = sum(dO[b, h, i, d] * V[b, j, d] for d in range(0, D))  # S12
-#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S13
-#                         dS_sum_2 = dS_2 / sqrt(E)  # S14
+#                         S_sum_2 = sum(Q[b, h, i, e] * K[b, j, e] for e in range(0, E))  # S10
+#                         S_2 = S_sum_2 * (1.0 / sqrt(E))  # S11
+#                         P_2 = exp(S_2 - lse[b, h, i])  # S12
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, j, d] for d in range(0, D))  # S13
+#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S14
+#                         dS_sum_2 = dS_2 / sqrt(E)  # S15
 #                         for e in parallel(0, E):
-#                             dK[b, j, e] = dK[b, j, e] + dS_sum_2 * Q[b, h, i, e]  # S15
+#                             dK[b, j, e] = dK[b, j, e] + dS_sum_2 * Q[b, h, i, e]  # S16
 #                         for d in parallel(0, D):
-#                             dV[b, j, d] = dV[b, j, d] + dO[b, h, i, d] * P_2  # S16
+#                             dV[b, j, d] = dV[b, j, d] + dO[b, h, i, d] * P_2  # S17
 #         return dQ, dK, dV
 #
 # Notes:
@@ -233,16 +237,17 @@ class _Tuned:
             self.found[like] = self.tuner.best_config
 
 
-def _fitted(config, footprint, width, sizes, device):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
-    It fits where a program has room for its blocks, by an estimate.
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
     """
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
     room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
-    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
         blocks, stages = dict(config.kwargs), config.num_stages
@@ -262,9 +267,10 @@ def _fitting(footprint, width):
     """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
 
     def fitting(configs, arguments, /, **sizes):
-        device = torch.cuda.current_device()
-        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
-        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, 192) is config]
+        return kept or [_fitted(configs[0], *where)]
 
     return fitting
 
@@ -438,8 +444,10 @@ attention_mqa_kernel_default = {
 attention_mqa_kernel_tuned = {
     2: _Tuned(triton.autotune(
         [
-            attention_mqa_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+            attention_mqa_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_mqa_kernel_footprint, 2)},
@@ -447,14 +455,10 @@ attention_mqa_kernel_tuned = {
     )(attention_mqa_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_mqa_kernel_config(*row)
-            for row in [
-                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
-                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
-                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
-                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
-                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
-            ]
+            attention_mqa_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_mqa_kernel_footprint, 4)},
@@ -465,9 +469,10 @@ attention_mqa_kernel_tuned = {
 
 @triton.jit
 def attention_mqa_backward_delta_kernel(
-    O_ptr, dO_ptr, delta_ptr,
+    O_ptr, dO_ptr, dlse_ptr, delta_ptr,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     H, M, D,
     INDEX: tl.constexpr,
@@ -475,7 +480,7 @@ def attention_mqa_backward_delta_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads O (B, H, M, D), dO (B, H, M, D).
+    Reads O (B, H, M, D), dO (B, H, M, D), dlse (B, H, M).
     Writes delta (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -488,6 +493,8 @@ def attention_mqa_backward_delta_kernel(
     O_ptr += h * stride_O_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
+    dlse_ptr += b * stride_dlse_b
+    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
 
@@ -521,7 +528,9 @@ def attention_mqa_backward_delta_kernel(
             other=0.0
         )  # S1
         delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S1
-    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S1
+    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S2
+    delta = delta - dlse_i.to(tl.float32)  # S2
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S2
 
 
 def attention_mqa_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
@@ -547,13 +556,12 @@ attention_mqa_backward_delta_kernel_tuned = _Tuned(triton.autotune(
 
 @triton.jit
 def attention_mqa_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dQ_ptr,
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_j, stride_K_e,
     stride_V_b, stride_V_j, stride_V_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
     H, M, N,
@@ -563,8 +571,8 @@ def attention_mqa_backward_dQ_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, N, E), V (B, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B, H,
-    M), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, N, E), V (B, N, D), lse (B, H, M), dO (B, H, M, D), delta (B, H,
+    M).
     Writes dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -585,8 +593,6 @@ def attention_mqa_backward_dQ_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     dQ_ptr += b * stride_dQ_b
@@ -599,31 +605,30 @@ def attention_mqa_backward_dQ_kernel(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S2
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S4
+    )  # S3
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S5
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
         other=0.0
-    )  # S5
-    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S6
-    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S6
+    )  # S6
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S7
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S2
-        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        )  # S3
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S3, S4
+        )  # S4, S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S5
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
-        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S8
+        )  # S6
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S9
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -631,30 +636,30 @@ def attention_mqa_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
-        )  # S2
-        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
+        )  # S3
+        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S3, S4
+        )  # S4, S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
-        )  # S5
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S5
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S6
+        )  # S6
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(
             tl.where(j[None, :] < N, dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S8
-    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S7, S8
+        )  # S9
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8, S9
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
         mask=(i[:, None] < M) & e_in[None, :]
-    )  # S8
+    )  # S9
 
 
 def attention_mqa_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
@@ -694,13 +699,10 @@ attention_mqa_backward_dQ_kernel_tuned = {
     )(attention_mqa_backward_dQ_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_mqa_backward_dQ_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_mqa_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -713,13 +715,12 @@ attention_mqa_backward_dQ_kernel_tuned = {
 
 @triton.jit
 def attention_mqa_backward_dK_dV_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dK_ptr, dV_ptr,
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_j, stride_K_e,
     stride_V_b, stride_V_j, stride_V_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_j, stride_dV_d,
@@ -730,8 +731,8 @@ def attention_mqa_backward_dK_dV_kernel(
 ):
     """A program does BLOCK_J iterations of j, for one b.
 
-    Reads Q (B, H, M, E), K (B, N, E), V (B, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B, H,
-    M), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, N, E), V (B, N, D), lse (B, H, M), dO (B, H, M, D), delta (B, H,
+    M).
     Writes dK (B, N, E), dV (B, N, D).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -748,7 +749,6 @@ def attention_mqa_backward_dK_dV_kernel(
     V_ptr += b * stride_V_b
     lse_ptr += b * stride_lse_b
     dO_ptr += b * stride_dO_b
-    dlse_ptr += b * stride_dlse_b
     delta_ptr += b * stride_delta_b
     if dK_ptr is not None:
         dK_ptr += b * stride_dK_b
@@ -761,12 +761,12 @@ def attention_mqa_backward_dK_dV_kernel(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S9
+    )  # S10
     V_jd = tl.load(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
-    )  # S12
+    )  # S13
     # The loop i inside carries values of the state.
     for h in tl.range(tl.cast(0, INDEX), H, disable_licm=True):
         i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
@@ -777,24 +777,21 @@ def attention_mqa_backward_dK_dV_kernel(
                 Q_ptr + h * stride_Q_h + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
                 mask=e_in[None, :],
                 other=0.0
-            )  # S9
-            S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S9
-            S_2 = S_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
-            lse_i = tl.load(lse_ptr + h * stride_lse_h + i * stride_lse_i)  # S11
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S11
+            )  # S10
+            S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
+            S_2 = S_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
+            lse_i = tl.load(lse_ptr + h * stride_lse_h + i * stride_lse_i)  # S12
+            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S12
             dO_id = tl.load(
                 dO_ptr + h * stride_dO_h + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=d_in[None, :],
                 other=0.0
-            )  # S12
-            dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S12
-            dlse_i = tl.load(dlse_ptr + h * stride_dlse_h + i * stride_dlse_i)  # S13
-            delta_i = tl.load(delta_ptr + h * stride_delta_h + i * stride_delta_i)  # S13
-            dS_2 = P_2 * (
-                dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
             )  # S13
-            dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S15
-            dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S16
+            dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S13
+            delta_i = tl.load(delta_ptr + h * stride_delta_h + i * stride_delta_i)  # S14
+            dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
+            dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S16
+            dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S17
         # The last, partial block.
         for i_first in range(i_full, M, BLOCK_I):
             i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -802,53 +799,48 @@ def attention_mqa_backward_dK_dV_kernel(
                 Q_ptr + h * stride_Q_h + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
                 mask=(i[:, None] < M) & e_in[None, :],
                 other=0.0
-            )  # S9
-            S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S9
-            S_2 = S_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
+            )  # S10
+            S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
+            S_2 = S_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
             lse_i = tl.load(
                 lse_ptr + h * stride_lse_h + i * stride_lse_i, mask=i < M, other=0.0
-            )  # S11
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S11
+            )  # S12
+            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S12
             dO_id = tl.load(
                 dO_ptr + h * stride_dO_h + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=(i[:, None] < M) & d_in[None, :],
                 other=0.0
-            )  # S12
-            dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S12
-            dlse_i = tl.load(
-                dlse_ptr + h * stride_dlse_h + i * stride_dlse_i, mask=i < M, other=0.0
             )  # S13
+            dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S13
             delta_i = tl.load(
                 delta_ptr + h * stride_delta_h + i * stride_delta_i, mask=i < M, other=0.0
-            )  # S13
-            dS_2 = P_2 * (
-                dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
-            )  # S13
+            )  # S14
+            dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
             dK = tl.dot(
                 tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
                 Q_ie,
                 dK,
                 input_precision="ieee"
-            )  # S15
+            )  # S16
             dV = tl.dot(
                 tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
                 dO_id,
                 dV,
                 input_precision="ieee"
-            )  # S16
-    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S14, S15
+            )  # S17
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S15, S16
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S15
+        )  # S16
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S16
+        )  # S17
 
 
 def attention_mqa_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
@@ -888,13 +880,10 @@ attention_mqa_backward_dK_dV_kernel_tuned = {
     )(attention_mqa_backward_dK_dV_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_mqa_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_mqa_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1134,9 +1123,10 @@ def attention_mqa_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True)
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                O, dO, delta,
+                O, dO, dlse, delta,
                 *O.stride(),
                 *dO.stride(),
+                *dlse.stride(),
                 *delta.stride(),
                 H, M, D,
                 INDEX=index,
@@ -1165,13 +1155,12 @@ def attention_mqa_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True)
     if min(B, H, M) > 0 and "dQ" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, dlse, delta, dQ,
+                Q, K, V, lse, dO, delta, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *dQ.stride(),
                 H, M, N,
@@ -1203,13 +1192,12 @@ def attention_mqa_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True)
     if min(B, N) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, dlse, delta, dK, dV,
+                Q, K, V, lse, dO, delta, dK, dV,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2),
                 *_strides(dV, 0, 1, 2),
@@ -1222,7 +1210,7 @@ def attention_mqa_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True)
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_mqa_forward_ceaaaf78", mutates_args=())
+@torch.library.custom_op("looptrans::attention_mqa_forward_7a319a52", mutates_args=())
 def _attention_mqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1241,7 +1229,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_mqa_backward_ceaaaf78", mutates_args=())
+@torch.library.custom_op("looptrans::attention_mqa_backward_7a319a52", mutates_args=())
 def _attention_mqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -332,16 +332,17 @@ class _Tuned:
             self.found[like] = self.tuner.best_config
 
 
-def _fitted(config, footprint, width, sizes, device):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
-    It fits where a program has room for its blocks, by an estimate.
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
     """
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
     room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
-    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
         blocks, stages = dict(config.kwargs), config.num_stages
@@ -361,9 +362,10 @@ def _fitting(footprint, width):
     """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
 
     def fitting(configs, arguments, /, **sizes):
-        device = torch.cuda.current_device()
-        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
-        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, 192) is config]
+        return kept or [_fitted(configs[0], *where)]
 
     return fitting
 
@@ -372,8 +374,8 @@ def _fitting(footprint, width):
 def attention_paged_kernel(
     Q_ptr, K_ptr, V_ptr, page_ptr, n_kv_ptr, lse_ptr, O_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
-    stride_K_0, stride_K_1, stride_K_h, stride_K_e,
-    stride_V_0, stride_V_1, stride_V_h, stride_V_d,
+    stride_K_page_j, stride_K_1, stride_K_h, stride_K_e,
+    stride_V_page_j, stride_V_1, stride_V_h, stride_V_d,
     stride_page_b, stride_page_1,
     stride_n_kv_b,
     stride_lse_b, stride_lse_h, stride_lse_i,
@@ -426,7 +428,7 @@ def attention_paged_kernel(
         page_j = tl.cast(tl.load(page_ptr + j // P * stride_page_1), INDEX)  # S1
         K_je = tl.load(
             K_ptr
-            + page_j[:, None] * stride_K_0
+            + page_j[:, None] * stride_K_page_j
             + j[:, None] % P * stride_K_1
             + e[None, :] * stride_K_e,
             mask=e_in[None, :],
@@ -441,7 +443,7 @@ def attention_paged_kernel(
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         V_jd = tl.load(
             V_ptr
-            + page_j[:, None] * stride_V_0
+            + page_j[:, None] * stride_V_page_j
             + j[:, None] % P * stride_V_1
             + d[None, :] * stride_V_d,
             mask=d_in[None, :],
@@ -459,7 +461,7 @@ def attention_paged_kernel(
         )  # S1
         K_je = tl.load(
             K_ptr
-            + page_j[:, None] * stride_K_0
+            + page_j[:, None] * stride_K_page_j
             + j[:, None] % P * stride_K_1
             + e[None, :] * stride_K_e,
             mask=(j[:, None] < n_kv_b) & e_in[None, :],
@@ -475,7 +477,7 @@ def attention_paged_kernel(
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         V_jd = tl.load(
             V_ptr
-            + page_j[:, None] * stride_V_0
+            + page_j[:, None] * stride_V_page_j
             + j[:, None] % P * stride_V_1
             + d[None, :] * stride_V_d,
             mask=(j[:, None] < n_kv_b) & d_in[None, :],
@@ -519,8 +521,10 @@ attention_paged_kernel_default = {
 attention_paged_kernel_tuned = {
     2: _Tuned(triton.autotune(
         [
-            attention_paged_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (8, 4), (3, 2))
+            attention_paged_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (3, 2)
+            )
         ],
         key=["H", "M", "E", "P", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 2)},
@@ -528,13 +532,10 @@ attention_paged_kernel_tuned = {
     )(attention_paged_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_paged_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_paged_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "E", "P", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_paged_kernel_footprint, 4)},
@@ -629,8 +630,8 @@ attention_paged_backward_delta_kernel_tuned = _Tuned(triton.autotune(
 def attention_paged_backward_dQ_kernel(
     Q_ptr, K_ptr, V_ptr, page_ptr, n_kv_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
-    stride_K_0, stride_K_1, stride_K_h, stride_K_e,
-    stride_V_0, stride_V_1, stride_V_h, stride_V_d,
+    stride_K_page_j, stride_K_1, stride_K_h, stride_K_e,
+    stride_V_page_j, stride_V_1, stride_V_h, stride_V_d,
     stride_page_b, stride_page_1,
     stride_n_kv_b,
     stride_lse_b, stride_lse_h, stride_lse_i,
@@ -701,7 +702,7 @@ def attention_paged_backward_dQ_kernel(
         page_j = tl.cast(tl.load(page_ptr + j // P * stride_page_1), INDEX)  # S3
         K_je = tl.load(
             K_ptr
-            + page_j[:, None] * stride_K_0
+            + page_j[:, None] * stride_K_page_j
             + j[:, None] % P * stride_K_1
             + e[None, :] * stride_K_e,
             mask=e_in[None, :],
@@ -713,7 +714,7 @@ def attention_paged_backward_dQ_kernel(
         )  # S4, S5
         V_jd = tl.load(
             V_ptr
-            + page_j[:, None] * stride_V_0
+            + page_j[:, None] * stride_V_page_j
             + j[:, None] % P * stride_V_1
             + d[None, :] * stride_V_d,
             mask=d_in[None, :],
@@ -731,7 +732,7 @@ def attention_paged_backward_dQ_kernel(
         )  # S3
         K_je = tl.load(
             K_ptr
-            + page_j[:, None] * stride_K_0
+            + page_j[:, None] * stride_K_page_j
             + j[:, None] % P * stride_K_1
             + e[None, :] * stride_K_e,
             mask=(j[:, None] < n_kv_b) & e_in[None, :],
@@ -743,7 +744,7 @@ def attention_paged_backward_dQ_kernel(
         )  # S4, S5
         V_jd = tl.load(
             V_ptr
-            + page_j[:, None] * stride_V_0
+            + page_j[:, None] * stride_V_page_j
             + j[:, None] % P * stride_V_1
             + d[None, :] * stride_V_d,
             mask=(j[:, None] < n_kv_b) & d_in[None, :],
@@ -808,13 +809,10 @@ attention_paged_backward_dQ_kernel_tuned = {
     )(attention_paged_backward_dQ_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_paged_backward_dQ_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_paged_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "E", "P", "D"],
         prune_configs_by={
@@ -829,8 +827,8 @@ attention_paged_backward_dQ_kernel_tuned = {
 def attention_paged_backward_dK_dV_kernel(
     Q_ptr, K_ptr, V_ptr, page_ptr, n_kv_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
-    stride_K_0, stride_K_1, stride_K_h, stride_K_e,
-    stride_V_0, stride_V_1, stride_V_h, stride_V_d,
+    stride_K_page_j, stride_K_1, stride_K_h, stride_K_e,
+    stride_V_page_j, stride_V_1, stride_V_h, stride_V_d,
     stride_page_b, stride_page_1,
     stride_n_kv_b,
     stride_lse_b, stride_lse_h, stride_lse_i,
@@ -916,7 +914,7 @@ def attention_paged_backward_dK_dV_kernel(
                 )
                 K_jhe = tl.load(
                     K_ptr
-                    + page_j[None, :, None] * stride_K_0
+                    + page_j[None, :, None] * stride_K_page_j
                     + j[None, :, None] % P * stride_K_1
                     + h[:, None, None] * stride_K_h
                     + e[None, None, :] * stride_K_e,
@@ -932,7 +930,7 @@ def attention_paged_backward_dK_dV_kernel(
                 P_2_2 = tl.exp(S_2 - lse_h.to(tl.float32)[:, None])  # S13
                 V_jhd = tl.load(
                     V_ptr
-                    + page_j[None, :, None] * stride_V_0
+                    + page_j[None, :, None] * stride_V_page_j
                     + j[None, :, None] % P * stride_V_1
                     + h[:, None, None] * stride_V_h
                     + d[None, None, :] * stride_V_d,
@@ -965,7 +963,7 @@ def attention_paged_backward_dK_dV_kernel(
                 )  # S18
                 K_jhe = tl.load(
                     K_ptr
-                    + page_j[None, :, None] * stride_K_0
+                    + page_j[None, :, None] * stride_K_page_j
                     + j[None, :, None] % P * stride_K_1
                     + h[:, None, None] * stride_K_h
                     + e[None, None, :] * stride_K_e,
@@ -985,7 +983,7 @@ def attention_paged_backward_dK_dV_kernel(
                 P_2_2 = tl.exp(S_2 - lse_h.to(tl.float32)[:, None])  # S13
                 V_jhd = tl.load(
                     V_ptr
-                    + page_j[None, :, None] * stride_V_0
+                    + page_j[None, :, None] * stride_V_page_j
                     + j[None, :, None] % P * stride_V_1
                     + h[:, None, None] * stride_V_h
                     + d[None, None, :] * stride_V_d,
@@ -1046,12 +1044,10 @@ attention_paged_backward_dK_dV_kernel_default = attention_paged_backward_dK_dV_k
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
 attention_paged_backward_dK_dV_kernel_tuned = _Tuned(triton.autotune(
     [
-        attention_paged_backward_dK_dV_kernel_config(*row)
-        for row in [
-            (4, 4, 8, 1), (4, 4, 8, 2), (4, 4, 4, 1), (4, 4, 4, 2), (8, 8, 8, 1), (8, 8, 8, 2),
-            (8, 8, 4, 1), (8, 8, 4, 2), (16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1),
-            (16, 16, 4, 2),
-        ]
+        attention_paged_backward_dK_dV_kernel_config(BLOCK_H, BLOCK_J, num_warps, num_stages)
+        for (BLOCK_H, BLOCK_J), num_warps, num_stages in itertools.product(
+            ((4, 4), (8, 8), (16, 16)), (8, 4), (1, 2)
+        )
     ],
     key=["B", "H", "M", "E", "P", "D"],
     cache_results=True,
@@ -1518,7 +1514,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_paged_forward_b699e144", mutates_args=())
+@torch.library.custom_op("looptrans::attention_paged_forward_d43eb7ed", mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1538,7 +1534,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_paged_backward_b699e144", mutates_args=())
+@torch.library.custom_op("looptrans::attention_paged_backward_d43eb7ed", mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -43,7 +43,9 @@
 #   4. dm vanishes (algebra: dm = 0)
 #   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
 #      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
-#   6. store little, work out the rest again (storage: a value worked out again is the value that
+#   6. take dlse into delta (algebra: dP + dlse[b, h, i] - delta[b, h, i] = dP - delta[b, h, i] with
+#      delta[b, h, i] - dlse[b, h, i] for delta; rounding: dlse is added to the sum first)
+#   7. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
 #
@@ -69,6 +71,7 @@
 #                 for i in range(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -78,7 +81,7 @@
 #                         S = s + relative[h, i - j + N - 1]
 #                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])
+#                         dS = P * (dP - delta[b, h, i])
 #                         ds_sum = dS / sqrt(E)
 #                         for e in range(0, E):
 #                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]
@@ -91,7 +94,7 @@
 #                         S_2 = s_2 + relative[h, i - j + N - 1]
 #                         P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
 #                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
+#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])
 #                         ds_sum_2 = dS_2 / sqrt(E)
 #                         for e in range(0, E):
 #                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]
@@ -116,11 +119,7 @@
 #                                     dO[b, h, x + j - N + 1, d]
 #                                     * V[b, h, j, d] for d in range(0, D)
 #                                 )
-#                                 dS_3 = P_3 * (
-#                                     dP_3
-#                                     + dlse[b, h, x + j - N + 1]
-#                                     - delta[b, h, x + j - N + 1]
-#                                 )
+#                                 dS_3 = P_3 * (dP_3 - delta[b, h, x + j - N + 1])
 #                                 drelative[h, x] = drelative[h, x] + dS_3
 #         return dQ, dK, dV, drelative
 #
@@ -199,6 +198,7 @@
 #                 for i in parallel(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S1
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]  # S2
 #         for b in parallel(0, B):
 #             private: (s_sum, s, S, P, dP, dS, ds_sum)
 #             for h in parallel(0, H):
@@ -206,15 +206,15 @@
 #                 for i in parallel(0, M):
 #                     private: (s_sum, s, S, P, dP, dS, ds_sum)
 #                     for j in range(0, N):
-#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S2
-#                         s = s_sum * (1.0 / sqrt(E))  # S3
-#                         S = s + relative[h, i - j + N - 1]  # S4
-#                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S5
-#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S6
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])  # S7
-#                         ds_sum = dS / sqrt(E)  # S8
+#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
+#                         s = s_sum * (1.0 / sqrt(E))  # S4
+#                         S = s + relative[h, i - j + N - 1]  # S5
+#                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S6
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
+#                         dS = P * (dP - delta[b, h, i])  # S8
+#                         ds_sum = dS / sqrt(E)  # S9
 #                         for e in parallel(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S9
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S10
 #         for b in parallel(0, B):
 #             private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_sum_2)
 #             for h in parallel(0, H):
@@ -222,17 +222,17 @@
 #                 for j in parallel(0, N):
 #                     private: (s_sum_2, s_2, S_2, P_2, dP_2, dS_2, ds_sum_2)
 #                     for i in range(0, M):
-#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S10
-#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S11
-#                         S_2 = s_2 + relative[h, i - j + N - 1]  # S12
-#                         P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S13
-#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S14
-#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S15
-#                         ds_sum_2 = dS_2 / sqrt(E)  # S16
+#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S11
+#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S12
+#                         S_2 = s_2 + relative[h, i - j + N - 1]  # S13
+#                         P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S14
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S15
+#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S16
+#                         ds_sum_2 = dS_2 / sqrt(E)  # S17
 #                         for e in parallel(0, E):
-#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S17
+#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S18
 #                         for d in parallel(0, D):
-#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S18
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S19
 #         for h in parallel(0, H):
 #             private: (s_sum_3, s_3, S_3, P_3, dP_3, dS_3)
 #             for x in parallel(0, M + N - 1):
@@ -241,29 +241,24 @@
 #                     for j in range(0, N):
 #                         if x + j - N + 1 >= 0:
 #                             if x + j - N + 1 < M:
-#                                 # S19
+#                                 # S20
 #                                 s_sum_3 = sum(
 #                                     Q[b, h, x + j - N + 1, e]
 #                                     * K[b, h, j, e] for e in range(0, E)
 #                                 )
-#                                 s_3 = s_sum_3 * (1.0 / sqrt(E))  # S20
-#                                 S_3 = s_3 + relative[h, x + j - N + 1 - j + N - 1]  # S21
-#                                 # S22
+#                                 s_3 = s_sum_3 * (1.0 / sqrt(E))  # S21
+#                                 S_3 = s_3 + relative[h, x + j - N + 1 - j + N - 1]  # S22
+#                                 # S23
 #                                 P_3 = exp(
 #                                     S_3 - lse[b, h, x + j - N + 1]
 #                                 ) if lse[b, h, x + j - N + 1] > -inf else 0.0
-#                                 # S23
+#                                 # S24
 #                                 dP_3 = sum(
 #                                     dO[b, h, x + j - N + 1, d]
 #                                     * V[b, h, j, d] for d in range(0, D)
 #                                 )
-#                                 # S24
-#                                 dS_3 = P_3 * (
-#                                     dP_3
-#                                     + dlse[b, h, x + j - N + 1]
-#                                     - delta[b, h, x + j - N + 1]
-#                                 )
-#                                 drelative[h, x] = drelative[h, x] + dS_3  # S25
+#                                 dS_3 = P_3 * (dP_3 - delta[b, h, x + j - N + 1])  # S25
+#                                 drelative[h, x] = drelative[h, x] + dS_3  # S26
 #         return dQ, dK, dV, drelative
 #
 # Notes:
@@ -311,16 +306,17 @@ class _Tuned:
             self.found[like] = self.tuner.best_config
 
 
-def _fitted(config, footprint, width, sizes, device):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
-    It fits where a program has room for its blocks, by an estimate.
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
     """
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
     room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
-    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
         blocks, stages = dict(config.kwargs), config.num_stages
@@ -340,9 +336,10 @@ def _fitting(footprint, width):
     """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
 
     def fitting(configs, arguments, /, **sizes):
-        device = torch.cuda.current_device()
-        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
-        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, 192) is config]
+        return kept or [_fitted(configs[0], *where)]
 
     return fitting
 
@@ -423,11 +420,11 @@ def attention_relative_kernel(
             other=0.0
         )  # S3
         S_bhij = s + relative_ij.to(tl.float32)  # S3
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp2(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -471,11 +468,11 @@ def attention_relative_kernel(
         )  # S3
         S_bhij = s + relative_ij.to(tl.float32)  # S3
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp2(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -501,6 +498,7 @@ def attention_relative_kernel(
             other=0.0
         )  # S7
         O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+    m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S6
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S8
     tl.store(
@@ -536,8 +534,10 @@ attention_relative_kernel_default = {
 attention_relative_kernel_tuned = {
     2: _Tuned(triton.autotune(
         [
-            attention_relative_kernel_config(*row)
-            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
+            attention_relative_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_relative_kernel_footprint, 2)},
@@ -545,14 +545,10 @@ attention_relative_kernel_tuned = {
     )(attention_relative_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_relative_kernel_config(*row)
-            for row in [
-                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
-                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
-                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
-                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
-                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
-            ]
+            attention_relative_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_relative_kernel_footprint, 4)},
@@ -563,9 +559,10 @@ attention_relative_kernel_tuned = {
 
 @triton.jit
 def attention_relative_backward_delta_kernel(
-    O_ptr, dO_ptr, delta_ptr,
+    O_ptr, dO_ptr, dlse_ptr, delta_ptr,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     H, M, D,
     INDEX: tl.constexpr,
@@ -573,7 +570,7 @@ def attention_relative_backward_delta_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads O (B, H, M, D), dO (B, H, M, D).
+    Reads O (B, H, M, D), dO (B, H, M, D), dlse (B, H, M).
     Writes delta (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -586,6 +583,8 @@ def attention_relative_backward_delta_kernel(
     O_ptr += h * stride_O_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
+    dlse_ptr += b * stride_dlse_b
+    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
 
@@ -619,7 +618,9 @@ def attention_relative_backward_delta_kernel(
             other=0.0
         )  # S1
         delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S1
-    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S1
+    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S2
+    delta = delta - dlse_i.to(tl.float32)  # S2
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S2
 
 
 def attention_relative_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
@@ -645,14 +646,13 @@ attention_relative_backward_delta_kernel_tuned = _Tuned(triton.autotune(
 
 @triton.jit
 def attention_relative_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, relative_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dQ_ptr,
+    Q_ptr, K_ptr, V_ptr, relative_ptr, lse_ptr, dO_ptr, delta_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_relative_h, stride_relative_1,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
     H, M, N,
@@ -663,7 +663,7 @@ def attention_relative_backward_dQ_kernel(
     """A program does BLOCK_I iterations of i, for one b and one h.
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), lse (B, H, M),
-    dO (B, H, M, D), dlse (B, H, M), delta (B, H, M).
+    dO (B, H, M, D), delta (B, H, M).
     Writes dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -687,8 +687,6 @@ def attention_relative_backward_dQ_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     dQ_ptr += b * stride_dQ_b
@@ -700,40 +698,39 @@ def attention_relative_backward_dQ_kernel(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S2
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S5
+    )  # S3
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
         other=0.0
-    )  # S6
-    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S7
-    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S7
+    )  # S7
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S8
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S2
-        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
-        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
+        )  # S3
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S4
         relative_ij = tl.load(
             relative_ptr + (i[:, None] - j[None, :] + N - 1) * stride_relative_1,
             mask=i[:, None] < M,
             other=0.0
-        )  # S4
-        S = s + relative_ij.to(tl.float32)  # S4
+        )  # S5
+        S = s + relative_ij.to(tl.float32)  # S5
         P = tl.where(
             lse_i.to(tl.float32)[:, None] > float("-inf"),
             tl.exp(S - lse_i.to(tl.float32)[:, None]),
             0.0
-        )  # S5
+        )  # S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S6
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
-        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S9
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -741,39 +738,39 @@ def attention_relative_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
-        )  # S2
-        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
-        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
+        )  # S3
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S4
         relative_ij = tl.load(
             relative_ptr + (i[:, None] - j[None, :] + N - 1) * stride_relative_1,
             mask=(i[:, None] < M) & (j[None, :] < N),
             other=0.0
-        )  # S4
-        S = s + relative_ij.to(tl.float32)  # S4
+        )  # S5
+        S = s + relative_ij.to(tl.float32)  # S5
         P = tl.where(
             lse_i.to(tl.float32)[:, None] > float("-inf"),
             tl.exp(S - lse_i.to(tl.float32)[:, None]),
             0.0
-        )  # S5
+        )  # S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
-        )  # S6
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
+        )  # S7
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dQ = tl.dot(
             tl.where(j[None, :] < N, dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S9
-    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8, S9
+        )  # S10
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S9, S10
     tl.store(
         dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
         dQ,
         mask=(i[:, None] < M) & e_in[None, :]
-    )  # S9
+    )  # S10
 
 
 def attention_relative_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
@@ -813,13 +810,10 @@ attention_relative_backward_dQ_kernel_tuned = {
     )(attention_relative_backward_dQ_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_relative_backward_dQ_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_relative_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -832,14 +826,13 @@ attention_relative_backward_dQ_kernel_tuned = {
 
 @triton.jit
 def attention_relative_backward_dK_dV_kernel(
-    Q_ptr, K_ptr, V_ptr, relative_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dK_ptr, dV_ptr,
+    Q_ptr, K_ptr, V_ptr, relative_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_relative_h, stride_relative_1,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
@@ -851,7 +844,7 @@ def attention_relative_backward_dK_dV_kernel(
     """A program does BLOCK_J iterations of j, for one b and one h.
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), lse (B, H, M),
-    dO (B, H, M, D), dlse (B, H, M), delta (B, H, M).
+    dO (B, H, M, D), delta (B, H, M).
     Writes dK (B, H, N, E), dV (B, H, N, D).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -875,8 +868,6 @@ def attention_relative_backward_dK_dV_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     if dK_ptr is not None:
@@ -893,45 +884,42 @@ def attention_relative_backward_dK_dV_kernel(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S10
+    )  # S11
     V_jd = tl.load(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
-    )  # S14
+    )  # S15
     # Full blocks.
     for i_first in range(0, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S10
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
+        )  # S11
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
         relative_ij = tl.load(
             relative_ptr + (i[None, :] - j[:, None] + N - 1) * stride_relative_1,
             mask=j[:, None] < N,
             other=0.0
-        )  # S12
-        S_2 = s_2 + relative_ij.to(tl.float32)  # S12
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
+        )  # S13
+        S_2 = s_2 + relative_ij.to(tl.float32)  # S13
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
         P_2 = tl.where(
             lse_i.to(tl.float32)[None, :] > float("-inf"),
             tl.exp(S_2 - lse_i.to(tl.float32)[None, :]),
             0.0
-        )  # S13
+        )  # S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
             other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
-        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
-        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S16
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S19
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -939,57 +927,54 @@ def attention_relative_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S10
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
+        )  # S11
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
         relative_ij = tl.load(
             relative_ptr + (i[None, :] - j[:, None] + N - 1) * stride_relative_1,
             mask=(j[:, None] < N) & (i[None, :] < M),
             other=0.0
-        )  # S12
-        S_2 = s_2 + relative_ij.to(tl.float32)  # S12
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
+        )  # S13
+        S_2 = s_2 + relative_ij.to(tl.float32)  # S13
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
         P_2 = tl.where(
             lse_i.to(tl.float32)[None, :] > float("-inf"),
             tl.exp(S_2 - lse_i.to(tl.float32)[None, :]),
             0.0
-        )  # S13
+        )  # S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S15
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S15
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S17
+        )  # S18
         dV = tl.dot(
             tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S18
-    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S16, S17
+        )  # S19
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17, S18
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S17
+        )  # S18
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S18
+        )  # S19
 
 
 def attention_relative_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
@@ -1029,13 +1014,10 @@ attention_relative_backward_dK_dV_kernel_tuned = {
     )(attention_relative_backward_dK_dV_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_relative_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_relative_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1048,14 +1030,13 @@ attention_relative_backward_dK_dV_kernel_tuned = {
 
 @triton.jit
 def attention_relative_backward_drelative_kernel(
-    Q_ptr, K_ptr, V_ptr, relative_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, drelative_ptr,
+    Q_ptr, K_ptr, V_ptr, relative_ptr, lse_ptr, dO_ptr, delta_ptr, drelative_ptr,
     stride_Q_b, stride_Q_h, stride_Q_2, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_relative_h, stride_relative_1,
     stride_lse_b, stride_lse_h, stride_lse_2,
     stride_dO_b, stride_dO_h, stride_dO_2, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_2,
     stride_delta_b, stride_delta_h, stride_delta_2,
     stride_drelative_h, stride_drelative_x,
     B, M, N,
@@ -1066,7 +1047,7 @@ def attention_relative_backward_drelative_kernel(
     """A program does BLOCK_X iterations of x, for one h.
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), lse (B, H, M),
-    dO (B, H, M, D), dlse (B, H, M), delta (B, H, M).
+    dO (B, H, M, D), delta (B, H, M).
     Writes drelative (H, M + N - 1).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -1086,7 +1067,6 @@ def attention_relative_backward_drelative_kernel(
     relative_ptr += h * stride_relative_h
     lse_ptr += h * stride_lse_h
     dO_ptr += h * stride_dO_h
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += h * stride_delta_h
     drelative_ptr += h * stride_drelative_h
 
@@ -1119,14 +1099,14 @@ def attention_relative_backward_drelative_kernel(
                     & (j[None, :, None] >= N - x[:, None, None] - 1)
                 ),
                 other=0.0
-            )  # S19
+            )  # S20
             K_je = tl.load(
                 K_ptr + b * stride_K_b + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
                 mask=(j[:, None] < j_stop) & e_in[None, :],
                 other=0.0
-            )  # S19
-            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S19
-            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S20
+            )  # S20
+            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
+            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
             relative_xj = tl.load(
                 relative_ptr
                 + (x[:, None] + j[None, :] - N + 1 - j[None, :] + N - 1) * stride_relative_1,
@@ -1134,18 +1114,18 @@ def attention_relative_backward_drelative_kernel(
                     j[None, :] < N + M - x[:, None] - 1
                 ) & (j[None, :] >= N - x[:, None] - 1),
                 other=0.0
-            )  # S21
-            S_3 = s_3 + relative_xj.to(tl.float32)  # S21
+            )  # S22
+            S_3 = s_3 + relative_xj.to(tl.float32)  # S22
             lse_xj = tl.load(
                 lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
                     j[None, :] < N + M - x[:, None] - 1
                 ) & (j[None, :] >= N - x[:, None] - 1),
                 other=0.0
-            )  # S22
+            )  # S23
             P_3 = tl.where(
                 lse_xj.to(tl.float32) > float("-inf"), tl.exp(S_3 - lse_xj.to(tl.float32)), 0.0
-            )  # S22
+            )  # S23
             dO_xjd = tl.load(
                 dO_ptr
                 + b * stride_dO_b
@@ -1159,28 +1139,21 @@ def attention_relative_backward_drelative_kernel(
                     & (j[None, :, None] >= N - x[:, None, None] - 1)
                 ),
                 other=0.0
-            )  # S23
+            )  # S24
             V_jd = tl.load(
                 V_ptr + b * stride_V_b + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
-            )  # S23
-            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S23
-            dlse_xj = tl.load(
-                dlse_ptr + b * stride_dlse_b + (x[:, None] + j[None, :] - N + 1) * stride_dlse_2,
-                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    j[None, :] < N + M - x[:, None] - 1
-                ) & (j[None, :] >= N - x[:, None] - 1),
-                other=0.0
             )  # S24
+            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
             delta_xj = tl.load(
                 delta_ptr + b * stride_delta_b + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
                     j[None, :] < N + M - x[:, None] - 1
                 ) & (j[None, :] >= N - x[:, None] - 1),
                 other=0.0
-            )  # S24
-            dS_3 = P_3 * (dP_3 + dlse_xj.to(tl.float32) - delta_xj.to(tl.float32))  # S24
+            )  # S25
+            dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
             drelative = drelative + tl.sum(
                 tl.where(
                     (j[None, :] < j_stop)
@@ -1190,7 +1163,7 @@ def attention_relative_backward_drelative_kernel(
                     0.0
                 ),
                 axis=1
-            )  # S25
+            )  # S26
         # Full blocks.
         for j_first in range(j_begun, j_full, BLOCK_J):
             j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -1201,29 +1174,29 @@ def attention_relative_backward_drelative_kernel(
                 + e[None, None, :] * stride_Q_e,
                 mask=(x[:, None, None] < M + N - 1) & e_in[None, None, :],
                 other=0.0
-            )  # S19
+            )  # S20
             K_je = tl.load(
                 K_ptr + b * stride_K_b + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
                 mask=e_in[None, :],
                 other=0.0
-            )  # S19
-            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S19
-            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S20
+            )  # S20
+            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
+            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
             relative_xj = tl.load(
                 relative_ptr
                 + (x[:, None] + j[None, :] - N + 1 - j[None, :] + N - 1) * stride_relative_1,
                 mask=x[:, None] < M + N - 1,
                 other=0.0
-            )  # S21
-            S_3 = s_3 + relative_xj.to(tl.float32)  # S21
+            )  # S22
+            S_3 = s_3 + relative_xj.to(tl.float32)  # S22
             lse_xj = tl.load(
                 lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
                 mask=x[:, None] < M + N - 1,
                 other=0.0
-            )  # S22
+            )  # S23
             P_3 = tl.where(
                 lse_xj.to(tl.float32) > float("-inf"), tl.exp(S_3 - lse_xj.to(tl.float32)), 0.0
-            )  # S22
+            )  # S23
             dO_xjd = tl.load(
                 dO_ptr
                 + b * stride_dO_b
@@ -1231,25 +1204,20 @@ def attention_relative_backward_drelative_kernel(
                 + d[None, None, :] * stride_dO_d,
                 mask=(x[:, None, None] < M + N - 1) & d_in[None, None, :],
                 other=0.0
-            )  # S23
+            )  # S24
             V_jd = tl.load(
                 V_ptr + b * stride_V_b + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
                 mask=d_in[None, :],
                 other=0.0
-            )  # S23
-            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S23
-            dlse_xj = tl.load(
-                dlse_ptr + b * stride_dlse_b + (x[:, None] + j[None, :] - N + 1) * stride_dlse_2,
-                mask=x[:, None] < M + N - 1,
-                other=0.0
             )  # S24
+            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
             delta_xj = tl.load(
                 delta_ptr + b * stride_delta_b + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
                 mask=x[:, None] < M + N - 1,
                 other=0.0
-            )  # S24
-            dS_3 = P_3 * (dP_3 + dlse_xj.to(tl.float32) - delta_xj.to(tl.float32))  # S24
-            drelative = drelative + tl.sum(dS_3, axis=1)  # S25
+            )  # S25
+            dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
+            drelative = drelative + tl.sum(dS_3, axis=1)  # S26
         # Some rows have ended.
         for j_first in range(j_full, j_stop, BLOCK_J):
             j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -1266,14 +1234,14 @@ def attention_relative_backward_drelative_kernel(
                     & (j[None, :, None] >= N - x[:, None, None] - 1)
                 ),
                 other=0.0
-            )  # S19
+            )  # S20
             K_je = tl.load(
                 K_ptr + b * stride_K_b + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
                 mask=(j[:, None] < j_stop) & e_in[None, :],
                 other=0.0
-            )  # S19
-            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S19
-            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S20
+            )  # S20
+            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
+            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
             relative_xj = tl.load(
                 relative_ptr
                 + (x[:, None] + j[None, :] - N + 1 - j[None, :] + N - 1) * stride_relative_1,
@@ -1281,18 +1249,18 @@ def attention_relative_backward_drelative_kernel(
                     j[None, :] < N + M - x[:, None] - 1
                 ) & (j[None, :] >= N - x[:, None] - 1),
                 other=0.0
-            )  # S21
-            S_3 = s_3 + relative_xj.to(tl.float32)  # S21
+            )  # S22
+            S_3 = s_3 + relative_xj.to(tl.float32)  # S22
             lse_xj = tl.load(
                 lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
                     j[None, :] < N + M - x[:, None] - 1
                 ) & (j[None, :] >= N - x[:, None] - 1),
                 other=0.0
-            )  # S22
+            )  # S23
             P_3 = tl.where(
                 lse_xj.to(tl.float32) > float("-inf"), tl.exp(S_3 - lse_xj.to(tl.float32)), 0.0
-            )  # S22
+            )  # S23
             dO_xjd = tl.load(
                 dO_ptr
                 + b * stride_dO_b
@@ -1306,28 +1274,21 @@ def attention_relative_backward_drelative_kernel(
                     & (j[None, :, None] >= N - x[:, None, None] - 1)
                 ),
                 other=0.0
-            )  # S23
+            )  # S24
             V_jd = tl.load(
                 V_ptr + b * stride_V_b + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
-            )  # S23
-            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S23
-            dlse_xj = tl.load(
-                dlse_ptr + b * stride_dlse_b + (x[:, None] + j[None, :] - N + 1) * stride_dlse_2,
-                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    j[None, :] < N + M - x[:, None] - 1
-                ) & (j[None, :] >= N - x[:, None] - 1),
-                other=0.0
             )  # S24
+            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
             delta_xj = tl.load(
                 delta_ptr + b * stride_delta_b + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
                     j[None, :] < N + M - x[:, None] - 1
                 ) & (j[None, :] >= N - x[:, None] - 1),
                 other=0.0
-            )  # S24
-            dS_3 = P_3 * (dP_3 + dlse_xj.to(tl.float32) - delta_xj.to(tl.float32))  # S24
+            )  # S25
+            dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
             drelative = drelative + tl.sum(
                 tl.where(
                     (j[None, :] < j_stop)
@@ -1337,8 +1298,8 @@ def attention_relative_backward_drelative_kernel(
                     0.0
                 ),
                 axis=1
-            )  # S25
-    tl.store(drelative_ptr + x * stride_drelative_x, drelative, mask=x < M + N - 1)  # S25
+            )  # S26
+    tl.store(drelative_ptr + x * stride_drelative_x, drelative, mask=x < M + N - 1)  # S26
 
 
 def attention_relative_backward_drelative_kernel_config(BLOCK_X, BLOCK_J, num_warps, num_stages):
@@ -1354,12 +1315,10 @@ attention_relative_backward_drelative_kernel_default = (
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
 attention_relative_backward_drelative_kernel_tuned = _Tuned(triton.autotune(
     [
-        attention_relative_backward_drelative_kernel_config(*row)
-        for row in [
-            (4, 4, 8, 1), (4, 4, 8, 2), (4, 4, 4, 1), (4, 4, 4, 2), (8, 8, 8, 1), (8, 8, 8, 2),
-            (8, 8, 4, 1), (8, 8, 4, 2), (16, 16, 8, 1), (16, 16, 8, 2), (16, 16, 4, 1),
-            (16, 16, 4, 2),
-        ]
+        attention_relative_backward_drelative_kernel_config(BLOCK_X, BLOCK_J, num_warps, num_stages)
+        for (BLOCK_X, BLOCK_J), num_warps, num_stages in itertools.product(
+            ((4, 4), (8, 8), (16, 16)), (8, 4), (1, 2)
+        )
     ],
     key=["B", "M", "N", "E", "D"],
     cache_results=True,
@@ -1624,9 +1583,10 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                O, dO, delta,
+                O, dO, dlse, delta,
                 *O.stride(),
                 *dO.stride(),
+                *dlse.stride(),
                 *delta.stride(),
                 H, M, D,
                 INDEX=index,
@@ -1655,14 +1615,13 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     if min(B, H, M) > 0 and "dQ" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, relative, lse, dO, dlse, delta, dQ,
+                Q, K, V, relative, lse, dO, delta, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *relative.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *dQ.stride(),
                 H, M, N,
@@ -1694,14 +1653,13 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, relative, lse, dO, dlse, delta, dK, dV,
+                Q, K, V, relative, lse, dO, delta, dK, dV,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *relative.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
@@ -1725,14 +1683,13 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     if min(H, M + N - 1) > 0 and "drelative" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, relative, lse, dO, dlse, delta, drelative,
+                Q, K, V, relative, lse, dO, delta, drelative,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *relative.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *drelative.stride(),
                 B, M, N,
@@ -1745,7 +1702,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op("looptrans::attention_relative_forward_33ab4108", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_forward_63d39a93", mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1764,7 +1721,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_relative_backward_33ab4108", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_backward_63d39a93", mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -43,7 +43,9 @@
 #   4. dm vanishes (algebra: dm = 0)
 #   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
 #      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
-#   6. store little, work out the rest again (storage: a value worked out again is the value that
+#   6. take dlse into delta (algebra: dP + dlse[b, h, i] - delta[b, h, i] = dP - delta[b, h, i] with
+#      delta[b, h, i] - dlse[b, h, i] for delta; rounding: dlse is added to the sum first)
+#   7. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
 #
@@ -71,6 +73,7 @@
 #                 for i in range(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -81,7 +84,7 @@
 #                         S = softcap * tanh(S_in)
 #                         P = exp(S - lse[b, h, i])
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])
+#                         dS = P * (dP - delta[b, h, i])
 #                         dS_in = dS * softcap * (1.0 - tanh(S_in) ** 2)
 #                         ds = dS_in / softcap
 #                         ds_sum = ds / sqrt(E)
@@ -101,7 +104,7 @@
 #                         S_2 = softcap * tanh(S_in_2)
 #                         P_2 = exp(S_2 - lse[b, h, i])
 #                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])
+#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])
 #                         dS_in_2 = dS_2 * softcap * (1.0 - tanh(S_in_2) ** 2)
 #                         ds_2 = dS_in_2 / softcap
 #                         ds_sum_2 = ds_2 / sqrt(E)
@@ -192,6 +195,7 @@
 #                 for i in parallel(0, M):
 #                     for d in range(0, D):
 #                         delta[b, h, i] = delta[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S2
+#                     delta[b, h, i] = delta[b, h, i] - dlse[b, h, i]  # S3
 #         for b in parallel(0, B):
 #             private: (s_sum, s, S_in, S, P, dP, dS, dS_in, ds, ds_sum)
 #             for h in parallel(0, H):
@@ -199,23 +203,23 @@
 #                 for i in parallel(0, M):
 #                     private: (s_sum, s, S_in, S, P, dP, dS, dS_in, ds, ds_sum)
 #                     for j in range(0, N):
-#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
-#                         s = s_sum * (1.0 / sqrt(E))  # S4
-#                         S_in = s / softcap  # S5
-#                         S = softcap * tanh(S_in)  # S6
-#                         P = exp(S - lse[b, h, i])  # S7
-#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S8
-#                         dS = P * (dP + dlse[b, h, i] - delta[b, h, i])  # S9
-#                         dS_in = dS * softcap * (1.0 - tanh(S_in) ** 2)  # S10
-#                         ds = dS_in / softcap  # S11
-#                         ds_sum = ds / sqrt(E)  # S12
-#                         dsoftcap_part[b, h, i] = dsoftcap_part[b, h, i] + dS * tanh(S_in)  # S13
-#                         # S14
+#                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S4
+#                         s = s_sum * (1.0 / sqrt(E))  # S5
+#                         S_in = s / softcap  # S6
+#                         S = softcap * tanh(S_in)  # S7
+#                         P = exp(S - lse[b, h, i])  # S8
+#                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S9
+#                         dS = P * (dP - delta[b, h, i])  # S10
+#                         dS_in = dS * softcap * (1.0 - tanh(S_in) ** 2)  # S11
+#                         ds = dS_in / softcap  # S12
+#                         ds_sum = ds / sqrt(E)  # S13
+#                         dsoftcap_part[b, h, i] = dsoftcap_part[b, h, i] + dS * tanh(S_in)  # S14
+#                         # S15
 #                         dsoftcap_part_2[b, h, i] = (
 #                             dsoftcap_part_2[b, h, i] - dS_in * S_in / softcap
 #                         )
 #                         for e in parallel(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S15
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + ds_sum * K[b, h, j, e]  # S16
 #         for b in parallel(0, B):
 #             private: (s_sum_2, s_2, S_in_2, S_2, P_2, dP_2, dS_2, dS_in_2, ds_2, ds_sum_2)
 #             for h in parallel(0, H):
@@ -223,24 +227,24 @@
 #                 for j in parallel(0, N):
 #                     private: (s_sum_2, s_2, S_in_2, S_2, P_2, dP_2, dS_2, dS_in_2, ds_2, ds_sum_2)
 #                     for i in range(0, M):
-#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S16
-#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S17
-#                         S_in_2 = s_2 / softcap  # S18
-#                         S_2 = softcap * tanh(S_in_2)  # S19
-#                         P_2 = exp(S_2 - lse[b, h, i])  # S20
-#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S21
-#                         dS_2 = P_2 * (dP_2 + dlse[b, h, i] - delta[b, h, i])  # S22
-#                         dS_in_2 = dS_2 * softcap * (1.0 - tanh(S_in_2) ** 2)  # S23
-#                         ds_2 = dS_in_2 / softcap  # S24
-#                         ds_sum_2 = ds_2 / sqrt(E)  # S25
+#                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S17
+#                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S18
+#                         S_in_2 = s_2 / softcap  # S19
+#                         S_2 = softcap * tanh(S_in_2)  # S20
+#                         P_2 = exp(S_2 - lse[b, h, i])  # S21
+#                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S22
+#                         dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S23
+#                         dS_in_2 = dS_2 * softcap * (1.0 - tanh(S_in_2) ** 2)  # S24
+#                         ds_2 = dS_in_2 / softcap  # S25
+#                         ds_sum_2 = ds_2 / sqrt(E)  # S26
 #                         for e in parallel(0, E):
-#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S26
+#                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S27
 #                         for d in parallel(0, D):
-#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S27
+#                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S28
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
-#                     # S28
+#                     # S29
 #                     dsoftcap = dsoftcap + (dsoftcap_part[b, h, i] + dsoftcap_part_2[b, h, i])
 #         return dQ, dK, dV, dsoftcap
 #
@@ -260,13 +264,21 @@ import triton.language as tl
 
 
 @triton.jit
+def _inverse(part):
+    """1 / (1 + part) in float32 for 0 <= part <= 1: two of Newton's steps, and no division."""
+    inverse = 0.989891 + part * (-0.80806 + part * 0.323224)
+    inverse += inverse * (1.0 - (1.0 + part) * inverse)
+    return inverse + inverse * (1.0 - (1.0 + part) * inverse)
+
+
+@triton.jit
 def _tanh(value):
     """tanh in float32; near 0, where 1 - exp(-2 |value|) would cancel, by an odd polynomial."""
     square = value * value
     near = -0.05383647605776787 + square * (0.0209518950432539 - square * 0.006049059331417084)
     near = -0.33333322405815125 + square * (0.13332599401474 + square * near)
-    decay = tl.exp(-2.0 * tl.abs(value))
-    far = (1.0 - decay) / (1.0 + decay)
+    decay = tl.exp2(-2.8853900817779268 * tl.abs(value))
+    far = (1.0 - decay) * _inverse(decay)
     far = tl.where(value < 0, -far, far)
     return tl.where(square < 0.36, value + value * square * near, far)
 
@@ -277,8 +289,8 @@ def _tanh_slope(value):
 
     It is 0 from where on float64 cannot tell tanh(value) from 1.
     """
-    decay = tl.exp(-2.0 * tl.abs(value))
-    inverse = 1.0 / (1.0 + decay)
+    decay = tl.exp2(-2.8853900817779268 * tl.abs(value))
+    inverse = _inverse(decay)
     return tl.where(decay > 5.6e-17, 4.0 * decay * inverse * inverse, 0.0)
 
 
@@ -314,16 +326,17 @@ class _Tuned:
             self.found[like] = self.tuner.best_config
 
 
-def _fitted(config, footprint, width, sizes, device):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
-    It fits where a program has room for its blocks, by an estimate.
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
     """
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
     room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
-    most = 144 * driver.get_current_target().warp_size * config.num_warps
+    most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
         blocks, stages = dict(config.kwargs), config.num_stages
@@ -343,9 +356,10 @@ def _fitting(footprint, width):
     """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
 
     def fitting(configs, arguments, /, **sizes):
-        device = torch.cuda.current_device()
-        fitted = [_fitted(config, footprint, width, sizes, device) for config in configs]
-        return [new for new, config in zip(fitted, configs) if new is config] or fitted[:1]
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, 192) is config]
+        return kept or [_fitted(configs[0], *where)]
 
     return fitting
 
@@ -391,7 +405,6 @@ def attention_softcap_kernel(
     lse_ptr += b * stride_lse_b
     lse_ptr += h * stride_lse_h
 
-    S_bhij_scale = softcap * 1.4426950408889634  # in units of log2(e)
     O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
     l = tl.zeros([BLOCK_I], tl.float32)  # S5
@@ -401,8 +414,9 @@ def attention_softcap_kernel(
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
     )  # S2
+    S_bhij_scale = softcap * 1.4426950408889634  # in units of log2(e)
     if LATE:
-        exp_s_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
@@ -419,21 +433,17 @@ def attention_softcap_kernel(
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S7
-            O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S3, S7: of the block before
-        tanh_s = _tanh(s * (1.0 / tl.cast(softcap, tl.float32)))  # S3
-        S_bhij = softcap * tanh_s  # S3
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+        S_bhij = _tanh(s * (1.0 / tl.cast(softcap, tl.float32))) * S_bhij_scale  # S3
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S3, S10
-        exp_s = tl.exp2(
-            _tanh(s * (1.0 / tl.cast(softcap, tl.float32))) * S_bhij_scale
-            - (m_bhij_finite * 1.4426950408889634)[:, None]
-        )  # S3, S10
-        l = l * exp_m + tl.sum(exp_s, axis=1)  # S3, S10
+        exp_m = tl.exp2(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S10
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
-            O = O * exp_m[:, None]  # S3, S7
-            exp_s_late = exp_s.to(V_ptr.dtype.element_ty)
+            O = O * exp_m[:, None]  # S7
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
             j_late = j
         else:
             V_jd = tl.load(
@@ -442,8 +452,11 @@ def attention_softcap_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(
-                exp_s.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
-            )  # S3, S7
+                exp_S_bhij.to(V_ptr.dtype.element_ty),
+                V_jd,
+                O * exp_m[:, None],
+                input_precision="ieee"
+            )  # S7
         m = m_bhij  # S4
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
@@ -462,18 +475,18 @@ def attention_softcap_kernel(
                 mask=(j_late[:, None] >= 0) & d_in[None, :],
                 other=0.0
             )  # S7
-            O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S7: of the block before
-        S_bhij = softcap * _tanh(s * (1.0 / tl.cast(softcap, tl.float32)))  # S3
+            O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+        S_bhij = _tanh(s * (1.0 / tl.cast(softcap, tl.float32))) * S_bhij_scale  # S3
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp2(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
-            exp_s_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
+            exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
             j_late = tl.where(j < N, j, -1)
         else:
             V_jd = tl.load(
@@ -494,7 +507,8 @@ def attention_softcap_kernel(
             mask=(j_late[:, None] >= 0) & d_in[None, :],
             other=0.0
         )  # S7
-        O = tl.dot(exp_s_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+        O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
+    m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S6
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S8
     tl.store(
@@ -530,8 +544,10 @@ attention_softcap_kernel_default = {
 attention_softcap_kernel_tuned = {
     2: _Tuned(triton.autotune(
         [
-            attention_softcap_kernel_config(*row)
-            for row in itertools.product((128, 64), (64, 32, 128), (0, 1), (8, 4), (3, 2))
+            attention_softcap_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_softcap_kernel_footprint, 2)},
@@ -539,14 +555,10 @@ attention_softcap_kernel_tuned = {
     )(attention_softcap_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_softcap_kernel_config(*row)
-            for row in [
-                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
-                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
-                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
-                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
-                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
-            ]
+            attention_softcap_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={"early_config_prune": _fitting(attention_softcap_kernel_footprint, 4)},
@@ -557,9 +569,10 @@ attention_softcap_kernel_tuned = {
 
 @triton.jit
 def attention_softcap_backward_delta_kernel(
-    O_ptr, dO_ptr, delta_ptr,
+    O_ptr, dO_ptr, dlse_ptr, delta_ptr,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     H, M, D,
     INDEX: tl.constexpr,
@@ -567,7 +580,7 @@ def attention_softcap_backward_delta_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads O (B, H, M, D), dO (B, H, M, D).
+    Reads O (B, H, M, D), dO (B, H, M, D), dlse (B, H, M).
     Writes delta (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -580,6 +593,8 @@ def attention_softcap_backward_delta_kernel(
     O_ptr += h * stride_O_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
+    dlse_ptr += b * stride_dlse_b
+    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
 
@@ -613,7 +628,9 @@ def attention_softcap_backward_delta_kernel(
             other=0.0
         )  # S2
         delta = delta + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S2
-    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S2
+    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S3
+    delta = delta - dlse_i.to(tl.float32)  # S3
+    tl.store(delta_ptr + i * stride_delta_i, delta, mask=i < M)  # S3
 
 
 def attention_softcap_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
@@ -639,14 +656,12 @@ attention_softcap_backward_delta_kernel_tuned = _Tuned(triton.autotune(
 
 @triton.jit
 def attention_softcap_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dsoftcap_part_ptr,
-    dsoftcap_part_2_ptr, dQ_ptr,
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dsoftcap_part_ptr, dsoftcap_part_2_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dsoftcap_part_b, stride_dsoftcap_part_h, stride_dsoftcap_part_i,
     stride_dsoftcap_part_2_b, stride_dsoftcap_part_2_h, stride_dsoftcap_part_2_i,
@@ -659,8 +674,8 @@ def attention_softcap_backward_dQ_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B,
-    H, M), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), delta
+    (B, H, M).
     Writes dsoftcap_part (B, H, M), dsoftcap_part_2 (B, H, M), dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -683,8 +698,6 @@ def attention_softcap_backward_dQ_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     if dsoftcap_part_ptr is not None:
@@ -706,40 +719,39 @@ def attention_softcap_backward_dQ_kernel(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S3
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S7
+    )  # S4
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S8
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
         other=0.0
-    )  # S8
-    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S9
-    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S9
+    )  # S9
+    delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S10
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S3
-        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S4
-        S_in = s * (1.0 / tl.cast(softcap, tl.float32))  # S5
-        tanh_S_in = _tanh(S_in)  # S6, S7
+        )  # S4
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
+        S_in = s * (1.0 / tl.cast(softcap, tl.float32))  # S6
+        tanh_S_in = _tanh(S_in)  # S7, S8
         P = tl.exp2(
             tanh_S_in * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S6, S7
+        )  # S7, S8
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S8
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S9
-        dS_in = dS * softcap * _tanh_slope(S_in)  # S10
-        ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S11
-        dsoftcap_part = dsoftcap_part + tl.sum(dS * tanh_S_in, axis=1)  # S13
+        )  # S9
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S9
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S10
+        dS_in = dS * softcap * _tanh_slope(S_in)  # S11
+        ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S12
+        dsoftcap_part = dsoftcap_part + tl.sum(dS * tanh_S_in, axis=1)  # S14
         dsoftcap_part_2 = dsoftcap_part_2 - tl.sum(dS_in * S_in, axis=1) * (
             1.0 / tl.cast(softcap, tl.float32)
-        )  # S14
-        dQ = tl.dot(ds.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S15
+        )  # S15
+        dQ = tl.dot(ds.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S16
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -747,48 +759,48 @@ def attention_softcap_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
-        )  # S3
-        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S4
-        S_in = s * (1.0 / tl.cast(softcap, tl.float32))  # S5
-        tanh_S_in = _tanh(S_in)  # S6, S7
+        )  # S4
+        s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
+        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
+        S_in = s * (1.0 / tl.cast(softcap, tl.float32))  # S6
+        tanh_S_in = _tanh(S_in)  # S7, S8
         P = tl.exp2(
             tanh_S_in * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S6, S7
+        )  # S7, S8
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
-        )  # S8
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S9
-        dS_in = dS * softcap * _tanh_slope(S_in)  # S10
-        ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S11
+        )  # S9
+        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S9
+        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S10
+        dS_in = dS * softcap * _tanh_slope(S_in)  # S11
+        ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S12
         dsoftcap_part = dsoftcap_part + tl.sum(
             tl.where(j[None, :] < N, dS * tanh_S_in, 0.0), axis=1
-        )  # S13
+        )  # S14
         dsoftcap_part_2 = dsoftcap_part_2 - tl.sum(
             tl.where(j[None, :] < N, dS_in * S_in, 0.0), axis=1
-        ) * (1.0 / tl.cast(softcap, tl.float32))  # S14
+        ) * (1.0 / tl.cast(softcap, tl.float32))  # S15
         dQ = tl.dot(
             tl.where(j[None, :] < N, ds, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S15
-    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12, S15
+        )  # S16
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S13, S16
     if dsoftcap_part_ptr is not None:
-        tl.store(dsoftcap_part_ptr + i * stride_dsoftcap_part_i, dsoftcap_part, mask=i < M)  # S13
+        tl.store(dsoftcap_part_ptr + i * stride_dsoftcap_part_i, dsoftcap_part, mask=i < M)  # S14
     if dsoftcap_part_2_ptr is not None:
         tl.store(
             dsoftcap_part_2_ptr + i * stride_dsoftcap_part_2_i, dsoftcap_part_2, mask=i < M
-        )  # S14
+        )  # S15
     if dQ_ptr is not None:
         tl.store(
             dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
             dQ,
             mask=(i[:, None] < M) & e_in[None, :]
-        )  # S15
+        )  # S16
 
 
 def attention_softcap_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
@@ -828,13 +840,10 @@ attention_softcap_backward_dQ_kernel_tuned = {
     )(attention_softcap_backward_dQ_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_softcap_backward_dQ_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_softcap_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -847,13 +856,12 @@ attention_softcap_backward_dQ_kernel_tuned = {
 
 @triton.jit
 def attention_softcap_backward_dK_dV_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, delta_ptr, dK_ptr, dV_ptr,
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
@@ -865,8 +873,8 @@ def attention_softcap_backward_dK_dV_kernel(
 ):
     """A program does BLOCK_J iterations of j, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B,
-    H, M), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), delta
+    (B, H, M).
     Writes dK (B, H, N, E), dV (B, H, N, D).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -889,8 +897,6 @@ def attention_softcap_backward_dK_dV_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
     if dK_ptr is not None:
@@ -908,40 +914,37 @@ def attention_softcap_backward_dK_dV_kernel(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S16
+    )  # S17
     V_jd = tl.load(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
-    )  # S21
+    )  # S22
     # Full blocks.
     for i_first in range(0, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         Q_ie = tl.load(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S16
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S16
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
-        S_in_2 = s_2 * (1.0 / tl.cast(softcap, tl.float32))  # S18
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S20
+        )  # S17
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S17
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18
+        S_in_2 = s_2 * (1.0 / tl.cast(softcap, tl.float32))  # S19
+        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S21
         P_2 = tl.exp2(
             _tanh(S_in_2) * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S19, S20
+        )  # S20, S21
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
             other=0.0
-        )  # S21
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S21
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S22
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S22
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S22
-        dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S23
-        ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S24
-        dK = tl.dot(ds_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S26
-        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S27
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S22
+        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S23
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S23
+        dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S24
+        ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S25
+        dK = tl.dot(ds_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S27
+        dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S28
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -949,52 +952,49 @@ def attention_softcap_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
-        )  # S16
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S16
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S17
-        S_in_2 = s_2 * (1.0 / tl.cast(softcap, tl.float32))  # S18
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S20
+        )  # S17
+        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S17
+        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18
+        S_in_2 = s_2 * (1.0 / tl.cast(softcap, tl.float32))  # S19
+        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S21
         P_2 = tl.exp2(
             _tanh(S_in_2) * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S19, S20
+        )  # S20, S21
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
-        )  # S21
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S21
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S22
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S22
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
         )  # S22
-        dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S23
-        ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S24
+        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S22
+        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S23
+        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S23
+        dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S24
+        ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S25
         dK = tl.dot(
             tl.where(i[None, :] < M, ds_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S26
+        )  # S27
         dV = tl.dot(
             tl.where(i[None, :] < M, P_2, 0.0).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S27
-    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25, S26
+        )  # S28
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S26, S27
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S26
+        )  # S27
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S27
+        )  # S28
 
 
 def attention_softcap_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
@@ -1034,13 +1034,10 @@ attention_softcap_backward_dK_dV_kernel_tuned = {
     )(attention_softcap_backward_dK_dV_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_softcap_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_softcap_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1079,16 +1076,16 @@ def attention_softcap_backward_dsoftcap_kernel(
                     + b * stride_dsoftcap_part_b
                     + h * stride_dsoftcap_part_h
                     + i * stride_dsoftcap_part_i
-                )  # S28
+                )  # S29
                 dsoftcap_part_2_i = tl.load(
                     dsoftcap_part_2_ptr
                     + b * stride_dsoftcap_part_2_b
                     + h * stride_dsoftcap_part_2_h
                     + i * stride_dsoftcap_part_2_i
-                )  # S28
+                )  # S29
                 dsoftcap = dsoftcap + tl.sum(
                     dsoftcap_part_i.to(tl.float32) + dsoftcap_part_2_i.to(tl.float32), axis=0
-                )  # S28
+                )  # S29
             # The last, partial block.
             for i_first in range(i_full, M, BLOCK_I):
                 i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1099,7 +1096,7 @@ def attention_softcap_backward_dsoftcap_kernel(
                     + i * stride_dsoftcap_part_i,
                     mask=i < M,
                     other=0.0
-                )  # S28
+                )  # S29
                 dsoftcap_part_2_i = tl.load(
                     dsoftcap_part_2_ptr
                     + b * stride_dsoftcap_part_2_b
@@ -1107,11 +1104,11 @@ def attention_softcap_backward_dsoftcap_kernel(
                     + i * stride_dsoftcap_part_2_i,
                     mask=i < M,
                     other=0.0
-                )  # S28
+                )  # S29
                 dsoftcap = dsoftcap + tl.sum(
                     dsoftcap_part_i.to(tl.float32) + dsoftcap_part_2_i.to(tl.float32), axis=0
-                )  # S28
-    tl.store(dsoftcap_ptr, dsoftcap)  # S28
+                )  # S29
+    tl.store(dsoftcap_ptr, dsoftcap)  # S29
 
 
 def attention_softcap_backward_dsoftcap_kernel_config(BLOCK_I, num_warps, num_stages):
@@ -1408,9 +1405,10 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                O, dO, delta,
+                O, dO, dlse, delta,
                 *O.stride(),
                 *dO.stride(),
+                *dlse.stride(),
                 *delta.stride(),
                 H, M, D,
                 INDEX=index,
@@ -1439,13 +1437,12 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     if min(B, H, M) > 0 and wanted & {"dQ", "dsoftcap"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, dlse, delta, dsoftcap_part, dsoftcap_part_2, dQ,
+                Q, K, V, lse, dO, delta, dsoftcap_part, dsoftcap_part_2, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dsoftcap_part, 0, 1, 2),
                 *_strides(dsoftcap_part_2, 0, 1, 2),
@@ -1480,13 +1477,12 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, dlse, delta, dK, dV,
+                Q, K, V, lse, dO, delta, dK, dV,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
@@ -1517,7 +1513,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op("looptrans::attention_softcap_forward_6d854cf2", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_forward_e6a3c2ff", mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1537,7 +1533,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_softcap_backward_6d854cf2", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_backward_e6a3c2ff", mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

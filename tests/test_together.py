@@ -11,8 +11,8 @@ from looptrans.ir.listing import listing
 from tests.analysis import program
 
 ROWS = """
-def f(A: Float[Array, "M N"], s: Float[Array, "M"], u: Float[Array, "M"]):
-    t = zeros(M); Z = zeros((M, N)); w = zeros(M)
+def f(A: Float[Array, "M N"], s: Float[Array, "{extent}"], u: Float[Array, "M"]):
+    t = {zeros}; Z = zeros((M, N)); w = zeros(M)
     for i in range({rows}):
         for j in range(N):
             t[i] = t[i] + A[i, j] * A[i, j]{inside}
@@ -24,7 +24,14 @@ def f(A: Float[Array, "M N"], s: Float[Array, "M"], u: Float[Array, "M"]):
 
 
 def rows(**parts: str) -> str:
-    usual = {"rows": "M", "inside": "", "after": "", "outputs": "Z, w"}
+    usual = {
+        "extent": "M",
+        "zeros": "zeros(M)",
+        "rows": "M",
+        "inside": "",
+        "after": "",
+        "outputs": "Z, w",
+    }
     return ROWS.format(**{**usual, **parts})
 
 
@@ -36,6 +43,12 @@ def rows(**parts: str) -> str:
         ("s[i] + (A[i, j] + t[i]) * 2.0", "", ""),
         ("s[i] + A[i, j] + t[i]", "t[i] + s[i]", "A[i, j] + t[i]"),
         ("-(s[i] + A[i, j]) - t[i]", "t[i] + s[i]", "-A[i, j] - t[i]"),
+        ("s[i] + A[i, j] + t[i] + s[i]", "t[i] + s[i]", "A[i, j] + t[i] + s[i]"),
+        (
+            "s[i] - t[i] + A[i, j] * (s[i] - t[i] - A[i, j])",
+            "t[i] - s[i]",
+            "-t[i] + A[i, j] * (-t[",
+        ),
         ("(u[i] + A[i, j] - t[i]) * (u[i] - s[i] - t[i])", "t[i] - u[i]", "(A[i, j] - t[i]) * "),
     ],
 )
@@ -60,6 +73,12 @@ def test_what_goes_into_the_sum(value: str, sum_: str, left: str) -> None:
     [
         ("another read stands alone", {"after": "\n            w[i] = w[i] + t[i] * A[i, j]"}),
         ("it is returned", {"outputs": "Z, t"}),
+        ("it is an integer", {"zeros": "zeros(M, int)", "inside": "  # rounded"}),
+        ("what stands beside it is shorter", {"extent": "L"}),
+        (
+            "another row of it is read before that is complete",
+            {"inside": "\n        w[i] = A[i, 0] + s[M - 1 - i] - t[M - 1 - i]"},
+        ),
         ("not all rows are summed", {"rows": "M - 1"}),
         (
             "it is read before it is complete",

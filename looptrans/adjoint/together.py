@@ -9,7 +9,7 @@ That is one addition for a row in place of one for each of its elements, and one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.normal import equality
@@ -60,7 +60,8 @@ def with_rows_together(program: Program) -> Together | None:
         program: A listing, whose outputs stay what they are.
     """
     for array in program.arrays:
-        if array.role == "local" and array.rank and array.name not in program.outputs:
+        own = array.role == "local" and array.element == "float"
+        if own and array.rank and array.name not in program.outputs:
             found = _with(program, array.name)
             if found is not None:
                 return found
@@ -75,8 +76,8 @@ def _with(program: Program, name: str) -> Together | None:
     place = writes[0].place
     behind = _end_of(program, place, writes[0].access)
     reads = [s for s in sites if not s.relation.is_write and s.place.position != place.position]
-    if behind is None or any(s.place.position[: len(behind)] <= behind for s in reads):
-        return None
+    if behind is None or any(s.place.position[0] <= behind[0] for s in reads):
+        return None  # a read in the same nest may be of another row, which is not complete
     if not any(len(s.place.loops) > len(writes[0].access.indices) for s in reads):
         return None  # nothing that is done for each element of a row would be saved
     beside = _beside(program, name, reads)
@@ -107,7 +108,12 @@ def _end_of(program: Program, place: Placed, cell: Access) -> tuple[int, ...] | 
 
 def _beside(program: Program, name: str, reads: list[AccessSite]) -> _Beside | None:
     """Return what stands beside every read of an array, the same for all."""
-    given = {a.name for a in program.arrays if a.role == "input" and a.element == "float"}
+    shape = program.array(name).shape
+    given = {
+        a.name
+        for a in program.arrays
+        if a.role == "input" and a.element == "float" and _is_alike(a.shape, shape)
+    }
     given -= written(program)
     found: list[list[_Beside]] = []
     for node in dict.fromkeys(site.place.node for site in reads):
@@ -129,6 +135,13 @@ def _beside(program: Program, name: str, reads: list[AccessSite]) -> _Beside | N
     if len(found) != len(reads) or not found:
         return None
     return next((each for each in found[0] if all(each in others for others in found)), None)
+
+
+def _is_alike(one: Sequence[Index | None], other: Sequence[Index | None]) -> bool:
+    """Tell whether two arrays have the same extents, all of them known."""
+    pairs = zip(one, other, strict=False)
+    known = all(a is not None and b is not None and is_same(a, b) for a, b in pairs)
+    return len(one) == len(other) and known
 
 
 def _sums(value: Value) -> Iterator[Terms]:
@@ -176,10 +189,12 @@ def _joined(
         at = _read_in(terms, cell.array)
         if at is None:
             return None
-        gone = Read(replace(at[1].access, array=beside.array))
-        rest = _sum(tuple(term for term in terms if term[1] != gone))
-        laws.append((value, rest))
-        return rest
+        sign, read = at
+        gone = Read(replace(read.access, array=beside.array))
+        number = terms.index((-sign if beside.opposite else sign, gone))
+        kept = terms[:number] + terms[number + 1 :]
+        laws.append((value, _sum(kept)))
+        return _sum(tuple((one, replaced(term, without)) for one, term in kept))
 
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Assign) or cell in node.targets:
