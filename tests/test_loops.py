@@ -82,6 +82,10 @@ NOT_REDUCTIONS = (
     "s += x[i]\nif s > 1.0:\n    y[i] = x[i]",
     "s = exp(s) + x[i]",
     "s = s // 2 + x[i]",
+    # The temporary is the state, wherever it stands.
+    "t = s\ns = s + sum(x[e] * t for e in range(N))",
+    "t = s\ns = s + (1.0 if t > 0.0 else x[i])",
+    "t = s\ns = s + where(t > 0.0, 1.0, x[i])",
 )
 
 

@@ -21,6 +21,7 @@ from looptrans.analysis.polyhedra import access_map
 from looptrans.analysis.relation import Uncovered
 from looptrans.ir.condition import Condition, Data, Every, Some
 from looptrans.ir.program import Assign
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -227,24 +228,18 @@ class _Cycle:
         """Put the values of the cycle's temporaries in; None where one is not unique."""
         if depth > DEEPEST:
             return None
-        if isinstance(value, Read) and value.access.array != self.array:
-            return self._temporary(value, at, depth)
-        match value:
-            case Unary(op, operand):
-                inner = self._expanded(operand, at, depth)
-                return None if inner is None else Unary(op, inner)
-            case Binary(op, left, right):
-                a, b = self._expanded(left, at, depth), self._expanded(right, at, depth)
-                return None if a is None or b is None else Binary(op, a, b)
-            case Call(function, arguments):
-                inner_arguments = [self._expanded(a, at, depth) for a in arguments]
-                present = tuple(a for a in inner_arguments if a is not None)
-                return Call(function, present) if len(present) == len(arguments) else None
-            case Select(condition, chosen, otherwise):
-                a, b = self._expanded(chosen, at, depth), self._expanded(otherwise, at, depth)
-                return None if a is None or b is None else Select(condition, a, b)
-            case _:
-                return value
+        lost: list[Read] = []
+
+        def change(part: Value) -> Value | None:
+            if not isinstance(part, Read) or part.access.array == self.array:
+                return None
+            found = self._temporary(part, at, depth)
+            if found is None:
+                lost.append(part)
+            return found
+
+        expanded = replaced(value, change)
+        return None if lost else expanded
 
     def _temporary(self, value: Read, at: StatementModel, depth: int) -> Value | None:
         name = value.access.array
