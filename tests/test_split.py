@@ -127,6 +127,17 @@ SHARES = {
         values="V[b, h // R",
         out="O[b, h, i, d]",
     ),
+    # What a row looks up of its own may be shared by other groups.
+    "two groupings": SHARED.format(
+        arguments=BY_SHARE.format(G="G ") + ', w: Float[Array, "T M"]',
+        given="assert H == G * R; assert H == T * S",
+        shape="B, H",
+        outer="h in range(0, H)",
+        query="w[h // S, i] * Q[b, h",
+        keys="K[b, h // R",
+        values="V[b, h // R",
+        out="O[b, h, i, d]",
+    ),
     "one head": SHARED.format(
         arguments=BY_SHARE.format(G=""),
         given="# one head of keys",
@@ -251,6 +262,8 @@ def test_rows_that_read_the_same_are_in_one_block(
     monkeypatch.setattr(runtime("verify"), "KINDS", ("rising",))
     usual = {"B": 2, "H": 6, "G": 2, "R": 3, "M": 7, "N": 40, "E": 16, "D": 16, "parts": 2}
     sizes = [usual, {**usual, "M": 1, "N": 3}, {**usual, "H": 2, "R": 1, "M": 17}]
+    if name == "two groupings":
+        sizes = [{**each, "T": each["H"] // 2, "S": 2} for each in sizes]
     if name == "one head":
         sizes = [{k: v for k, v in each.items() if k not in "GR"} for each in sizes]
     report = verifying.verify_split(parse(Source("listing.py", SHARES[name])), sizes, ("float32",))

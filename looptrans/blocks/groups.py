@@ -216,8 +216,7 @@ class _Packing:
     def _expr(self, expr: Expr) -> Expr:
         outer, rows = self.group.outer, self.group.rows
         match expr:
-            case Binary("//", Position(dim), _) if dim == outer:
-                assert self.shared is not None
+            case Binary("//", Position(dim), self.size) if dim == outer and self.shared is not None:
                 return Position(self.shared)
             case Binary("<", Position(dim), self.inner) if dim == rows:
                 return Binary("<", Position(self.own), Binary("*", self.size, self.inner))
