@@ -19,6 +19,7 @@ from looptrans.analysis.dependences import Analysis, Carried
 from looptrans.analysis.model import StatementModel
 from looptrans.analysis.polyhedra import access_map
 from looptrans.analysis.relation import Uncovered
+from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import Condition, Data, Every, Some
 from looptrans.ir.program import Assign
 from looptrans.ir.rewrite import replaced
@@ -171,7 +172,7 @@ class _Cycle:
             return None
         cell = node.targets[0]
         value = self._expanded(node.values[0], statement, 0)
-        if value is None:
+        if value is None or self._is_rounded(value):
             return None
         others = {
             v.access
@@ -184,6 +185,11 @@ class _Cycle:
             if _folds(value, cell, operator, parts):
                 return operator
         return None
+
+    def _is_rounded(self, value: Value) -> bool:
+        """Tell whether the array is of integers and the value is none: it rounds at each update."""
+        elements = {array.name: array.element for array in self.analysis.program.arrays}
+        return elements.get(self.array) == "int" and element_of(value, elements) == "float"
 
     def _apart(
         self, statement: StatementModel, other: Access, updates: _Updates, loop: Position
@@ -255,9 +261,11 @@ class _Cycle:
         if before or len(sources) > 1 or sources[0].relation.may or sources[0].level is not None:
             return None
         source = self.analysis.statement(sources[0].relation.source)
-        node = source.place.node
+        node, around = source.place.node, source.place.loop_positions
         if not isinstance(node, Assign) or node.targets != (value.access,):
             return None
+        if around != at.place.loop_positions[: len(around)]:
+            return None  # what another loop has left is not of this iteration
         return self._expanded(node.values[0], source, depth + 1)
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
+from looptrans.blocks.arithmetic import rebuilt
 from looptrans.blocks.program import (
     Binary,
     Call,
@@ -43,25 +44,49 @@ def counted(op: Monoid, value: Expr) -> Expr:
     """Return integers wide enough for what they are joined to: all but counts and positions."""
     if kind_of(value) != "int":
         return value
-    parts = list(_parts(value))
-    plain = all(isinstance(p, Number) or (op in ("max", "min") and _is_place(p)) for p in parts)
-    return value if plain or _is_wide(value) else Cast(value, "int64")
+    plain = all(_is_counted(part) if op == "+" else _is_place(part) for part in _parts(value))
+    return value if plain or _is_wide(value) else Cast(_widened(value), "int64")
+
+
+def _widened(value: Expr) -> Expr:
+    """Return an integer whose products are worked out in 64 bits."""
+    match value:
+        case Where(condition, chosen, otherwise):
+            return Where(condition, _widened(chosen), _widened(otherwise))
+        case Binary("*", left, right):
+            return Binary("*", _long(left), right)
+        case Unary() | Binary("+" | "-") | Call("min" | "max"):
+            return rebuilt(value, tuple(map(_widened, children(value))))
+        case _:
+            return value
+
+
+def _long(value: Expr) -> Expr:
+    """Return the first factor of a product in 64 bits, which the others then follow."""
+    if isinstance(value, Binary) and value.op == "*":
+        return Binary("*", _long(value.left), value.right)
+    return Cast(_widened(value), "int64")
 
 
 def _is_wide(value: Expr) -> bool:
     return isinstance(value, Cast) and value.to == "int64"
 
 
+def _is_counted(part: Expr) -> bool:
+    return isinstance(part, Number) and abs(part.value) <= 1
+
+
 def _is_place(part: Expr) -> bool:
-    return isinstance(part, Position | Edge | Scalar)
+    small = isinstance(part, Number) and abs(part.value) < 1 << 30
+    return small or isinstance(part, Position | Edge | Scalar)
 
 
 def _parts(value: Expr) -> Iterator[Expr]:
-    """Yield the numbers that an integer is worked out from, not what chooses among them."""
+    """Yield what an integer is, or is a sum of, not what chooses among them."""
     match value:
         case Where(_, chosen, otherwise):
             operands: tuple[Expr, ...] = (chosen, otherwise)
-        case Unary() | Binary() | Call():
+        case Unary() | Binary("+" | "-") | Call("min" | "max"):
             operands = children(value)
         case _:
             yield value
