@@ -77,6 +77,12 @@ class Parted:
             new: self.views[old] for new, old in alike.items() if old in self.views
         }
 
+        # What is worked out again where it is read is a number there, and no array.
+        ranks = {array.name: array.rank for array in self.program.arrays}
+        ranks |= {new: ranks[old] for new, old in alike.items() if old in ranks}
+        here = {array.name: array.rank for array in program.arrays}
+        views = {name: view for name, view in views.items() if here.get(name) == ranks[name]}
+
         def merged(access: Access) -> Access:
             found = list(access.subscripts)
             for dimension in sorted(views.get(access.array, ())):

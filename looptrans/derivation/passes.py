@@ -25,7 +25,19 @@ from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Binary, Call, Const, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Const,
+    Range,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    value_children,
+    walk_value,
+)
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
 from looptrans.transforms.nest import replace_at
@@ -86,7 +98,16 @@ def _ranges(block: tuple[Node, ...]) -> Iterator[Range]:
 def _sum_of(node: Assign) -> Reduce | None:
     if len(node.values) != 1 or len(node.targets) != 1:
         return None
-    return next((v for v in walk_value(node.values[0]) if isinstance(v, Reduce)), None)
+    return next(_always(node.values[0]), None)
+
+
+def _always(value: Value) -> Iterator[Reduce]:
+    """Yield the sums that a value works out whatever its conditions say."""
+    if isinstance(value, Reduce):
+        yield value
+    elif not isinstance(value, Select):
+        for child in value_children(value):
+            yield from _always(child)
 
 
 def _sums_over(node: Node, wanted: Range) -> bool:
@@ -119,7 +140,9 @@ def sum_as_loop(program: Program, label: str) -> DerivationStep:
     generator, *others = found.generators
     body = replace(found, generators=tuple(others)) if others else found.body
     start = Const(_START[found.function])
-    if element_of(found, {a.name: a.element for a in program.arrays}) != "float":
+    elements = {a.name: a.element for a in program.arrays}
+    kind = element_of(found, elements)
+    if kind != "float":
         if found.function != "sum":
             raise NotDone(f"{label} has no integer to begin with")
         start = Const(0)
@@ -127,7 +150,9 @@ def sum_as_loop(program: Program, label: str) -> DerivationStep:
     cell = node.targets[0]
     read = {v.access.array for v in walk_value(found) if isinstance(v, Read)}
     behind: tuple[Node, ...] = ()
-    if node.values[0] != found or cell.array in read:
+    # An array of integers rounds once, and not at every term.
+    rounds = elements[cell.array] == "int" and kind == "float"
+    if node.values[0] != found or cell.array in read or rounds:
         cell = Access(writer.array(f"{cell.array.replace('.', '_')}_{found.function}"), ())
         value = _put(node.values[0], found, Read(cell))
         behind = (writer.assign(node.targets[0], value),)

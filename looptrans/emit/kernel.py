@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looptrans.blocks.footprint import Footprint, footprints
@@ -130,6 +130,19 @@ def kernel_text(
     )
 
 
+def _carried(ops: tuple[Op, ...], before: frozenset[str]) -> Iterator[str]:
+    """Yield the names that are set before a loop and in it."""
+    for op in ops:
+        if isinstance(op, Let):
+            before |= {op.name}
+        elif isinstance(op, TileLoop | ElementLoop):
+            inner = (each.name for each in ops_in(op.body) if isinstance(each, Let))
+            yield from before.intersection(inner)
+            yield from _carried(op.body, before)
+        elif isinstance(op, Branch | RowBlock):
+            yield from _carried(op.body, before)
+
+
 def _seeds(kernel: Kernel) -> set[str]:
     """Return the numbers that are keys of random numbers."""
     calls = (
@@ -208,6 +221,8 @@ class _Writer:
     def _choose_types(self) -> None:
         """Find the integers that have 64 bits, and those that need not have the type `INDEX`."""
         lets = [op for op in self.ops if isinstance(op, Let) and kind_of(op.value) == "int"]
+        # What a loop carries may grow beyond what each iteration has.
+        self.expr.long |= set(_carried(self.text_body, frozenset())) & {let.name for let in lets}
         size = -1
         while size != len(self.expr.long):
             size = len(self.expr.long)
