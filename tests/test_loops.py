@@ -106,6 +106,9 @@ NOT_REDUCTIONS_OF_AN_ARRAY = (
     # The temporary may still have the value of another i.
     "for i in range(N):\n    A[0] = 0.0\n    for k in range(M):\n"
     "        if k > 0:\n            t = A[0] + B[k]\n        A[0] = t\n",
+    # It has the value of the last e, and not of this one.
+    "for k in range(M):\n    for e in range(N):\n        t = A[e] + B[k]\n"
+    "    for e in range(N):\n        A[e] = t\n",
 )
 
 
@@ -208,3 +211,13 @@ def test_a_row_length_from_an_array_carries_a_may_flow() -> None:
         "    for j in range(N):\n        Y[b, j] = T[j]\n"
     )
     assert verdicts(text)["b"].flow.decision == "sequential"
+
+
+def test_an_array_of_integers_that_takes_floats_is_no_reduction() -> None:
+    text = "s = zeros(1, {})\nfor j in range(N):\n    s[0] += {}\n"
+    for kind, value, expected in (
+        ("int", "x[j] * 0.5", "sequential"),
+        ("int", "1", "reduction"),
+        ("float", "x[j] * 0.5", "reduction"),
+    ):
+        assert verdicts(text.format(kind, value))["j"].flow.decision == expected, (kind, value)

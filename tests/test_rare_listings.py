@@ -247,6 +247,55 @@ def f(X: Float[Array, "G*R M"], Y: Float[Array, "G M"]):
     return Z
 """
 NEGATIVE = "M=40,E=4,N=50,D=4,A=-5"
+# Two sums of exponentials divide, each with a maximum of its own size.
+TWO_RATES = """
+def f(X: Float[Array, "M N"], V: Float[Array, "N"]):
+    O = zeros(M)
+    for i in range(M):
+        m = max(X[i, j] for j in range(N))
+        a = sum(exp(X[i, j] - m) for j in range(N))
+        b = sum(exp(2.0 * X[i, j] - 2.0 * m) for j in range(N))
+        for j in range(N):
+            O[i] = O[i] + exp(X[i, j] - m) / (a + b) * V[j]
+    return O
+"""
+# Integers beyond 32 bits: numbers, products of positions, what is chosen, what is carried.
+LONG = """
+def f(x: Float[Array, "M N"], a: Int[Array, "M N", "0:99"]):
+    s = zeros(M, dtype=int64); t = full(M, -1, dtype=int64); u = zeros(M, dtype=int64)
+    v = zeros(M, dtype=int64)
+    for i in range(M):
+        h = 0
+        for j in range(N):
+            s[i] += 200000000
+            t[i] = max(t[i], j * j * 1000000)
+            u[i] = u[i] + (3000000000 if x[i, j] > 0.0 else 1)
+            h = h * 31 + a[i, j] if j < 12 else h
+        v[i] = h
+    return s, t, u, v
+"""
+# A sum of floats goes into an array of integers, which rounds it once.
+ROUNDED = """
+def f(x: Float[Array, "M N"]):
+    n = zeros(M, dtype=int64); O = zeros(M)
+    for i in range(M):
+        m = max(x[i, j] for j in range(N))
+        l = sum(exp(x[i, j] - m) for j in range(N))
+        n[i] = sum(3.0 * exp(x[i, j] - m) for j in range(N))
+        O[i] = m + log(l)
+    return n, O
+"""
+# Two digits in a local array that the backward pass works out again as a number.
+HALVES = """
+def f(X: Float[Array, "2*N"]):
+    Y = zeros(2 * N); z = zeros(N)
+    for i in range(N):
+        Y[i] = X[i] * X[N + i]
+        Y[N + i] = X[i]
+    for i in range(N):
+        z[i] = sum(Y[i] * Y[N + i] * X[k] for k in range(N))
+    return z
+"""
 
 
 def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> str:
@@ -277,10 +326,14 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (START, "M=5,N=7", "forward"),
         (DIGITS, "G=2,R=3,M=5", "both"),
         (SHARED, "M=9,N=7", "both"),
+        (TWO_RATES, "M=5,N=9", "both"),
+        (LONG, "M=3,N=50", "forward"),
+        (ROUNDED, "M=3,N=20", "forward"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
          "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows",
-         "made", "columns", "one more", "start", "digits", "shared"],
+         "made", "columns", "one more", "start", "digits", "shared", "two rates", "long",
+         "rounded"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -315,3 +368,28 @@ def f(X: Float[Array, "T"], cu: Int[Array, "B+1", "0:T+1"], n: Int[Array, "B", "
     found = [verdicts(apart.format(end))["b"].memory.decision for end in ("B", "1")]
     assert found[0] == "parallel"
     assert found[1] != "parallel"
+
+
+def test_digits_of_what_is_worked_out_again(tmp_path: Path) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text(HALVES)
+    assert backward(load(str(path))).gradients == {"X": "dX"}
+
+
+def test_a_sum_that_only_some_rows_have_stays_under_its_condition(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text("""
+def f(x: Float[Array, "M N"]):
+    O = zeros(M)
+    for i in range(M):
+        m = max(x[i, j] for j in range(N))
+        l = sum(exp(x[i + 1, j] - m) for j in range(N)) if i < M - 1 else 0.0
+        O[i] = m + l
+    return O
+""")
+    assert main(["derive", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "write the sum" not in shown
+    assert shown.count("sum(exp(x[i + 1, j] - m) for j in range(0, N)) if i < M - 1 else 0.0") > 0

@@ -393,6 +393,9 @@ class _Derivation:
         saved = [writer.shown[name] for name in writer.saved]
         before = (*map(_closed, self.closings), *map(_unguarded, self.unguarded))
         steps = (*before, *steps_of(self.reverse, statistics, writer))
+        for certificate in (c for step in steps for c in step.certificates):
+            if certificate.verdict == "illegal":
+                raise NotDifferentiated(f"a step towards it is refuted: {certificate.law}")
         if self.reverse.attained:
             names = ", ".join(dict.fromkeys(self.reverse.attained))
             notes = [*notes, f"The adjoint of {names} is shared equally by all that attain it."]

@@ -93,9 +93,12 @@ def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
     outer = own.variables[: len(system.definitions[main.name].indices)]
     cell = Read(Access(main.name, tuple(Var(v) for v in outer)))
     kept = summands(weight.exponent, 1)
-    for sign, part in summands(logarithm, 1):
+    # The last one is the logarithm of the sum itself, and goes with what is divided by it.
+    for sign, part in summands(logarithm, 1)[:-1]:
         if (-sign, part) in kept:
             kept.remove((-sign, part))
+        else:
+            kept.append((sign, part))
     parts = [part if sign > 0 else Unary("-", part) for sign, part in kept]
     after: Value = Call(weight.function, (subtract(add(*parts), cell),))
     if not _is_surely_finite(prepared, add(*parts)):

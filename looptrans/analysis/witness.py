@@ -85,7 +85,8 @@ def smallest_point(points: isl.Set, signless: list[bool]) -> list[int] | None:
     best: list[int] | None = None
     for number in range(parts.n_basic_set()):
         part = isl.Set.from_basic_set(parts.get_at(number))
-        best = _lexicographic_minimum(part, best) or best
+        found = _lexicographic_minimum(part, best)
+        best = best if found is None else found
     return None if best is None else _unranked(best, signless)
 
 
