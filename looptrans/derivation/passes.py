@@ -180,7 +180,7 @@ _NAMES = {"sum": "sum", "max": "maximum", "min": "minimum"}
 
 
 def _put(value: Value, old: Value, new: Value) -> Value:
-    """Replace the first occurrence of a part, and what is the same."""
+    """Replace a part, wherever it stands."""
     return replaced(value, lambda part: new if part == old else None)
 
 
