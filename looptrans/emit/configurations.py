@@ -154,9 +154,7 @@ class Configurations:
             others = [at for at in range(len(columns)) if at not in pair]
             spread = [list(dict.fromkeys(paired)), *(columns[at] for at in others)]
             if math.prod(map(len, spread)) == len(rows) >= _LEAST_PRODUCT:
-                table = self._product(pair, others, spread)
-                if max(map(len, table)) + len(INDENT) * (depth + 1) <= COLUMNS:
-                    return table
+                return self._product(pair, others, spread, depth)
         shown = [f"({', '.join(map(str, row))})" for row in rows]
         short = f"{INDENT}for row in [{', '.join(shown)}]"
         if len(short) + 2 * len(INDENT) <= COLUMNS:
@@ -166,16 +164,27 @@ class Configurations:
         return ["[", *rows_text, "],"]
 
     def _product(
-        self, pair: tuple[int, ...], others: list[int], spans: Sequence[Sequence[object]]
+        self,
+        pair: tuple[int, ...],
+        others: list[int],
+        spans: Sequence[Sequence[object]],
+        depth: int,
     ) -> list[str]:
         """Return the table whose columns vary on their own, but for a pair that varies together."""
         names = self._columns()
-        joined = f"({', '.join(names[at] for at in pair)})"
-        taken = ", ".join([joined, *(names[at] for at in others)])
+        call = [f"{INDENT}{self._make}({', '.join(names)})"]
+        if len(call[0]) + len(INDENT) * (depth + 1) > COLUMNS:
+            over = [
+                line[len(INDENT) * (depth + 1) :] for line in filled(names, depth + 3, ended=False)
+            ]
+            call = [f"{INDENT}{self._make}(", *over, f"{INDENT})"]
+        one, other = (names[at] for at in pair)
+        taken = [f"for ({one}", f"{other})", *(names[at] for at in others)]
+        taken[-1] += " in itertools.product("
         return [
             "[",
-            f"{INDENT}{self._make}({', '.join(names)})",
-            f"{INDENT}for {taken} in itertools.product(",
+            *call,
+            *(line[len(INDENT) * (depth + 1) :] for line in filled(taken, depth + 2, ended=False)),
             f"{INDENT * 2}{', '.join(str(tuple(span)) for span in spans)}",
             f"{INDENT})",
             "],",
