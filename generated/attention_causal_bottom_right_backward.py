@@ -490,18 +490,12 @@ attention_causal_bottom_right_kernel_default = {
 attention_causal_bottom_right_kernel_tuned = {
     2: _Tuned(triton.autotune(
         [
-            attention_causal_bottom_right_kernel_config(*row)
-            for row in [
-                (128, 64, 0, 8, 3), (128, 32, 0, 8, 2), (128, 32, 0, 8, 3), (128, 64, 0, 8, 2),
-                (128, 128, 0, 8, 2), (128, 128, 0, 8, 3), (64, 32, 0, 4, 2), (64, 32, 0, 4, 3),
-                (64, 64, 0, 4, 2), (64, 64, 0, 4, 3), (64, 128, 0, 4, 2), (64, 128, 0, 4, 3),
-                (128, 32, 0, 4, 2), (128, 32, 0, 4, 3), (128, 64, 0, 4, 2), (128, 64, 0, 4, 3),
-                (128, 128, 0, 4, 2), (128, 128, 0, 4, 3), (128, 64, 1, 8, 3), (128, 32, 1, 8, 2),
-                (128, 32, 1, 8, 3), (128, 64, 1, 8, 2), (128, 128, 1, 8, 2), (128, 128, 1, 8, 3),
-                (64, 32, 1, 4, 2), (64, 32, 1, 4, 3), (64, 64, 1, 4, 2), (64, 64, 1, 4, 3),
-                (64, 128, 1, 4, 2), (64, 128, 1, 4, 3), (128, 32, 1, 4, 2), (128, 32, 1, 4, 3),
-                (128, 64, 1, 4, 2), (128, 64, 1, 4, 3), (128, 128, 1, 4, 2), (128, 128, 1, 4, 3),
-            ]
+            attention_causal_bottom_right_kernel_config(
+                BLOCK_I, BLOCK_J, LATE, num_warps, num_stages
+            )
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -511,14 +505,12 @@ attention_causal_bottom_right_kernel_tuned = {
     )(attention_causal_bottom_right_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_causal_bottom_right_kernel_config(*row)
-            for row in [
-                (32, 32, 0, 8, 1), (32, 16, 0, 4, 1), (32, 16, 0, 4, 2), (32, 32, 0, 4, 1),
-                (32, 32, 0, 4, 2), (32, 64, 0, 4, 1), (32, 64, 0, 4, 2), (32, 16, 0, 8, 1),
-                (32, 16, 0, 8, 2), (32, 32, 0, 8, 2), (32, 64, 0, 8, 1), (32, 64, 0, 8, 2),
-                (64, 16, 0, 8, 1), (64, 16, 0, 8, 2), (64, 32, 0, 8, 1), (64, 32, 0, 8, 2),
-                (64, 64, 0, 8, 1), (64, 64, 0, 8, 2),
-            ]
+            attention_causal_bottom_right_kernel_config(
+                BLOCK_I, BLOCK_J, LATE, num_warps, num_stages
+            )
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -793,13 +785,12 @@ attention_causal_bottom_right_backward_dQ_kernel_tuned = {
     )(attention_causal_bottom_right_backward_dQ_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_causal_bottom_right_backward_dQ_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_causal_bottom_right_backward_dQ_kernel_config(
+                BLOCK_I, BLOCK_J, num_warps, num_stages
+            )
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1037,13 +1028,12 @@ attention_causal_bottom_right_backward_dK_dV_kernel_tuned = {
     )(attention_causal_bottom_right_backward_dK_dV_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_causal_bottom_right_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_causal_bottom_right_backward_dK_dV_kernel_config(
+                BLOCK_J, BLOCK_I, num_warps, num_stages
+            )
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1496,7 +1486,7 @@ def attention_causal_bottom_right_backward(
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_forward_be4a90b2", mutates_args=()
+    "looptrans::attention_causal_bottom_right_forward_d03f0529", mutates_args=()
 )
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
@@ -1518,7 +1508,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_backward_be4a90b2", mutates_args=()
+    "looptrans::attention_causal_bottom_right_backward_d03f0529", mutates_args=()
 )
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,

@@ -923,13 +923,12 @@ attention_differential_backward_O2_kernel_tuned = {
     )(attention_differential_backward_O2_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_differential_backward_O2_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_differential_backward_O2_kernel_config(
+                BLOCK_I, BLOCK_J, num_warps, num_stages
+            )
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1235,13 +1234,12 @@ attention_differential_backward_dQ_dQ2_kernel_tuned = {
     )(attention_differential_backward_dQ_dQ2_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_differential_backward_dQ_dQ2_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_differential_backward_dQ_dQ2_kernel_config(
+                BLOCK_I, BLOCK_J, num_warps, num_stages
+            )
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1493,13 +1491,12 @@ attention_differential_backward_dK_dV_dK2_kernel_tuned = {
     )(attention_differential_backward_dK_dV_dK2_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_differential_backward_dK_dV_dK2_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_differential_backward_dK_dV_dK2_kernel_config(
+                BLOCK_J, BLOCK_I, num_warps, num_stages
+            )
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -2068,7 +2065,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op("looptrans::attention_differential_forward_626b2cbf", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_forward_665987f2", mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2089,7 +2086,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_differential_backward_626b2cbf", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_backward_665987f2", mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -814,13 +814,12 @@ attention_dropout_mask_backward_dQ_kernel_tuned = {
     )(attention_dropout_mask_backward_dQ_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_dropout_mask_backward_dQ_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_dropout_mask_backward_dQ_kernel_config(
+                BLOCK_I, BLOCK_J, num_warps, num_stages
+            )
+            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1100,13 +1099,12 @@ attention_dropout_mask_backward_dK_dV_kernel_tuned = {
     )(attention_dropout_mask_backward_dK_dV_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_dropout_mask_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_dropout_mask_backward_dK_dV_kernel_config(
+                BLOCK_J, BLOCK_I, num_warps, num_stages
+            )
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         prune_configs_by={
@@ -1626,7 +1624,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_forward_0bee8cea", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_forward_2eb4bde4", mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1646,7 +1644,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_backward_0bee8cea", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_backward_2eb4bde4", mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

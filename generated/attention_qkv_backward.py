@@ -992,13 +992,12 @@ attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned = {
     )(attention_qkv_backward_dQKV_1_dQKV_2_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(
+                BLOCK_J, BLOCK_I, num_warps, num_stages
+            )
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["N", "H", "E"],
         prune_configs_by={
@@ -1410,7 +1409,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_qkv_forward_4432f741", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_forward_787a96cb", mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1429,7 +1428,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_qkv_backward_4432f741", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_backward_787a96cb", mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -1296,13 +1296,12 @@ attention_streaming_backward_dK_dV_kernel_tuned = {
     )(attention_streaming_backward_dK_dV_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_streaming_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_streaming_backward_dK_dV_kernel_config(
+                BLOCK_J, BLOCK_I, num_warps, num_stages
+            )
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "kept", "window_left", "E", "D"],
         prune_configs_by={
@@ -1655,7 +1654,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_streaming_forward_af381cd0", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_forward_e5c303ef", mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1674,7 +1673,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_streaming_backward_af381cd0", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_backward_e5c303ef", mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

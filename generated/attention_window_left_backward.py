@@ -1091,13 +1091,12 @@ attention_window_left_backward_dK_dV_kernel_tuned = {
     )(attention_window_left_backward_dK_dV_kernel)),
     4: _Tuned(triton.autotune(
         [
-            attention_window_left_backward_dK_dV_kernel_config(*row)
-            for row in [
-                (32, 32, 8, 1), (32, 16, 4, 1), (32, 16, 4, 2), (32, 32, 4, 1), (32, 32, 4, 2),
-                (32, 64, 4, 1), (32, 64, 4, 2), (32, 16, 8, 1), (32, 16, 8, 2), (32, 32, 8, 2),
-                (32, 64, 8, 1), (32, 64, 8, 2), (64, 16, 8, 1), (64, 16, 8, 2), (64, 32, 8, 1),
-                (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2),
-            ]
+            attention_window_left_backward_dK_dV_kernel_config(
+                BLOCK_J, BLOCK_I, num_warps, num_stages
+            )
+            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
         ],
         key=["H", "M", "N", "window_left", "E", "D"],
         prune_configs_by={
@@ -1446,7 +1445,7 @@ def attention_window_left_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_window_left_forward_84c128e5", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_left_forward_ac4a3c19", mutates_args=())
 def _attention_window_left_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1465,7 +1464,7 @@ def _(Q, K, V, window_left, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_window_left_backward_84c128e5", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_left_backward_ac4a3c19", mutates_args=())
 def _attention_window_left_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool
