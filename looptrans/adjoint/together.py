@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.weights import summands
 from looptrans.algebra.normal import equality
 from looptrans.algebra.values import add, subtract
 from looptrans.frontend import parse
@@ -146,23 +147,12 @@ def _is_alike(one: Sequence[Index | None], other: Sequence[Index | None]) -> boo
 
 def _sums(value: Value) -> Iterator[Terms]:
     """Yield the terms of every sum in a value, none of them part of another sum."""
-    terms = _terms(value)
+    terms = tuple(summands(value, 1))
     if len(terms) > 1:
         yield terms
     for _, term in terms:
         for child in value_children(term):
             yield from _sums(child)
-
-
-def _terms(value: Value, sign: int = 1) -> Terms:
-    """Return what is added up, each with its sign."""
-    match value:
-        case Binary("+" | "-" as op, left, right):
-            return (*_terms(left, sign), *_terms(right, sign if op == "+" else -sign))
-        case Unary("-", operand):
-            return _terms(operand, -sign)
-        case _:
-            return ((sign, value),)
 
 
 def _read_in(terms: Terms, name: str) -> tuple[int, Read] | None:
@@ -182,10 +172,10 @@ def _sum(terms: Terms) -> Value:
 def _joined(
     program: Program, cell: Access, behind: tuple[int, ...], beside: _Beside
 ) -> Together | None:
-    laws: list[tuple[Value, Value]] = []
+    laws: list[tuple[Terms, Terms]] = []
 
     def without(value: Value) -> Value | None:
-        terms = _terms(value)
+        terms = tuple(summands(value, 1))
         at = _read_in(terms, cell.array)
         if at is None:
             return None
@@ -193,7 +183,7 @@ def _joined(
         gone = Read(replace(read.access, array=beside.array))
         number = terms.index((-sign if beside.opposite else sign, gone))
         kept = terms[:number] + terms[number + 1 :]
-        laws.append((value, _sum(kept)))
+        laws.append((terms, kept))
         return _sum(tuple((one, replaced(term, without)) for one, term in kept))
 
     def change(node: Node) -> tuple[Node, ...]:
@@ -207,16 +197,11 @@ def _joined(
     begun = replace(program, body=body)
     begun = replace_at(begun, behind, (node_at(begun, behind), last))
     after = parse(Source(program.source.name, listing(begun)))
-    x, total, u = Real("x"), Real("s"), Real("u")
-    whole = subtract(total, u) if beside.opposite else add(total, u)
-    proof = equality(
-        subtract(add(x, total), u) if beside.opposite else add(x, total, u), add(x, whole)
-    )
-    if proof.answer != "proved":
+    if not all(_is_same_sum(old, new, beside, cell.array) for old, new in laws):
         return None
     old, new = laws[0]
     put = f"{value_text(last.values[0])} for {cell.array}"
-    law = f"{value_text(old)} = {value_text(new)} with {put}"
+    law = f"{value_text(_sum(old))} = {value_text(_sum(new))} with {put}"
     reason = f"{beside.array} stands beside every read of {cell.array}, and all come behind the sum"
     return Together(
         after,
@@ -231,3 +216,18 @@ def _joined(
             ),
         ),
     )
+
+
+def _is_same_sum(old: Terms, new: Terms, beside: _Beside, name: str) -> bool:
+    """Prove that a sum is what it was, what stood beside the array being in the array."""
+    names = {term: Real(f"x{number}") for number, (_, term) in enumerate(old)}
+
+    def put(term: Value) -> Value:
+        if not isinstance(term, Read) or term.access.array != name:
+            return names[term]
+        other = names[Read(replace(term.access, array=beside.array))]
+        return subtract(names[term], other) if beside.opposite else add(names[term], other)
+
+    before = _sum(tuple((sign, names[term]) for sign, term in old))
+    after = _sum(tuple((sign, put(term)) for sign, term in new))
+    return equality(before, after).answer == "proved"
