@@ -31,6 +31,26 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
                 for d in range(0, D):
                     O[i, d] = O[i, d] + max(s, 0.0) ** 2 * V[j, d]
     return O
+### a score that a chain of guards sets
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      dq: Int[Array, "M", "0:2"], dk: Int[Array, "N", "0:2"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            if dq[i] != dk[j]:
+                s = 0.5
+            elif j > i:
+                s = 2.0 * Q[i, 0]
+            else:
+                s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            w = s
+            if dk[j] > 0:
+                w = 0.0
+            else:
+                w = w * Q[i, 0]
+            for d in range(0, D):
+                O[i, d] = O[i, d] + s * exp(w) * V[j, d]
+    return O
 ### a table by distance, lengths
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       T: Float[Array, "M+N"], n: Int[Array, "M", "0:N + 1"]):

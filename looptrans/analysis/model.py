@@ -76,6 +76,19 @@ class StatementModel:
                 return depth
         return min(self.depth, other.depth)
 
+    def excludes(self, other: StatementModel) -> bool:
+        """Tell whether one iteration of the loops they share never runs both.
+
+        They stand in the two branches of one guard, which is decided once.
+        """
+        theirs = other.place.branches
+        return any(
+            (*branch[:-1], 3 - branch[-1]) in theirs
+            and self.shared_depth(other)
+            == sum(branch[: len(loop)] == loop for loop in self.place.loop_positions)
+            for branch in self.place.branches
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class AccessModel:
