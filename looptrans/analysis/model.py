@@ -76,6 +76,17 @@ class StatementModel:
                 return depth
         return min(self.depth, other.depth)
 
+    def is_instead_of(self, other: StatementModel) -> bool:
+        """Tell whether in one iteration of the loops around both only one of the two can run.
+
+        They stand in different branches of one guard.
+        """
+        mine, theirs = self.place, other.place
+        return any(
+            guard == same and mine.position[: len(guard) + 1] != theirs.position[: len(guard) + 1]
+            for guard, same in zip(mine.guard_positions, theirs.guard_positions, strict=False)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class AccessModel:

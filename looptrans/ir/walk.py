@@ -84,6 +84,7 @@ class Placed:
         phases: For each of its loops, how many barriers of that loop stand before it.
         sections: The atomic and reducing blocks around it, outermost first.
         section_positions: Their positions.
+        guard_positions: The positions of the guards around it.
     """
 
     label: str
@@ -95,6 +96,7 @@ class Placed:
     phases: tuple[int, ...] = ()
     sections: tuple[Section, ...] = ()
     section_positions: tuple[tuple[int, ...], ...] = ()
+    guard_positions: tuple[tuple[int, ...], ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -122,6 +124,7 @@ class _Around:
     phases: tuple[int, ...] = ()
     sections: tuple[Section, ...] = ()
     section_positions: tuple[tuple[int, ...], ...] = ()
+    guard_positions: tuple[tuple[int, ...], ...] = ()
 
     def place(self, label: str, node: Assign | If, position: tuple[int, ...]) -> Placed:
         return Placed(
@@ -134,6 +137,7 @@ class _Around:
             self.phases,
             self.sections,
             self.section_positions,
+            self.guard_positions,
         )
 
 
@@ -154,11 +158,14 @@ def _placed(body: tuple[Node, ...], position: tuple[int, ...], around: _Around) 
             case If():
                 if node.label is not None:
                     yield around.place(node.label, node, (*here, 0))
-                then = replace(around, conditions=(*around.conditions, node.condition))
-                opposite = (*around.conditions, negation(node.condition))
-                yield from _placed(node.body, (*here, 1), then)
-                other = replace(around, conditions=opposite)
-                yield from _placed(node.orelse, (*here, 2), other)
+                around_both = (*around.guard_positions, here)
+                for branch, block, condition in (
+                    (1, node.body, node.condition),
+                    (2, node.orelse, negation(node.condition)),
+                ):
+                    conditions = (*around.conditions, condition)
+                    inside = replace(around, conditions=conditions, guard_positions=around_both)
+                    yield from _placed(block, (*here, branch), inside)
             case Atomic() | BlockReduce():
                 inside = replace(
                     around,
