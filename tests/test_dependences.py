@@ -157,6 +157,17 @@ def test_only_data_dependent_conditions_make_a_dependence_uncertain() -> None:
     assert lines(affine, "flow/value") == ["flow/value S1 -> S1 A (<) (2) i"]
 
 
+@pytest.mark.parametrize("target", ["B[i]", "B[i, :]"])
+def test_only_one_branch_of_a_guard_runs_in_an_iteration(target: str) -> None:
+    text = (
+        "for i in range(N):\n    for j in range(N):\n        if A[i, j] > 0.0:\n"
+        f"            {target} = 1.0\n        elif A[i, j] < -1.0:\n            C[i, j] = B[i]\n"
+        f"        else:\n            {target} = 2.0\n"
+    )
+    found = lines(text, "flow/value") + lines(text, "output/memory") + lines(text, "anti/memory")
+    assert found and all(line.endswith("(=,<) (0,*) j") for line in found if " B " in line), found
+
+
 def test_a_bound_from_an_array_gives_a_may_flow_between_iterations() -> None:
     text = (
         "for b in range(B):\n    for j in range(n[b]):\n        T[j] = X[b, j]\n"

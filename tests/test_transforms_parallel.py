@@ -22,6 +22,7 @@ from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.phased_atomics import phased_atomics
 from looptrans.transforms.privatize import privatize
 from looptrans.transforms.promote import promote
+from looptrans.transforms.reverse import reverse
 from looptrans.transforms.split import split
 from tests import references
 from tests.steps import agrees, code, computes, lines, read, refusal, spec
@@ -439,6 +440,40 @@ def test_updates_under_guards_in_inner_loops() -> None:
                             r[k] = max(r[k], x[j])
             """)
         assert agrees(step)
+
+
+@pytest.mark.parametrize("block", ["atomic()", 'reduce("+")'])
+def test_what_has_no_order_may_be_reversed(block: str) -> None:
+    program = read(f"""
+        def f(x: Float[Array, "M N"]):
+            s = zeros(N)
+            for i in parallel(0, M):
+                for j in range(N):
+                    with {block}:
+                        s[j] += x[i, j]
+            return s
+        """)
+    step = reverse(program, "i")
+    assert agrees(step)
+    assert [c.kind for c in step.verdict.certificates] == ["order", "rounding"]
+
+
+@pytest.mark.parametrize(
+    ("atomic", "loop"), [("atomic(turn=i)", "i"), ("atomic()", "k")], ids=["turns", "inside"]
+)
+def test_what_takes_turns_or_runs_inside_an_iteration_has_an_order(atomic: str, loop: str) -> None:
+    program = read(f"""
+        def f(x: Float[Array, "M N"]):
+            s = 0.0
+            for i in parallel(0, M):
+                with {atomic}:
+                    s += x[i, 0]
+                for k in range(1, N):
+                    with atomic():
+                        s += x[i, k]
+            return s
+        """)
+    assert reverse(program, loop).verdict.decision == "illegal"
 
 
 def test_values_in_between_that_are_seen_make_no_reduction() -> None:

@@ -39,7 +39,7 @@ from looptrans.analysis.interference import interferences
 from looptrans.analysis.judging import judged
 from looptrans.analysis.linear import Linear, linear
 from looptrans.analysis.model import Model, StatementModel
-from looptrans.analysis.races import judge_races
+from looptrans.analysis.races import judge_races, open_updates
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.reversals import reversed_pairs
 from looptrans.analysis.sources import Sources
@@ -75,12 +75,34 @@ def _order(made: Correspondence) -> Verdict:
     _check_interface(made)
     _check_arrays(made)
     reversed_ = list(reversed_pairs(made))
-    if not reversed_ and _same_storage(made):
+    if _same_storage(made) and not _ordered(made, reversed_):
         certificate = Certificate("order", ORDER_LAW, "legal", "all dependences in memory, by isl")
-        return _unless_races(made, certificate)
+        return _unless_races(made, certificate, reordered=bool(reversed_))
     if not made.is_affine:
         return _unsure(made, reversed_)
     return _by_sources(made, "order", ORDER_LAW)
+
+
+def _ordered(
+    made: Correspondence, reversed_: list[tuple[Relation, isl.Map]]
+) -> list[tuple[Relation, isl.Map]]:
+    """Return what the program before orders; iterations of a parallel loop come in any order."""
+    if not reversed_:
+        return []
+    open_ = list(open_updates(made.before, made.context))
+    found = []
+    for relation, pairs in reversed_:
+        left = pairs
+        for conflict in open_:
+            if _ends(conflict.relation) == _ends(relation):
+                left = left.subtract(conflict.pairs)
+        if not left.is_empty():
+            found.append((relation, left))
+    return found
+
+
+def _ends(relation: Relation) -> tuple[str, str, int, int]:
+    return relation.kind, relation.array, relation.source, relation.sink
 
 
 def _storage(made: Correspondence) -> Verdict:
@@ -235,12 +257,22 @@ def _by_sources(made: Correspondence, kind: CertificateKind, law: str) -> Verdic
     return _unless_races(made, Certificate(kind, law, "legal", "value-based flow, by isl"))
 
 
-def _unless_races(made: Correspondence, certificate: Certificate) -> Verdict:
-    """Answer for a step whose sequential reading is right: it must be the only one."""
+def _unless_races(
+    made: Correspondence, certificate: Certificate, *, reordered: bool = False
+) -> Verdict:
+    """Answer for a step whose sequential reading is right: it must be the only one.
+
+    Args:
+        made: The programs.
+        certificate: What shows that the sequential reading is right.
+        reordered: Whether updates whose order was open have another order in it now.
+    """
     races = judge_races(made.after, made.context)
     if races.decision != "legal":
         return races
-    # What the program leaned on before is not this step's doing.
-    known = judge_races(made.before, made.context).certificates if races.certificates else ()
-    new = tuple(found for found in races.certificates if found not in known)
+    new = races.certificates
+    if new and not reordered:
+        # What the program leaned on before is not this step's doing.
+        known = judge_races(made.before, made.context).certificates
+        new = tuple(found for found in new if found not in known)
     return Verdict("legal", certificates=(certificate, *new))

@@ -324,24 +324,17 @@ def _value_flow(model: Model, groups: list[_Group]) -> tuple[list[Relation], lis
             array = arrays[_number(each.get_tuple_name(isl.dim_type.out))]
             sink = _number(each.get_tuple_name(isl.dim_type.in_))
             uncovered.append(Uncovered(sink, array, each.domain()))
-    relations = [
-        Relation(
-            "flow",
-            "value",
-            source,
-            sink,
-            arrays[array],
-            total[key],
-            may=not _is_empty(doubtful, key),
-        )
-        for key in sorted(total)
-        for source, sink, array in (key,)
-    ]
+    relations = []
+    for key in sorted(total):
+        source, sink, written = key
+        pairs = total[key]
+        if statements[source].excludes(statements[sink]):
+            # The order of time has both branches of a guard run, one after the other.
+            pairs = pairs.intersect(order_map(model, statements[source], statements[sink]))
+        if not pairs.is_empty():
+            may = key in doubtful and not doubtful[key].intersect(pairs).is_empty()
+            relations.append(Relation("flow", "value", source, sink, arrays[written], pairs, may))
     return relations, uncovered
-
-
-def _is_empty(maps: dict[_Key, isl.Map], key: _Key) -> bool:
-    return key not in maps or bool(maps[key].is_empty())
 
 
 def _maps(union: isl.UnionMap) -> Iterator[isl.Map]:

@@ -6,11 +6,12 @@ an associative and commutative operator makes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
 import islpy as isl
 
-from looptrans.analysis.concurrency import Conflict, conflicts
+from looptrans.analysis.concurrency import Conflict, conflicts, is_parallel
 from looptrans.analysis.correspondence import accesses_of
 from looptrans.analysis.flow import affine_dependences
 from looptrans.analysis.model import Model, build_model
@@ -50,6 +51,19 @@ def judge_races(model: Model, context: isl.Set) -> Verdict:
     if doubtful:
         return doubtful[0]
     return _judge_updates(model, explainer, open_)
+
+
+def open_updates(model: Model, context: isl.Set) -> Iterator[Conflict]:
+    """Yield pairs of updates whose order a program leaves open, and is right to leave open.
+
+    Only those that one statement makes: where a block makes them, its statements keep together.
+    """
+    if not is_parallel(model) or judge_races(model, context).decision != "legal":
+        return
+    for conflict in conflicts(model, context):
+        ends = {conflict.relation.source, conflict.relation.sink}
+        if _update_at_once(model, ends, conflict.relation.array):
+            yield conflict
 
 
 def _valued(model: Model, conflict: Conflict) -> tuple[Relation, isl.Map]:
@@ -114,13 +128,9 @@ def _is_undivided(model: Model, reduction: Reduction) -> bool:
 
     Either each statement reads and writes the cell itself, or one atomic block holds them all.
     """
-    statements = [model.statements[number] for number in sorted(reduction.statements)]
-    touched = [
-        {a.is_write for a in accesses_of(model, s) if a.array == reduction.array}
-        for s in statements
-    ]
-    if all(kinds == {True, False} for kinds in touched):
+    if _update_at_once(model, reduction.statements, reduction.array):
         return True
+    statements = [model.statements[number] for number in sorted(reduction.statements)]
     blocks = [
         {
             position
@@ -130,3 +140,12 @@ def _is_undivided(model: Model, reduction: Reduction) -> bool:
         for s in statements
     ]
     return bool(set.intersection(*blocks))
+
+
+def _update_at_once(model: Model, numbers: Set[int], array: str) -> bool:
+    """Tell whether each of some statements reads and writes an array itself."""
+    return all(
+        {a.is_write for a in accesses_of(model, model.statements[number]) if a.array == array}
+        == {True, False}
+        for number in numbers
+    )
