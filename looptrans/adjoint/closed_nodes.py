@@ -129,6 +129,7 @@ class ClosedNodes:
         for label, values in iteration.computed:
             if any(iteration.depends_on_state(value) for value in values):
                 gone.add(label)
+        gone |= self._decided_by(gone)
         alive = set(live_out(self.program))
         for node in nodes(iteration.loop.body):
             if isinstance(node, Assign) and node.label in gone:
@@ -149,6 +150,17 @@ class ClosedNodes:
             if edge.source in gone and edge.sink in kept:
                 raise NotClosed(f"whether a statement runs depends on {edge.array} ({edge.sink})")
         return body
+
+    def _decided_by(self, gone: set[str]) -> set[str]:
+        """Return the statements that run or not as what some statements write says."""
+        tests = {n.label: n for n in nodes(self.iteration.loop.body) if isinstance(n, If)}
+        found: set[str] = set()
+        for edge in self.iteration.edges:
+            test = tests.get(edge.sink)
+            if test is not None and edge.source in gone and edge.kind in ("within", "carried"):
+                inside = nodes((*test.body, *test.orelse))
+                found |= {n.label for n in inside if isinstance(n, Assign)}
+        return found if found <= gone else found | self._decided_by(gone | found)
 
     def _is_rest_read(self) -> bool:
         """Tell whether an input is what a loop inside makes, so that it stands in its cell only."""

@@ -23,7 +23,7 @@ from looptrans.algebra.cells import (
     value_moved,
 )
 from looptrans.frontend.elements import element_of
-from looptrans.ir.condition import Condition
+from looptrans.ir.condition import Condition, opposite
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text
@@ -437,6 +437,9 @@ class Iteration:
                 side = Known(family, found, frozenset(), old=True)
             sides.append(side)
         then, other = sides
+        if isinstance(then.value, Real) and not isinstance(other.value, Real):
+            # What a condition leaves as it is stands behind: x if not c else the old one.
+            condition, then, other = opposite(condition), other, then
         value = (
             then.value if then.value == other.value else Select(condition, then.value, other.value)
         )
@@ -448,6 +451,7 @@ class Iteration:
         Raises:
             NoRecurrence: The two differ.
         """
+        tested = self._under_data()
         for edge in self.edges:
             if edge.kind not in ("within", "carried") or edge.sink in self._sealed:
                 continue
@@ -455,12 +459,26 @@ class Iteration:
             if expected is None:
                 continue
             access, labels, old = expected
+            if edge.kind == "carried" and edge.source in tested and not access.indices:
+                # The flow does not know that one of two branches is taken; the machine does, and
+                # of a scalar there is one cell only.
+                continue
             fits = old if edge.kind == "carried" else edge.source in labels
             if not fits:
                 raise NoRecurrence(
                     f"{edge.sink} reads {access_text(access)}, which {edge.source} may have "
                     "written under another subscript"
                 )
+
+    def _under_data(self) -> set[str]:
+        """Return the statements that run or not as data says."""
+        return {
+            node.label
+            for test in nodes(self.loop.body)
+            if isinstance(test, If) and test.label is not None
+            for node in nodes((*test.body, *test.orelse))
+            if isinstance(node, Assign)
+        }
 
 
 def _family(access: Access, ranges: Mapping[str, Range]) -> Family:
