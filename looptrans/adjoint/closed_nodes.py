@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.made_inside import changed_arrays
 from looptrans.algebra.closed import ClosedFold, FoldComponent, number_of
 from looptrans.algebra.finding import Finding
 from looptrans.algebra.inputs import Input
@@ -72,7 +73,7 @@ class ClosedNodes:
                 not known.
         """
         rest = self._rest()
-        inside = rest if self._is_rest_read() else ()
+        inside = without_notes(rest) if self._is_rest_read() else ()
         found: list[Node] = []
         finals: dict[str, Value] = {}
         firsts = self._firsts(found)
@@ -167,6 +168,9 @@ class ClosedNodes:
         if read and old:
             names = ", ".join(sorted(old))
             raise NotClosed(f"it changes {names} in place, and so cannot be run more than once")
+        if read and changed_arrays(self.iteration):
+            names = ", ".join(sorted(changed_arrays(self.iteration)))
+            raise NotClosed(f"{names} is changed behind the loop inside that makes it")
         return read
 
     # The closed form
@@ -252,6 +256,25 @@ class ClosedNodes:
         for variable in reversed([name for name in state.over if name != ":"]):
             node = Loop(variable, ranges[variable], (node,))
         return node
+
+
+def without_notes(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return nodes without labels and comments, for the second time that they are written."""
+    found: list[Node] = []
+    for node in body:
+        match node:
+            case Assign():
+                found.append(replace(node, label="S", labelled=False, comment="", leading=()))
+            case Loop():
+                inner = without_notes(node.body)
+                found.append(replace(node, body=inner, comment="", leading=()))
+            case If():
+                then, other = without_notes(node.body), without_notes(node.orelse)
+                bare = replace(node, comment="", else_comment="", leading=())
+                found.append(replace(bare, body=then, orelse=other))
+            case _:
+                found.append(node)
+    return tuple(found)
 
 
 def _without(body: tuple[Node, ...], gone: set[str]) -> tuple[Node, ...]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from looptrans.adjoint.closed_nodes import ClosedNodes, NotClosed
+from looptrans.adjoint.made_inside import changed_arrays, with_cells_kept
 from looptrans.algebra.bound import kept_apart
 from looptrans.algebra.certificate import certificate_of, ir_certificate
 from looptrans.algebra.closed import ClosedFold, closed_fold
@@ -128,8 +129,10 @@ def _next(program: Program, reasons: dict[str, None]) -> Closing | None:
         if all(_is_plain(state, step) for state in step.states):
             continue
         try:
+            if changed_arrays(iteration):
+                return _closed_kept(program, path)
             return _closed(program, path, name, iteration, step)
-        except NotClosed as error:
+        except (NotClosed, NoRecurrence) as error:
             reasons[f"the loop {path.variable}: {error}"] = None
     return None
 
@@ -157,6 +160,18 @@ def _closed(
         writing.formulas(),
         (*certificate.ir(), ir_certificate(fold.law)),
     )
+
+
+def _closed_kept(program: Program, path: LoopPath) -> Closing:
+    """Close a loop that changes what a loop inside has made; that gets a cell of its own first."""
+    body = with_cells_kept(program, path.loop.body, [])
+    kept = replace_at(program, path.position, (replace(path.loop, body=body),))
+    kept = parse(Source(f"<{program.name}>", listing(kept)))
+    same = next(p for p in loop_paths(kept) if p.position == path.position)
+    name = loop_name(kept, path.position)
+    iteration = iteration_of(kept, name, flow_of(kept))
+    made = _closed(kept, same, name, iteration, assembled(kept, iteration))
+    return replace(made, loop=loop_name(program, path.position), before=program)
 
 
 def _folded(step: Recurrence) -> tuple[Finding, ClosedFold]:
