@@ -72,7 +72,7 @@ class ClosedNodes:
                 not known.
         """
         rest = self._rest()
-        inside = rest if self._is_rest_read() else ()
+        inside = without_notes(rest) if self._is_rest_read() else ()
         found: list[Node] = []
         finals: dict[str, Value] = {}
         firsts = self._firsts(found)
@@ -264,6 +264,25 @@ class ClosedNodes:
         for variable in reversed([name for name in state.over if name != ":"]):
             node = Loop(variable, ranges[variable], (node,))
         return node
+
+
+def without_notes(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return nodes without labels and comments, for the second time that they are written."""
+    found: list[Node] = []
+    for node in body:
+        match node:
+            case Assign():
+                found.append(replace(node, label="S", labelled=False, comment="", leading=()))
+            case Loop():
+                inner = without_notes(node.body)
+                found.append(replace(node, body=inner, comment="", leading=()))
+            case If():
+                then, other = without_notes(node.body), without_notes(node.orelse)
+                bare = replace(node, comment="", else_comment="", leading=())
+                found.append(replace(bare, body=then, orelse=other))
+            case _:
+                found.append(node)
+    return tuple(found)
 
 
 def _without(body: tuple[Node, ...], gone: set[str]) -> tuple[Node, ...]:
