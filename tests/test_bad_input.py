@@ -208,6 +208,7 @@ CASES: dict[str, tuple[str, list[tuple[str, int, str]]]] = {
     "contract in a loop": (in_loop("assert i < N"), [("E020", 4, "assert i < N")]),
     "contract on data": (at_top("assert x[0] > 0.5"), [("E020", 2, "x[0] > 0.5")]),
     "all of nothing": (at_top("assert all(x)"), [("E020", 2, "all(x)")]),
+    "one name for two arguments": (at_top(arguments="x, y, x"), [("E002", 1, "x")]),
     "open shape": (
         at_top(arguments='A: Float[Array, "*B N"], x, N'),
         [("E018", 1, 'Float[Array, "*B N"]')],

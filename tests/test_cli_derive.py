@@ -147,11 +147,18 @@ def test_steps_left_out_repeated_or_swapped_are_found(document: dict[str, Tree])
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     "change",
-    [{"verdict": "unknown"}, {"verdict": "illegal"}, {"to": "forward"}, {"to": "backward"}],
+    [
+        {"verdict": "unknown"},
+        {"verdict": "illegal"},
+        {"to": "forward"},
+        {"to": "backward"},
+        {"notes": None},
+        {"notes": [1]},
+    ],
     ids=str,
 )
-def test_a_verdict_its_steps_do_not_show_is_found(
-    document: dict[str, Tree], change: dict[str, str]
+def test_what_is_said_of_the_whole_is_checked_too(
+    document: dict[str, Tree], change: dict[str, Tree]
 ) -> None:
     assert saved.recheck(json.dumps(without_digest(document | change)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,7 @@ RANGES = {
     "shifted": ("i, i + 5", "0, N + 4", "max(0, j - 4), min(N, j + 1)"),
     "from the end": ("N - i, N", "1, N", "N - j, N"),
     "partly moved": ("0, min(i + 1, M)", "0, min(M, N)", "j, N"),
+    "cancelled": ("i - i, M", "0, M", "0, N"),
 }
 
 
@@ -192,6 +194,22 @@ def test_interchange_finds_the_ranges(name: str) -> None:
     assert outer == f"for j in range({new_outer}):"
     assert within == f"    for i in range({new_inner}):"
     check_same(step, N=9, W=2, M=5)
+
+
+DOUBTS = {
+    "contents": ("B[idx[i]] = A[i]", "depends on idx[i]"),
+    "a condition": ("if B[i] > 0.0:\n    B[i + 1] = 0.0", "only the running program knows"),
+    "others": ("B[i + 1] = A[i]\nC[i] = B[i]\nB[i] = 0.0", "not followed through idx[i]"),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTS)
+def test_a_doubt_is_about_what_makes_it(name: str) -> None:
+    statements, doubt = DOUBTS[name]
+    text = 'def f(A, B, C, N, idx: Int[Array, "N"]):\n    for i in range(N):\n'
+    text += indent(f"{statements}\nC[idx[i] + N] = A[i]\n", " " * 8)
+    verdict = reverse(read(text), "i").verdict
+    assert doubt in verdict.reason
 
 
 def test_interchange_guards_what_no_range_can_say() -> None:

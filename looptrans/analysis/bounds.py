@@ -367,6 +367,10 @@ class _Scanner:
         is_same_step = has_stride == (abs(dimension.step) != 1)
         if dimension.range is None or level in self._unkept or not is_same_step:
             return False
+        inside = {other.variable for other in self._dimensions[level:]}
+        if inside.intersection(variables(dimension.range.start) + variables(dimension.range.stop)):
+            # It names a loop it does not depend on, as in range(i - i, N).
+            return False
         outside = {other.variable for other in self._dimensions[:level]}
         if level in self._odd or outside <= self._were_outside[dimension.variable]:
             return True

@@ -241,8 +241,14 @@ def _unsure(made: Correspondence, reversed_: list[tuple[Relation, isl.Map]]) -> 
     order = ("flow", "anti", "output")
     relation, left = min(reversed_, key=lambda each: order.index(each[0].kind))
     verdict = explainer.of_pairs(replace(relation, may=True), left)
-    doubt = "whether the two touch one cell depends on the contents of integer arrays"
-    return replace(verdict, reason=doubt)
+    terms = [t for each in relation.supposed for t in (*each.source_terms, *each.sink_terms)]
+    if terms:
+        names = ", ".join(dict.fromkeys(index_text(term) for term in terms))
+        return replace(verdict, reason=f"whether the two touch one cell depends on {names}")
+    if relation.may:
+        return verdict
+    reason = f"whether a read gets another value by it is not followed through {_terms(made)}"
+    return replace(verdict, reason=reason)
 
 
 def _by_sources(made: Correspondence, kind: CertificateKind, law: str) -> Verdict:

@@ -10,7 +10,7 @@ from looptrans.cli.verb import Verbs, add_verb
 DESCRIPTION = """\
 Every step is made anew from the listing before it, everything a step of its kind must show is
 proved, and the result is compared with the file. Nothing in the file is believed, and nothing is
-evaluated."""
+evaluated. Notes, which say why no more steps were made, are the one thing that is not shown."""
 EXAMPLES = """
 looptrans recheck derivation.json
 looptrans derive specs/attention_naive.py --format json | looptrans recheck -
@@ -42,13 +42,17 @@ def recheck(arguments: argparse.Namespace) -> int:
         reason = getattr(error, "strerror", None) or str(error)
         print(f"error: cannot recheck {arguments.file}: {reason}", file=sys.stderr)
         return 2
-    steps = len(read(text)["steps"]) if not problems else 0
     for problem in problems:
         print(problem)
     if problems:
         return 1
-    word = "step" if steps == 1 else "steps"
-    print(f"{steps} {word}, each made again and proved again; nothing differs from the file")
+    found = read(text)
+    steps, notes = len(found["steps"]), len(found["notes"])
+    shown = f"{steps} step{'' if steps == 1 else 's'}, each made again and proved again"
+    print(f"{shown}; nothing differs from the file")
+    if notes:
+        word = "note says" if notes == 1 else "notes say"
+        print(f"its {word} why no more was done, and {'is' if notes == 1 else 'are'} not proved")
     return 0
 
 

@@ -177,6 +177,9 @@ def _problems(found: dict[str, Tree]) -> list[str]:
         problems.append(f"the schema is {found['schema']!r}, not {SCHEMA!r}")
     if not isinstance(found["steps"], list):
         return [*problems, "the steps are no list"]
+    notes = found["notes"]
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        problems.append("the notes are no list of sentences")
     if not found["steps"] and found["verdict"] == "legal":
         problems.append("there are no steps, and nothing is shown without any")
     program = _program(found["listing"])

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from looptrans.frontend.annotations import NAMES, Shape, kind_of, shape_of
 from looptrans.frontend.extents import read_off
-from looptrans.frontend.mistakes import BadAnnotation, NameTaken, UnsupportedStatement, WrongRank
+from looptrans.frontend.mistakes import (
+    BadAnnotation,
+    NameTaken,
+    SyntaxMistake,
+    UnsupportedStatement,
+    WrongRank,
+)
 from looptrans.frontend.ranks import HIGHEST, find_ranks
 from looptrans.frontend.syntax import (
     ARRAY_ATTRIBUTES,
@@ -128,6 +134,16 @@ class _Finder:
         if self.syntax is None:
             return
         for argument in _all_arguments(self.syntax):
+            if argument.arg in self.names.arguments:
+                self.mistakes.append(
+                    SyntaxMistake(
+                        f"not valid Python: two arguments are called {argument.arg!r}",
+                        span_of(argument),
+                        why="a listing is ordinary Python text",
+                        remedy="leave one out, or give it a name of its own",
+                    )
+                )
+                continue
             self.names.arguments.append(argument.arg)
             try:
                 shape = shape_of(argument.annotation)
