@@ -11,30 +11,66 @@ A closed form stands behind the iteration: there `s` is no longer what the loop 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from looptrans.adjoint.closed_nodes import NotClosed
 from looptrans.algebra.cells import Family
 from looptrans.algebra.iteration import Found, Iteration, NoRecurrence, Position
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, If, Node, Program
+from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Read, Real, walk_value
 from looptrans.transforms.naming import fresh_name
 
 
-def keep(program: Program, iteration: Iteration) -> dict[str, str]:
-    """Let an iteration keep what its loops make under names of their own, where it changes that.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What loops inside make and the iteration changes afterwards.
+
+    Attributes:
+        copies: For each loop inside the statements that keep what it has made.
+        lost: The names of what would have to be kept for each iteration of a loop inside, with the
+            cell.
+    """
+
+    copies: Mapping[Position, tuple[Assign, ...]]
+    lost: Mapping[str, str]
+
+    def written(self, iteration: Iteration, step: Recurrence) -> Loop:
+        """Return the loop of an iteration with the copies that a recurrence reads.
+
+        Raises:
+            NotClosed: It reads what could not be kept.
+        """
+        values = [item.value for item in (*step.inputs, *step.parameters)]
+        parts = [part for value in values for part in walk_value(value)]
+        read = {part.access.array for part in parts if isinstance(part, Read)}
+        for name in sorted(read & set(self.lost)):
+            cell = self.lost[name]
+            raise NotClosed(f"a loop inside makes {cell}, and the iteration changes it")
+        copies = {
+            maker: [copy for copy in made if copy.targets[0].array in read]
+            for maker, made in self.copies.items()
+        }
+        firsts = tuple(
+            replace(copy, values=(Const(0.0),))
+            for maker, made in copies.items()
+            if len(maker) > len(iteration.position) + 1
+            for copy in made
+        )
+        body = _with(iteration.loop.body, iteration.position, copies)
+        return replace(iteration.loop, body=(*firsts, *body))
+
+
+def keep(program: Program, iteration: Iteration) -> Kept:
+    """Let an iteration find what its loops make under names of their own, where it changes that.
 
     Args:
         program: The listing.
-        iteration: The iteration, carried out; its loop and the cells of what it found change.
-
-    Returns:
-        The names of what would have to be kept for each iteration of a loop inside, with the cell.
+        iteration: The iteration, carried out; the cells of what it found change.
     """
     names: dict[tuple[Position, Access], str] = {}
-    copies: dict[Position, list[Assign]] = {}
+    copies: dict[Position, tuple[Assign, ...]] = {}
     lost: dict[str, str] = {}
     for found in list(iteration.found.values()):
         if not found.made or not _is_changed(found, iteration):
@@ -46,33 +82,12 @@ def keep(program: Program, iteration: Iteration) -> dict[str, str]:
             names[key] = fresh_name(program, wish, names.values())
             if found.family.over or access.rank or _is_inside(found.maker, iteration):
                 lost[names[key]] = access_text(access)
-            copy = Assign("S", (Access(names[key], ()),), (Read(access),))
-            copies.setdefault(found.maker, []).append(copy)
+            else:
+                copy = Assign("S", (Access(names[key], ()),), (Read(access),))
+                copies[found.maker] = (*copies.get(found.maker, ()), copy)
         kept = Family(Access(names[key], ()), ())
         iteration.found[found.name] = replace(found, family=kept)
-    if copies:
-        body = _with(iteration.loop.body, iteration.position, copies)
-        firsts = tuple(
-            replace(copy, values=(Const(0.0),))
-            for maker, made in copies.items()
-            if len(maker) > len(iteration.position) + 1
-            for copy in made
-        )
-        iteration.loop = replace(iteration.loop, body=(*firsts, *body))
-    return lost
-
-
-def require_kept(step: Recurrence, lost: Mapping[str, str]) -> None:
-    """Require that a recurrence reads nothing that could not be kept.
-
-    Raises:
-        NotClosed: It does.
-    """
-    for item in (*step.inputs, *step.parameters):
-        for part in walk_value(item.value):
-            if isinstance(part, Read) and part.access.array in lost:
-                cell = lost[part.access.array]
-                raise NotClosed(f"a loop inside makes {cell}, and the iteration changes it")
+    return Kept(copies, lost)
 
 
 def _is_changed(found: Found, iteration: Iteration) -> bool:

@@ -193,6 +193,9 @@ def _total(program: Program, loop: Loop, update: Assign) -> Reduce | None:
         return None
     body = _put(total, known)
     assert isinstance(body, Reduce)
+    # A temporary that is read before it is set has been left by another iteration.
+    if {cell.array for cell in known} & read_in((replace(update, values=(body,)),)):
+        return None
     bound = {
         g.variable for p in walk_value(body.body) if isinstance(p, Reduce) for g in p.generators
     }
