@@ -143,8 +143,31 @@ def f(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D
     return O
 """,
 }
-# What the flow cannot tell: one of two branches sets c and p in every iteration.
+# What the flow cannot tell: one of two branches sets c and p in every iteration, and what a test
+# lets in sets s before it is read.
 BRANCHES = {
+    "scores under a test of data": """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], u: Float[Array, "N"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            if u[j] < 2.0:
+                s = 0.0
+                for e in range(0, E):
+                    s += Q[i, e] * K[j, e]
+                s = s * 0.5
+                t = max(m, s)
+                l = l * exp(m - t) + exp(s - t)
+                for d in range(0, D):
+                    O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+                m = t
+        if l > 0:
+            for d in range(0, D):
+                O[i, d] = O[i, d] / l
+    return O
+""",
     "a masked score, what nothing was seen yet in branches": HEAD
     + SCORES.format(after="s = s if j <= i + 1 else -inf")
     + """

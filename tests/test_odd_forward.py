@@ -394,3 +394,35 @@ def test_scores_in_loops_of_one_name_are_sums(last: str, passes: int) -> None:
     assert len(tiles) == 2 * passes  # whole blocks, and the last one
     inside = [op for tile in tiles for op in ops_in(tile.body) if isinstance(op, TileLoop)]
     assert not inside
+
+
+# Two guards over an integer of the row, an else-branch that does what is to be done.
+ROW_INTEGER = """
+def window(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N E"], W: int):
+    O = zeros((M, E))
+    for i in range(M):
+        c = i + N - M
+        m = -inf
+        for j in range(N):
+            if j > c:
+                pass
+            else:
+                if c - j < W:
+                    m = max(m, q[i] @ k[j])
+        z = 0.0
+        for j in range(N):
+            if j <= c:
+                if c - j < W:
+                    z = z + exp(q[i] @ k[j] - m)
+                    for e in range(E):
+                        O[i, e] += exp(q[i] @ k[j] - m) * v[j, e]
+        O[i] = O[i] / z
+    return O
+"""
+
+
+def test_guards_over_an_integer_of_the_row_are_bounds_of_one_pass() -> None:
+    (kernel,) = lowered(program(ROW_INTEGER)).kernels
+    tiles = [op for op in kernel.body if isinstance(op, TileLoop)]
+    assert [op.kind for op in tiles] == ["boundary", "full", "boundary"]
+    assert "j_stop = tl.minimum(N, i_last + N - M + 1)" in emitted(program(ROW_INTEGER)).text

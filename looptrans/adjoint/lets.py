@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from looptrans.algebra.cells import plain
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.condition import (
+    Condition,
+    Data,
+    Every,
+    Not,
+    Relation,
+    Some,
+    walk_condition,
+)
+from looptrans.ir.index import Index, lets, opaque_terms, variables
+from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -75,3 +88,45 @@ def condition_without_lets(condition: Condition) -> Condition:
             return Not(condition_without_lets(part))
         case _:
             return condition
+
+
+def program_without_lets(program: Program) -> Program:
+    """Return a program whose guards and ranges say what rows they hold for.
+
+    c = i + N - M                           c = i + N - M
+    for j in range(c + 1): l = l + …   ->   for j in range(i + N - M + 1): l = l + …
+    """
+    return replace(program, body=tuple(map(_without_lets, program.body)))
+
+
+def _without_lets(node: Node) -> Node:
+    match node:
+        case If():
+            found = node.condition
+            if any(_moves(index) for index in _indices(found)):
+                found = condition_without_lets(found)
+            body = tuple(map(_without_lets, node.body))
+            return replace(
+                node, condition=found, body=body, orelse=tuple(map(_without_lets, node.orelse))
+            )
+        case Loop():
+            ends = node.range
+            if _moves(ends.start) or _moves(ends.stop):
+                ends = Range(plain(ends.start), plain(ends.stop), ends.step)
+            return replace(node, range=ends, body=tuple(map(_without_lets, node.body)))
+        case Atomic() | BlockReduce():
+            return replace(node, body=tuple(map(_without_lets, node.body)))
+        case _:
+            return node
+
+
+def _indices(condition: Condition) -> Iterator[Index]:
+    for part in walk_condition(condition):
+        if isinstance(part, Relation):
+            yield part.left
+            yield part.right
+
+
+def _moves(index: Index) -> bool:
+    """Tell whether an integer scalar in an index is another one in each iteration of a loop."""
+    return any(variables(each.value) and not opaque_terms(each.value) for each in lets(index))

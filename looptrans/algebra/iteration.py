@@ -459,9 +459,9 @@ class Iteration:
             if expected is None:
                 continue
             access, labels, old = expected
-            if edge.kind == "carried" and edge.source in tested and not access.indices:
-                # The flow does not know that one of two branches is taken; the machine does, and
-                # of a scalar there is one cell only.
+            if edge.source in tested and not access.indices and not access.rank:
+                # The flow does not know that one of two branches is taken, nor that both of two
+                # tests hold; the machine does, and of a scalar there is one cell only.
                 continue
             fits = old if edge.kind == "carried" else edge.source in labels
             if not fits:

@@ -38,7 +38,7 @@ from looptrans.algebra.values import names_of, without_repeats
 from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.analysis.coarse import with_coarse_ends
-from looptrans.ir.condition import Condition
+from looptrans.ir.condition import Condition, conjunction
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Int, Var
 from looptrans.ir.index import variables as index_variables
@@ -489,12 +489,17 @@ def _common_guard(
     conditions: list[Condition] = []
     inner: list[Value] = []
     for name, update in zip(names, updates, strict=True):
-        match without_repeats(update):
-            case Select(condition, chosen, Real(other)) if other == name:
-                conditions.append(condition)
-                inner.append(chosen)
-            case _:
-                return None, updates
+        tests: list[Condition] = []
+        value = without_repeats(update)
+        while isinstance(value, Select) and value.otherwise == Real(name):
+            if tests and naming.depends(Holds(value.condition)):
+                break
+            tests.append(value.condition)
+            value = value.chosen
+        if not tests:
+            return None, updates
+        conditions.append(conjunction(*tests))
+        inner.append(value)
     if any(condition != conditions[0] for condition in conditions):
         return None, updates
     if naming.depends(Holds(conditions[0])):

@@ -13,6 +13,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
+from looptrans.adjoint.lets import program_without_lets
 from looptrans.analysis import api
 from looptrans.derivation.apart import branching
 from looptrans.derivation.bodies import flow, recurrence_of
@@ -83,8 +84,11 @@ def derive(
     _load_analysis()
     # The docstring speaks of the listing as it was written.
     plain = replace(program, docstring=None)
-    work = _Work(reread(with_guards(with_selects(plain)) if goal == "fold" else plain))
+    work = _Work(
+        reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
+    )
     work.own_arrays(reused_too=own)
+    work.sums()
     if nests == "joined":
         work.side_by_side()
     work.one_pass()
@@ -95,8 +99,8 @@ def derive(
             notes, work = work.notes, _Work(work.first)
             work.notes += notes
             work.own_arrays(reused_too=own)
+            work.sums()
             work.folds()
-        work.sums()
         if nests in ("apart", "results apart"):
             work.apart(results=nests == "results apart")
         known = work.scalars_with_flow()
@@ -146,14 +150,17 @@ def derive_two_nests(program: Program) -> InTwoNests:
         NotDone: No loop can be split, or not with its parts as programs of their own.
     """
     _load_analysis()
-    work = _Work(reread(with_guards(with_selects(replace(program, docstring=None)))))
+    plain = program_without_lets(replace(program, docstring=None))
+    work = _Work(reread(with_guards(with_selects(plain))))
     work.own_arrays()
+    work.sums()
     work.side_by_side()
     work.one_pass()
     if not work.folds():
         notes, work = work.notes, _Work(work.first)
         work.notes += notes
         work.own_arrays()
+        work.sums()
         work.folds()
     work.scalars_with_flow()
     loop = work.fold()
