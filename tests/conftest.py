@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 from collections.abc import Callable
 from typing import TypeVar
 
 from looptrans.analysis import budget
+
+# Each test works in one of several processes: threads would wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Listings and facts are many small objects that stay: to look for cycles among them all the time
 # costs a twentieth of the run, and finds nothing.

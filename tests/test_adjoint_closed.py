@@ -19,6 +19,26 @@ from tests.test_adjoint_torch import gradients
 
 SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "H": 2}
 HEAD = 'def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):\n'
+SCORES = """
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            s = 0.0
+            for e in range(0, E):
+                s += Q[i, e] * K[j, e]
+            {after}"""
+ONLINE = """
+            t = max(m, s)
+            l = l * exp(m - t) + exp(s - t)
+            for d in range(0, D):
+                O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+            m = t
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l
+    return O
+"""
 ALL = {
     "softmax in one pass over the row": """
 def f(X: Float[Array, "M N"]):
@@ -98,6 +118,17 @@ def f(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D
                 O[h, i, d] = O[h, i, d] / l
     return O, S
 """,
+    "scores that are scaled where they are": HEAD + SCORES.format(after="s = s * 0.5") + ONLINE,
+    "scores that are moved under a guard": HEAD
+    + SCORES.format(after="if j > i: s = s - 2.0")
+    + ONLINE,
+    "two scores under one name": HEAD
+    + SCORES.format(after="u = s * 0.5; s = 0.0")
+    + """
+            for d in range(0, D):
+                s += K[j, 0] * V[j, d]
+            s = tanh(u + s)"""
+    + ONLINE,
     "weights that are no exponentials": HEAD
     + """
     O = zeros((M, D))
@@ -109,6 +140,27 @@ def f(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D
             for d in range(0, D):
                 O[i, d] = O[i, d] * z / n + w * V[j, d] / n
             z = n
+    return O
+""",
+}
+# What the flow cannot tell: one of two branches sets c and p in every iteration.
+BRANCHES = {
+    "a masked score, what nothing was seen yet in branches": HEAD
+    + SCORES.format(after="s = s if j <= i + 1 else -inf")
+    + """
+            t = max(m, s)
+            if t == -inf:
+                c = 1.0
+                p = 0.0
+            else:
+                c = exp(m - t)
+                p = exp(s - t)
+            l = l * c + p
+            for d in range(0, D):
+                O[i, d] = O[i, d] * c + p * V[j, d]
+            m = t
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l
     return O
 """,
 }
@@ -132,9 +184,9 @@ def gaps(found: Backward, seed: int) -> list[float]:
     return [float(np.abs(got[name] - want[of]).max()) for of, name in found.gradients.items()]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *BRANCHES])
 def test_gradients_are_those_of_autograd_over_the_listing_as_it_is(name: str) -> None:
-    found = backward(program(ALL[name]))
+    found = backward(program({**ALL, **BRANCHES}[name]))
     assert found.steps[0].name.startswith("closed form of j")
     assert all(step.decision == "legal" for step in found.steps)
     for seed in range(2):
@@ -154,6 +206,19 @@ def test_the_listing_in_closed_form_computes_the_same(name: str) -> None:
         want = execute(listing, sizes=sizes, inputs=inputs)
         for output, value in execute(made[0].after, sizes=sizes, inputs=inputs).items():
             np.testing.assert_allclose(value, want[output], rtol=1e-12, atol=1e-14)
+
+
+def test_what_a_loop_makes_for_each_column_and_is_changed_is_no_closed_form() -> None:
+    """v is set anew for each d: behind the iteration it is that of the last one."""
+    text = SCORES.format(after="pass_ = 0") + ONLINE
+    inner = "for d in range(0, D):\n                v = 0.0\n                for e in range(0, E): "
+    inner += "v += Q[i, e] * V[j, d]\n                O[i, d] = O[i, d] * exp(m - t) + "
+    before = "for d in range(0, D):\n                O[i, d] = O[i, d] * exp(m - t) + "
+    listing = program(
+        HEAD + text.replace(before + "exp(s - t) * V[j, d]", inner + "v * exp(s - t)")
+    )
+    with pytest.raises(NotDifferentiated, match="a loop inside makes v, and the iteration changes"):
+        backward(listing)
 
 
 def words(text: str) -> list[str]:

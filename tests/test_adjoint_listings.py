@@ -31,6 +31,69 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
                 for d in range(0, D):
                     O[i, d] = O[i, d] + max(s, 0.0) ** 2 * V[j, d]
     return O
+### a score that a chain of guards sets
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      dq: Int[Array, "M", "0:2"], dk: Int[Array, "N", "0:2"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            if dq[i] != dk[j]:
+                s = 0.5
+            elif j > i:
+                s = 2.0 * Q[i, 0]
+            else:
+                s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            w = s
+            if dk[j] > 0:
+                w = 0.0
+            else:
+                w = w * Q[i, 0]
+            for d in range(0, D):
+                O[i, d] = O[i, d] + s * exp(w) * V[j, d]
+    return O
+### a score that is changed in place, one pass
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      n: Int[Array, "M", "1:N + 1"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            if j < n[i]:
+                s = 0.0
+                for e in range(0, E):
+                    s += Q[i, e] * K[j, e]  # S9
+                s = s / sqrt(E)
+                s = 3.0 * tanh(s)
+                new = max(m, s)
+                old = exp(m - new)
+                p = exp(s - new)
+                l = l * old + p
+                for d in range(0, D):
+                    O[i, d] = O[i, d] * old + p * V[j, d]
+                m = new
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l
+    return O
+### a score in memory that is changed in place, one pass
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"]):
+    O = zeros(M)
+    S = zeros(N)
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        o = 0.0
+        for j in range(0, N):
+            S[j] = 0.0
+            for e in range(0, E):
+                S[j] = S[j] + Q[i, e] * K[j, e]
+            S[j] = S[j] * 2.0
+            new = max(m, S[j])
+            l = l * exp(m - new) + exp(S[j] - new)
+            o = o * exp(m - new) + exp(S[j] - new) * V[j]
+            m = new
+        O[i] = o / l
+    return O
 ### a table by distance, lengths
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       T: Float[Array, "M+N"], n: Int[Array, "M", "0:N + 1"]):

@@ -51,6 +51,42 @@ def f(x: Float[Array, "N"], y: Float[Array, "N"]):
     ]
 
 
+def test_one_of_the_branches_of_a_guard_writes_whatever_decides_it() -> None:
+    text = """
+def f(x: Float[Array, "N"], c: Int[Array, "N"], y: Float[Array, "N"]):
+    t = 0.0
+    for j in range(0, N):
+        if c[j] > 0:
+            t = x[j]
+        elif x[j] > 0.0:
+            t = 1.0
+        else:
+            t = 2.0
+        y[j] = t
+"""
+    assert flow_of(text, "t") == [f"flow/value S{number} -> S5 t (=) (0) -" for number in (2, 3, 4)]
+    one = text.replace("            t = 2.0", "            y[0] = 2.0")
+    assert "flow/value S1 -> S5 t () () -" in flow_of(one, "t")
+
+
+def test_what_one_branch_writes_the_other_does_not_read() -> None:
+    text = """
+def f(x: Float[Array, "N"], y: Float[Array, "N"]):
+    for j in range(0, N):
+        t = x[j]
+        if x[j] > 0.0:
+            t = 1.0
+        else:
+            t = t * 2.0
+        y[j] = t
+"""
+    assert flow_of(text, "t") == [
+        "flow/value S1 -> S3 t (=) (0) -",
+        "flow/value S2 -> S4 t (=) (0) -",
+        "flow/value S3 -> S4 t (=) (0) -",
+    ]
+
+
 def test_a_write_in_a_loop_that_may_be_empty_kills_nothing() -> None:
     text = """
 def f(x: Float[Array, "N"], y: Float[Array, "M"]):

@@ -16,7 +16,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 import torch
 
-from looptrans.blocks.program import ElementLoop, ops_in
+from looptrans.blocks.program import ElementLoop, TileLoop, ops_in
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.derivation.free import freed
@@ -356,3 +356,41 @@ def norm(x: Float[Array, "M N"]):
     return y
 """
     assert {step.kind for step in derive(program(text), "fold").steps} == {"parallel"}
+
+
+# Scores in a loop of their own, under one name in every pass, scaled where they are.
+SCORES = """
+            s = 0.0
+            for e in range(E):
+                x = q[i, e]
+                s += x * k[j, e]
+            s = s * 0.5"""
+IN_LOOPS = f"""
+def in_loops(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N D"]):
+    O = zeros((M, D)); P = zeros((M, N))
+    for i in range(M):
+        m = -inf
+        for j in range(N):{SCORES}
+            m = max(m, s)
+        l = 0.0
+        for j in range(N):{SCORES}
+            l += exp(s - m)
+            for d in range(D):
+                O[i, d] += exp(s - m) * v[j, d]
+        for d in range(D):
+            O[i, d] /= l
+        LAST
+    return O, P
+"""
+AGAIN = f"for j in range(N):{SCORES}\n            P[i, j] = exp(s - m) / l"
+
+
+@pytest.mark.parametrize(("last", "passes"), [("l = 0.0", 1), (AGAIN, 2)])
+def test_scores_in_loops_of_one_name_are_sums(last: str, passes: int) -> None:
+    text = IN_LOOPS.replace("LAST", last)
+    steps = derive(program(text), "fold").steps
+    assert [len(step.arguments) for step in steps if step.kind == "one pass"] == [2]
+    tiles = [op for op in lowered(program(text)).kernels[0].body if isinstance(op, TileLoop)]
+    assert len(tiles) == 2 * passes  # whole blocks, and the last one
+    inside = [op for tile in tiles for op in ops_in(tile.body) if isinstance(op, TileLoop)]
+    assert not inside

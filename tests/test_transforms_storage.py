@@ -439,6 +439,40 @@ def test_values_between_iterations_forbid_expansion() -> None:
     assert facts(expand(program, "s", "j")) == ("illegal", "storage", "S2 -> S2", "s")
 
 
+LENGTHS = """
+def f(x: Float[Array, "B N D"], n: Int[Array, "B", "0:N+1"]):
+    y = zeros((B, D))
+    for b in range(B):
+        for d in range(D):
+            t = 0.0
+            for j in range(n[b]):
+                t = t + x[b, j, d]
+            y[b, d] = t * t
+    return y
+"""
+
+
+def test_expand_beside_lengths_that_are_read_from_memory() -> None:
+    step = expand(read(LENGTHS), "t", "d")
+    assert step.verdict.decision == "legal"
+    assert agrees(step)
+    kept = expand(read(LENGTHS.replace("t = 0.0", "t = 0.0 if d > 0 else t")), "t", "d")
+    assert kept.verdict.decision == "unknown"
+    assert kept.verdict.reason == "it cannot be shown that each iteration sets its own t"
+
+
+def test_expanded_beside_lengths_a_local_may_be_shared_by_parallel_iterations() -> None:
+    text = LENGTHS.replace("for b in range", "for b in parallel")
+    shared = text.replace("for d in range(D):", "for d in range(D):\n            private: t")
+    step = expand(read(shared), "t", "d")
+    assert (step.verdict.decision, step.verdict.witness and step.verdict.witness.kind) == (
+        "illegal",
+        "race",
+    )
+    own = text.replace("for b in parallel(B):", "for b in parallel(B):\n        private: t")
+    assert expand(read(own), "t", "d").verdict.decision == "legal"
+
+
 def test_what_cannot_be_expanded() -> None:
     flash = spec("flash_forward")
     assert refusal(expand, flash, "m_i", "d") == lines("""

@@ -31,7 +31,7 @@ from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import reference_of
 from looptrans.runtime.verification import OutputError, Report, Run
 from looptrans.runtime.verify_inputs import KINDS
-from looptrans.runtime.verify_sizes import SizeSet
+from looptrans.runtime.verify_sizes import SizeSet, size_sets
 from tests.analysis import spec
 from tests.test_adjoint_torch import gradients as cell_by_cell
 from tests.test_verify import MASKED
@@ -339,6 +339,7 @@ def report_of(run: Callable[..., Any], first: Callable[..., Any] = forward) -> R
 
 
 def test_right_gradients_pass() -> None:
+    threads = torch.get_num_threads()
     report = report_of(gradients)
     assert report.passed, verification_text(report)
     assert [output.name for output in report.outputs] == list(NAMES)
@@ -347,6 +348,7 @@ def test_right_gradients_pass() -> None:
     document = json.loads(verification_json(report))
     assert (document["schema"], document["pass"]) == ("looptrans.verify/1", "backward")
     assert (document["passed"], document["refused"]) == (True, None)
+    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize(
@@ -445,6 +447,16 @@ def test_a_kernel_with_one_operator_changed_is_wrong(monkeypatch: pytest.MonkeyP
     assert passes(made.text)
     for line, other in changes.items():
         assert not passes(head + kernels.replace(line, other)), other
+
+
+def test_programs_are_few_where_a_kernel_adds_over_them() -> None:
+    # dscale is one sum over b, h and i: there b and h are no programs.
+    program = spec("attention_causal")
+    found = size_sets(program, emitted_with_backward(program).backward)
+    for each in found:
+        assert each.sizes["B"] * each.sizes["H"] <= 6, each
+    (crossing,) = (each.sizes for each in found if each.kind == "crossing")
+    assert min(crossing["M"], crossing["N"]) > 128
 
 
 def test_both_passes_are_one_report() -> None:

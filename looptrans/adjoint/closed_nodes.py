@@ -72,7 +72,7 @@ class ClosedNodes:
                 not known.
         """
         rest = self._rest()
-        inside = rest if self._is_rest_read() else ()
+        inside = without_notes(rest) if self._is_rest_read() else ()
         found: list[Node] = []
         finals: dict[str, Value] = {}
         firsts = self._firsts(found)
@@ -129,6 +129,7 @@ class ClosedNodes:
         for label, values in iteration.computed:
             if any(iteration.depends_on_state(value) for value in values):
                 gone.add(label)
+        gone |= self._decided_by(gone)
         alive = set(live_out(self.program))
         for node in nodes(iteration.loop.body):
             if isinstance(node, Assign) and node.label in gone:
@@ -149,6 +150,17 @@ class ClosedNodes:
             if edge.source in gone and edge.sink in kept:
                 raise NotClosed(f"whether a statement runs depends on {edge.array} ({edge.sink})")
         return body
+
+    def _decided_by(self, gone: set[str]) -> set[str]:
+        """Return the statements that run or not as what some statements write says."""
+        tests = {n.label: n for n in nodes(self.iteration.loop.body) if isinstance(n, If)}
+        found: set[str] = set()
+        for edge in self.iteration.edges:
+            test = tests.get(edge.sink)
+            if test is not None and edge.source in gone and edge.kind in ("within", "carried"):
+                inside = nodes((*test.body, *test.orelse))
+                found |= {n.label for n in inside if isinstance(n, Assign)}
+        return found if found <= gone else found | self._decided_by(gone | found)
 
     def _is_rest_read(self) -> bool:
         """Tell whether an input is what a loop inside makes, so that it stands in its cell only."""
@@ -252,6 +264,25 @@ class ClosedNodes:
         for variable in reversed([name for name in state.over if name != ":"]):
             node = Loop(variable, ranges[variable], (node,))
         return node
+
+
+def without_notes(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return nodes without labels and comments, for the second time that they are written."""
+    found: list[Node] = []
+    for node in body:
+        match node:
+            case Assign():
+                found.append(replace(node, label="S", labelled=False, comment="", leading=()))
+            case Loop():
+                inner = without_notes(node.body)
+                found.append(replace(node, body=inner, comment="", leading=()))
+            case If():
+                then, other = without_notes(node.body), without_notes(node.orelse)
+                bare = replace(node, comment="", else_comment="", leading=())
+                found.append(replace(bare, body=then, orelse=other))
+            case _:
+                found.append(node)
+    return tuple(found)
 
 
 def _without(body: tuple[Node, ...], gone: set[str]) -> tuple[Node, ...]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from looptrans.adjoint.closed_nodes import ClosedNodes, NotClosed
+from looptrans.adjoint.kept_values import keep, require_kept
 from looptrans.algebra.bound import kept_apart
 from looptrans.algebra.certificate import certificate_of, ir_certificate
 from looptrans.algebra.closed import ClosedFold, closed_fold
@@ -120,6 +121,7 @@ def _next(program: Program, reasons: dict[str, None]) -> Closing | None:
         name = loop_name(program, path.position)
         try:
             iteration = iteration_of(program, name, flow)
+            lost = keep(program, iteration)
             step = assembled(program, iteration)
         except NoRecurrence as error:
             if _carries(program, path, flow):
@@ -128,6 +130,7 @@ def _next(program: Program, reasons: dict[str, None]) -> Closing | None:
         if all(_is_plain(state, step) for state in step.states):
             continue
         try:
+            require_kept(step, lost)
             return _closed(program, path, name, iteration, step)
         except NotClosed as error:
             reasons[f"the loop {path.variable}: {error}"] = None

@@ -141,15 +141,18 @@ def _arguments(index: Index, op: str) -> tuple[Index, ...]:
 
 
 def _follows(goal: Form, known: list[Form]) -> bool:
+    """Tell whether a form is never below zero, by at most two that are not."""
     if goal.is_constant:
         return goal.constant >= 0
+    least: dict[frozenset[tuple[Index, int]], int] = {}
     for fact in known:
-        rest = goal.plus(fact, -1)
-        if rest.is_constant and rest.constant >= 0:
+        key = frozenset(fact.terms.items())
+        least[key] = min(least.get(key, fact.constant), fact.constant)
+    nothing: frozenset[tuple[Index, int]] = frozenset()
+    for rest in (goal, *(goal.plus(fact, -1) for fact in known)):
+        key = frozenset(rest.terms.items())
+        if key in least and rest.constant >= least[key]:
             return True
-    return any(
-        rest.is_constant and rest.constant >= 0
-        for number, fact in enumerate(known)
-        for other in known[number:]
-        for rest in (goal.plus(fact, -1).plus(other, -1),)
-    )
+        if key == nothing and rest.constant >= 0:
+            return True
+    return False

@@ -19,7 +19,7 @@ from looptrans.adjoint.lets import (
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.resolving import resolved_condition
 from looptrans.adjoint.state import Around, LoopAround, Place, Position, Site, State, Version
-from looptrans.adjoint.versions import write
+from looptrans.adjoint.versions import join, write
 from looptrans.algebra.cells import condition_moved, moved, plain, value_moved
 from looptrans.algebra.values import negative
 from looptrans.ir.condition import ALWAYS, Condition, negation
@@ -125,9 +125,14 @@ class _Reader:
                 case If():
                     condition = self._condition(node.condition, around, node.label or "")
                     then = replace(around, conditions=(*around.conditions, condition))
+                    before = dict(self.state.current)
                     self._body(node.body, (*here, 1), then)
+                    between = dict(self.state.current)
                     opposite = (*around.conditions, negation(condition))
                     self._body(node.orelse, (*here, 2), replace(around, conditions=opposite))
+                    for array, one in between.items():
+                        if one != before[array] and self.state.current[array] != one:
+                            join(self.state, array, one)
                 case Assign():
                     self._assign(node, here, around)
                 case _:

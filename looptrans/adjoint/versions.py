@@ -27,6 +27,7 @@ from looptrans.ir.condition import (
     Condition,
     conjunction,
     is_data_dependent,
+    negation,
 )
 from looptrans.ir.index import Arith, Index, Int, Var, substitute
 from looptrans.ir.value import (
@@ -136,6 +137,42 @@ def _old(
         )
     cell = _each_cell(target, solved)
     return value_moved(read_of(state, cell, place, place.around.facts), solved.values)
+
+
+def join(state: State, array: str, one: Version) -> None:
+    """Let two versions that the branches of a guard have made be one.
+
+        if c: w = x             w = x if c else y, whatever w was before
+        else: w = y
+
+    Args:
+        state: What is known; the version of the second branch is the current one.
+        array: What both branches have written.
+        one: The version of the first branch.
+    """
+    other = state.current[array]
+    if not (one.lost and other.lost and one.inner and other.inner):
+        return
+    if (one.expanded, one.dimensions) != (other.expanded, other.dimensions):
+        return
+    indices = state.system.definitions[other.inner].indices
+    cells = tuple(Var(v) for v in other.indices)
+    same: dict[str, Index] = dict(zip(one.indices, cells, strict=True))
+    needs = tuple(condition_moved(c, same) for c in one.needs)
+    common = tuple(c for c in needs if c in other.needs)
+    mine = [c for c in needs if c not in common]
+    theirs = [c for c in other.needs if c not in common]
+    if len(mine) != 1 or [negation(c) for c in mine] != theirs:
+        return
+    chosen, otherwise = Read(Access(one.inner, cells)), Read(Access(other.inner, cells))
+    name = state.system.names.array(array)
+    label = state.system.definitions[other.inner].label
+    both = Select(mine[0], chosen, otherwise)
+    added(state.system, Definition(name, indices, both, label=label, array=array))
+    if common:
+        state.current[array] = replace(other, inner=name, needs=common)
+    else:
+        state.current[array] = replace(other, name=name, inner=None, needs=(), indices=(), lost="")
 
 
 def _each_cell(target: Access, solved: Solved) -> Access:

@@ -12,6 +12,7 @@ done once for all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TypeAlias
 
 from looptrans.adjoint.definitions import (
@@ -201,7 +202,8 @@ class Writer:
         """Return the nests that work out a stored array."""
         target = Access(gradient.name, tuple(Var(g.variable) for g in gradient.indices))
         groups: dict[str, list[Term]] = {}
-        for term in gradient.terms:
+        for each in gradient.terms:
+            term = self._summed_first(each)
             ordered = replace(term, generators=in_order(self._as_in_text(term.generators)))
             groups.setdefault(_group(ordered), []).append(ordered)
         found = []
@@ -232,6 +234,42 @@ class Writer:
                 )
             )
         return found
+
+    def _summed_first(self, term: Term) -> Term:
+        """Do a sum first that what is worked out again has no part in.
+
+        sum(P[j] * dO[d] * V[j, d] for j, d)  ->  sum(P[j] * sum(dO[d] * V[j, d] for d) for j)
+        """
+        for g in reversed(term.generators):
+            others = tuple(o for o in term.generators if o is not g)
+            bounds = {v for o in others for v in variables(o.range.start)}
+            bounds |= {v for o in others for v in variables(o.range.stop)}
+            if g.variable in bounds or any(
+                g.variable in condition_variables(c) for c in term.brackets
+            ):
+                continue
+            inside = [(a, p) for a, p in term.factors if g.variable in free_variables(a)]
+            outside = [(a, p) for a, p in term.factors if g.variable not in free_variables(a)]
+            of_others = {o.variable for o in others}
+            again = [
+                (a, p)
+                for a, p in outside
+                if self._is_worked_out_again(a) and of_others & set(free_variables(a))
+            ]
+            if not again or any(self._is_worked_out_again(a) for a, _ in inside):
+                continue
+            first = value_of([Term(Fraction(1), tuple(inside), (), (g,))])
+            return replace(term, generators=others, factors=(*outside, (first, 1)))
+        return term
+
+    def _is_worked_out_again(self, value: Value) -> bool:
+        """Tell whether a value reads what is not in memory."""
+        return any(
+            isinstance(part, Read)
+            and part.access.array in self.system.definitions
+            and not self.is_stored(part.access.array)
+            for part in walk_value(value)
+        )
 
     def _nest(
         self,

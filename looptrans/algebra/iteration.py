@@ -23,7 +23,7 @@ from looptrans.algebra.cells import (
     value_moved,
 )
 from looptrans.frontend.elements import element_of
-from looptrans.ir.condition import Condition
+from looptrans.ir.condition import Condition, opposite
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text
@@ -135,13 +135,18 @@ class Found:
         name: The name that stands for it in values.
         family: The cell.
         state: Whether an earlier iteration left it there.
-        made: Whether an inner loop of this iteration makes it.
+        maker: The place of the inner loop of this iteration that makes it, if one does.
     """
 
     name: str
     family: Family
     state: bool
-    made: bool = False
+    maker: Position = ()
+
+    @property
+    def made(self) -> bool:
+        """Whether an inner loop of this iteration makes it."""
+        return bool(self.maker)
 
 
 @dataclass(slots=True)
@@ -310,15 +315,15 @@ class Iteration:
             labels, old = labels | earlier, old or was_old
         self._expected[key] = (access, labels, old)
 
-    def origin(self, family: Family, *, state: bool, made: bool = False) -> Real:
+    def origin(self, family: Family, *, state: bool, maker: Position = ()) -> Real:
         """Return the name for what the iteration finds in a cell, or for what a loop makes."""
         for found in self.found.values():
-            if not made and not found.made and same_cell(found.family.access, family.access):
+            if not maker and not found.made and same_cell(found.family.access, family.access):
                 if state and not found.state:
                     self.found[found.name] = replace(found, state=True)
                 return Real(found.name)
         name = f"@{len(self.found)}"
-        self.found[name] = Found(name, family, state, made)
+        self.found[name] = Found(name, family, state, maker)
         return Real(name)
 
     def _moved(self, value: Value, bound: Mapping[str, Index]) -> Value:
@@ -336,7 +341,7 @@ class Iteration:
                     for name, bounds in found.family.over
                     for index in (bound.get(name),)
                 )
-                return self.origin(Family(access, over), state=found.state, made=found.made)
+                return self.origin(Family(access, over), state=found.state, maker=found.maker)
             return None
 
         return value_moved(replaced(value, change), bound)
@@ -357,7 +362,7 @@ class Iteration:
             if not carries and mentions(known.family.access, node.variable):
                 self.known.append(known)
             else:
-                self._leave(known, made, ranges)
+                self._leave(known, made, ranges, position)
 
     def _seal(self, node: Loop) -> None:
         """Take what a loop with a recurrence of its own makes as it is; the state may not enter."""
@@ -375,7 +380,9 @@ class Iteration:
                 raise NoRecurrence(f"the loop {node.variable} inside carries values of the state")
         self._sealed |= labels
 
-    def _leave(self, known: Known, made: list[Known], ranges: dict[str, Range]) -> None:
+    def _leave(
+        self, known: Known, made: list[Known], ranges: dict[str, Range], maker: Position
+    ) -> None:
         """Keep what the last iteration of an inner loop leaves in a cell as a value of its own.
 
         The loop may be empty, so what was there before may still be there.
@@ -390,7 +397,7 @@ class Iteration:
         stateful = self.depends_on_state(known.value) or (
             earlier is not None and self.depends_on_state(earlier.value)
         )
-        value = Real(SPOILT) if stateful else self.origin(known.family, state=False, made=True)
+        value = Real(SPOILT) if stateful else self.origin(known.family, state=False, maker=maker)
         old = earlier is None or earlier.old
         self.known.append(Known(known.family, value, frozenset(labels), old))
 
@@ -430,6 +437,9 @@ class Iteration:
                 side = Known(family, found, frozenset(), old=True)
             sides.append(side)
         then, other = sides
+        if isinstance(then.value, Real) and not isinstance(other.value, Real):
+            # What a condition leaves as it is stands behind: x if not c else the old one.
+            condition, then, other = opposite(condition), other, then
         value = (
             then.value if then.value == other.value else Select(condition, then.value, other.value)
         )
@@ -441,6 +451,7 @@ class Iteration:
         Raises:
             NoRecurrence: The two differ.
         """
+        tested = self._under_data()
         for edge in self.edges:
             if edge.kind not in ("within", "carried") or edge.sink in self._sealed:
                 continue
@@ -448,12 +459,26 @@ class Iteration:
             if expected is None:
                 continue
             access, labels, old = expected
+            if edge.kind == "carried" and edge.source in tested and not access.indices:
+                # The flow does not know that one of two branches is taken; the machine does, and
+                # of a scalar there is one cell only.
+                continue
             fits = old if edge.kind == "carried" else edge.source in labels
             if not fits:
                 raise NoRecurrence(
                     f"{edge.sink} reads {access_text(access)}, which {edge.source} may have "
                     "written under another subscript"
                 )
+
+    def _under_data(self) -> set[str]:
+        """Return the statements that run or not as data says."""
+        return {
+            node.label
+            for test in nodes(self.loop.body)
+            if isinstance(test, If) and test.label is not None
+            for node in nodes((*test.body, *test.orelse))
+            if isinstance(node, Assign)
+        }
 
 
 def _family(access: Access, ranges: Mapping[str, Range]) -> Family:

@@ -34,6 +34,7 @@ from looptrans.analysis.correspondence import (
     correspondence,
 )
 from looptrans.analysis.explanation import most_telling
+from looptrans.analysis.grown import grown_locals, struck_out
 from looptrans.analysis.interference import interferences
 from looptrans.analysis.judging import judged
 from looptrans.analysis.linear import Linear, linear
@@ -167,27 +168,42 @@ def _copies(
 
 
 def _without_sources(made: Correspondence) -> Verdict:
-    """Judge with opaque terms, where sources are not followed: new private names can be judged."""
+    """Judge with opaque terms, where sources are not followed.
+
+    New private names can be judged, and locals with an element for each iteration of a loop.
+    """
     # Seldom needed, and networkx takes a while to load.
     from looptrans.analysis.dependences import analyse
     from looptrans.analysis.graph import loop_order
     from looptrans.analysis.loops import may_be_private
 
     before, after = made.before.program, made.after.program
-    if _shared(before.body) != _shared(after.body):
+    grown = grown_locals(before, after)
+    if grown is None or _shared(
+        struck_out(before.body, tuple(replace(each, more=0) for each in grown))
+    ) != _shared(struck_out(after.body, grown)):
         reason = "where values live is not followed through opaque terms: " + _terms(made)
         return Verdict("unknown", reason=reason)
     analysis = analyse(before)
-    loops = loop_order(before)
-    for position, loop in loop_order(after).items():
-        for name in loop.private:
-            if name in loops[position].private:
-                continue
-            if not may_be_private(analysis, position, name):
-                reason = f"it cannot be shown that each iteration sets its own {name}"
-                return Verdict("unknown", reason=reason)
+    earlier, now = loop_order(before), loop_order(after)
+    # A creation that was put in moves what stands behind it.
+    places = dict(zip(now, earlier, strict=True))
+    own = [
+        (places[position], name)
+        for position, loop in now.items()
+        for name in loop.private
+        if name not in earlier[places[position]].private
+    ]
+    own += [(places[position], each.name) for each in grown for position in each.loops]
+    for position, name in own:
+        if not may_be_private(analysis, position, name):
+            reason = f"it cannot be shown that each iteration sets its own {name}"
+            return Verdict("unknown", reason=reason)
     law = "each iteration sets its private names before it reads them, and nobody else reads them"
-    return Verdict("legal", certificates=(Certificate("storage", law, "legal", "by isl"),))
+    certificate = Certificate("storage", law, "legal", "by isl")
+    return (
+        _unless_races(made, certificate) if grown else Verdict("legal", certificates=(certificate,))
+    )
 
 
 def _shared(body: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -326,15 +326,14 @@ def _value_flow(model: Model, groups: list[_Group]) -> tuple[list[Relation], lis
             uncovered.append(Uncovered(sink, array, each.domain()))
     relations = []
     for key in sorted(total):
-        source, sink, number = key
+        source, sink, written = key
         pairs = total[key]
-        if statements[source].is_instead_of(statements[sink]):
+        if statements[source].excludes(statements[sink]):
             # The order of time has both branches of a guard run, one after the other.
             pairs = pairs.intersect(order_map(model, statements[source], statements[sink]))
         if not pairs.is_empty():
             may = key in doubtful and not doubtful[key].intersect(pairs).is_empty()
-            array = arrays[number]
-            relations.append(Relation("flow", "value", source, sink, array, pairs, may))
+            relations.append(Relation("flow", "value", source, sink, arrays[written], pairs, may))
     return relations, uncovered
 
 

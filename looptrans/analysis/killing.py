@@ -5,7 +5,7 @@
                                           one i need be looked at
 
 No sets are needed to tell: the write stands before the read, in a block that is around both, and
-names the same cell.
+names the same cell. So do two writes, one in either branch of a guard, whatever decides it.
 """
 
 from __future__ import annotations
@@ -15,32 +15,66 @@ from collections.abc import Iterable
 from looptrans.analysis.model import AccessModel, StatementModel
 from looptrans.ir.condition import ALWAYS
 
+Position = tuple[int, ...]
+
 
 def killer(read: AccessModel, writes: Iterable[AccessModel]) -> AccessModel | None:
     """Return the write before a read that shares most loops with it; None if there is none.
+
+    Of two writes in the branches of a guard it is the first.
 
     Args:
         read: The read.
         writes: All writes of the array.
     """
-    found = [write for write in writes if _kills(write, read)]
-    return max(found, key=lambda write: write.statement.depth, default=None)
+    latest: dict[Position, AccessModel] = {}
+    for write in writes:
+        if _names_the_cell(write, read):
+            _keep_later(latest, write.statement.place.position[:-1], write)
+    if any(write.statement.place.branches for write in latest.values()):
+        _join_branches(latest)
+    place = read.statement.place.position
+    # Whatever decides whether a block runs decides it for all that it is around.
+    found = [write for block, write in latest.items() if place[: len(block)] == block]
+    return max(found, key=_closeness, default=None)
 
 
-def _kills(write: AccessModel, read: AccessModel) -> bool:
+def _names_the_cell(write: AccessModel, read: AccessModel) -> bool:
+    """Tell whether a write is of the cell read, and before it in the loops that they share."""
     mine, other = write.statement, read.statement
     depth = mine.depth
-    block = mine.place.position[:-1]
-    # Whatever decides whether the block runs decides it for both.
     return (
         write.condition == ALWAYS
         and not (write.generators or read.generators)
         and write.subscripts == read.subscripts
         and not _variables(other, depth) & _variables(mine)
-        and other.place.position[: len(block)] == block
         and mine.shared_depth(other) == depth
         and mine.order[depth] < other.order[depth]
     )
+
+
+def _join_branches(latest: dict[Position, AccessModel]) -> None:
+    """Let two writes in the branches of a guard stand in the block around the guard."""
+    blocks = list(latest)
+    while blocks:
+        block = blocks.pop()
+        if block not in latest[block].statement.place.branches:
+            continue
+        guard, around = block[:-1], block[:-2]
+        if (*guard, 1) in latest and (*guard, 2) in latest:
+            before = latest.get(around)
+            _keep_later(latest, around, latest[*guard, 1])
+            if latest[around] is not before:
+                blocks.append(around)
+
+
+def _keep_later(latest: dict[Position, AccessModel], block: Position, write: AccessModel) -> None:
+    latest[block] = max(write, latest.get(block, write), key=_closeness)
+
+
+def _closeness(write: AccessModel) -> tuple[int, int]:
+    depth = write.statement.depth
+    return depth, write.statement.order[depth]
 
 
 def _variables(statement: StatementModel, start: int = 0) -> set[str]:

@@ -76,15 +76,17 @@ class StatementModel:
                 return depth
         return min(self.depth, other.depth)
 
-    def is_instead_of(self, other: StatementModel) -> bool:
-        """Tell whether in one iteration of the loops around both only one of the two can run.
+    def excludes(self, other: StatementModel) -> bool:
+        """Tell whether one iteration of the loops they share never runs both.
 
-        They stand in different branches of one guard.
+        They stand in the two branches of one guard, which is decided once.
         """
-        mine, theirs = self.place, other.place
+        theirs = other.place.branches
         return any(
-            guard == same and mine.position[: len(guard) + 1] != theirs.position[: len(guard) + 1]
-            for guard, same in zip(mine.guard_positions, theirs.guard_positions, strict=False)
+            (*branch[:-1], 3 - branch[-1]) in theirs
+            and self.shared_depth(other)
+            == sum(branch[: len(loop)] == loop for loop in self.place.loop_positions)
+            for branch in self.place.branches
         )
 
 

@@ -112,7 +112,7 @@ def orders(
         sign = "<" if first.bounds[level].range.step > 0 else ">"
         options.append((*equal, f"{a} {sign} {b}"))
         equal.append(f"{a} = {b}")
-    if first.order[shared] < second.order[shared] and not first.is_instead_of(second):
+    if first.order[shared] < second.order[shared] and not first.excludes(second):
         options.append(tuple(equal))
     return tuple(options)
 

@@ -264,17 +264,19 @@ def worked_out(rests: Iterable[Rest], body: tuple[Node, ...], loop: str) -> dict
         loop: The variable they share now.
     """
     direct = {node.label: node for node in body if isinstance(node, Assign)}
-    written: dict[str, int] = {}
-    for node in nodes(body):
-        if isinstance(node, Assign):
-            for target in node.targets:
-                written[target.array] = written.get(target.array, 0) + 1
+    # What a name has in the end is what it was given last.
+    last = {
+        target.array: node.label
+        for node in nodes(body)
+        if isinstance(node, Assign)
+        for target in node.targets
+    }
     found: dict[Value, Value] = {}
     for rest in rests:
         here = {rest.loop.variable: Var(loop)}
         for label, values in rest.iteration.computed:
             kept = direct.get(label)
-            if kept is None or len(kept.targets) != 1 or written[kept.targets[0].array] != 1:
+            if kept is None or len(kept.targets) != 1 or last[kept.targets[0].array] != label:
                 continue
             value = _with_variable(plain(values[0], rest.iteration), here)
             if isinstance(value, Const | Real | IndexValue) or rank_of(value) > 1:

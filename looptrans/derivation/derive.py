@@ -19,6 +19,7 @@ from looptrans.derivation.bodies import flow, recurrence_of
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.free import free_loops
 from looptrans.derivation.guards import divides, starts_infinite
+from looptrans.derivation.loops_as_sums import is_beside_rows, is_shared, sum_loops
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
 from looptrans.derivation.ordinary import contractible
@@ -95,6 +96,7 @@ def derive(
             work.notes += notes
             work.own_arrays(reused_too=own)
             work.folds()
+        work.sums()
         if nests in ("apart", "results apart"):
             work.apart(results=nests == "results apart")
         known = work.scalars_with_flow()
@@ -289,6 +291,7 @@ class _Work:
 
     def one_pass(self) -> None:
         """Make passes over the same range one, those too that have to be brought side by side."""
+        notes = len(self.notes)
         tried: set[Passes] = set()
         plain: int | None = None
         while True:
@@ -307,6 +310,26 @@ class _Work:
             else:
                 plain = 0
         self._joined_passes()
+        self._joined_with_sums(notes)
+
+    def _joined_with_sums(self, notes: int) -> None:
+        """Join the passes that are left, with what they add up in loops inside as sums."""
+        left = {name for run in self._runs() for name in run}
+        before = self.program, list(self.notes), list(self.steps)
+        del self.notes[notes:]
+        for each in sum_loops(self.program):
+            around = loops_around(self.program, each.position)
+            if left & {_name(path.loop) for path in around}:
+                self.take("loop as sum", each.update.label)
+        if self.program == before[0] or self._joined_passes() == 0:
+            self.program, self.notes, self.steps = before
+
+    def sums(self) -> None:
+        """Write loops as sums where a kernel has no other form for them, or a slower one."""
+        program = self.program
+        for each in sum_loops(program):
+            if is_shared(program, each) or is_beside_rows(program, each):
+                self.take("loop as sum", each.update.label)
 
     def _free_loops(self) -> list[Position]:
         """Return the loops that carry nothing, nor do those around them, where that matters."""

@@ -8,6 +8,7 @@ from typing import Final
 from looptrans.derivation.backward import adjoint, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
 from looptrans.derivation.guard import guard
+from looptrans.derivation.loops_as_sums import loop_as_sum
 from looptrans.derivation.one_nest import one_nest
 from looptrans.derivation.one_pass import one_pass
 from looptrans.derivation.ordinary import (
@@ -33,6 +34,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "made once": (made_once, ()),
     "rows in place": (in_place, ()),
     "sum as a loop": (sum_as_loop, (str,)),
+    "loop as sum": (loop_as_sum, (str,)),
     "one pass": (one_pass, (str,)),
     "guard": (guard, (str,)),
     "change of state": (change_state, (str,)),

@@ -43,7 +43,8 @@ from looptrans.ir.walk import placed
 from looptrans.transforms.nest import replace_at
 from looptrans.transforms.tree import Position, block_at, node_at, statements_in
 
-_START = {"sum": 0.0, "max": -inf, "min": inf}
+START = {"sum": 0.0, "max": -inf, "min": inf}
+NAMES = {"sum": "sum", "max": "maximum", "min": "minimum"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def sum_as_loop(program: Program, label: str) -> DerivationStep:
         raise NotDone(f"{label} sums over nothing")
     generator, *others = found.generators
     body = replace(found, generators=tuple(others)) if others else found.body
-    start = Const(_START[found.function])
+    start = Const(START[found.function])
     elements = {a.name: a.element for a in program.arrays}
     kind = element_of(found, elements)
     if kind != "float":
@@ -165,18 +166,15 @@ def sum_as_loop(program: Program, label: str) -> DerivationStep:
     loop = Loop(generator.variable, generator.range, (update,))
     nodes = (writer.assign(cell, start), loop, *behind)
     after = done(replace_at(writer.program, place.position, nodes))
-    law = f"a {_NAMES[found.function]} is what a loop joins, one term after the other"
+    law = f"a {NAMES[found.function]} is what a loop joins, one term after the other"
     return DerivationStep(
-        f"write the {_NAMES[found.function]} of {label} as a loop",
+        f"write the {NAMES[found.function]} of {label} as a loop",
         "sum as a loop",
         (label,),
         program,
         after,
         (Certificate("order", law, "legal", "that is what it means"),),
     )
-
-
-_NAMES = {"sum": "sum", "max": "maximum", "min": "minimum"}
 
 
 def _put(value: Value, old: Value, new: Value) -> Value:

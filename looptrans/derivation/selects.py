@@ -1,14 +1,16 @@
-"""One form for a choice: `where` as a ternary, and a choice of the greater number as max.
+"""One form for a choice: `where` as a ternary, a choice of the greater number as max, no bare else.
 
 S[i, j] = where(j <= i, x, -inf)    ->    S[i, j] = x if j <= i else -inf
 new = s if s > m else m             ->    new = max(s, m)
+if j > i: pass                            if j <= i: l = l + p
+else: l = l + p                     ->
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.ir.condition import Condition, Data, Not
+from looptrans.ir.condition import Condition, Data, Not, opposite
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import Call, Compare, Holds, Select, Value, rank_of
@@ -23,6 +25,8 @@ def _node(node: Node) -> Node:
     match node:
         case Assign():
             return replace(node, values=tuple(replaced(value, _select) for value in node.values))
+        case If(condition, (), (_, *_) as other):
+            return _node(replace(node, condition=opposite(condition), body=other, orelse=()))
         case If():
             return replace(
                 node,

@@ -36,6 +36,7 @@ from looptrans.blocks.program import (
 )
 from looptrans.emit.functions import DIRECT, IDENTITY, JOINED, REDUCTIONS
 from looptrans.emit.identifiers import KERNEL_WORDS, Scope
+from looptrans.emit.widths import Widths
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Param
 
 NOT, COMPARE, OR, AND, SUM, PRODUCT, SIGN, ATOM = range(8)
@@ -87,8 +88,7 @@ class Expressions:
         scope: Its identifiers.
         used: What the text mentions so far.
         hoisted: For each array, the dimensions whose part of the offset its pointer has already.
-        wide: Names of integers that have the type `INDEX`.
-        long: Names of integers that have 64 bits whatever `INDEX` is.
+        widths: How wide its integers are.
         flipped: Names of loads whose two dimensions stand in the order of the array, not of `Dim`.
     """
 
@@ -97,8 +97,7 @@ class Expressions:
         self.scope = Scope(KERNEL_WORDS)
         self.used = Used()
         self.hoisted: dict[str, frozenset[int]] = {}
-        self.wide: set[str] = set()
-        self.long: set[str] = set()
+        self.widths = Widths()
         self.flipped: set[str] = set()
         self.tensors: set[str] = set()
         self._axis_names: dict[tuple[str, int], str] = {}
@@ -461,7 +460,7 @@ class Expressions:
         if subscript == Number(1):
             return stride
         shown = self._shaped(subscript, dims)
-        if self.is_wide(subscript):
+        if self.widths.is_wide(subscript):
             return f"{shown.within(PRODUCT)} * {stride}"
         kind = self.index_type()
         if isinstance(subscript, Load) or (isinstance(subscript, Name) and subscript.dims):
@@ -476,44 +475,6 @@ class Expressions:
             or (isinstance(node, Position) and node.dim.role == "program")
             for node in walk(expr)
         )
-
-    def is_long(self, expr: Expr) -> bool:
-        """Tell whether an integer has 64 bits."""
-        match expr:
-            case Name(name):
-                return name in self.long
-            case Cast(_, to, None):
-                return to == "int64"
-            case Unary("-", operand) | Reduce(_, _, operand):
-                return self.is_long(operand)
-            case Binary("+" | "-" | "*" | "//" | "%", left, right):
-                return self.is_long(left) or self.is_long(right)
-            case Call("max" | "min" | "abs", arguments):
-                return any(self.is_long(argument) for argument in arguments)
-            case Where(_, chosen, otherwise):
-                return self.is_long(chosen) or self.is_long(otherwise)
-            case _:
-                return False
-
-    def is_wide(self, expr: Expr) -> bool:
-        """Tell whether an integer has the type `INDEX`, so that its product with a stride has."""
-        match expr:
-            case Position():
-                return True
-            case Edge(dim):
-                return dim.role == "rows"
-            case Name(name):
-                return name in self.wide
-            case Unary("-", operand) | Reduce(_, _, operand):
-                return self.is_wide(operand)
-            case Binary("+" | "-" | "*" | "//" | "%", left, right):
-                return self.is_wide(left) or self.is_wide(right)
-            case Call("max" | "min" | "abs", arguments):
-                return any(self.is_wide(argument) for argument in arguments)
-            case Where(_, chosen, otherwise):
-                return self.is_wide(chosen) or self.is_wide(otherwise)
-            case _:
-                return False
 
 
 def _is_of_arguments(division: Binary) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looptrans.blocks.footprint import Footprint, footprints
@@ -51,6 +51,7 @@ from looptrans.emit.arguments import (
 from looptrans.emit.expressions import SUM, Expressions
 from looptrans.emit.grid import Demand, block_number, decoded, lanes
 from looptrans.emit.layout import INDENT, filled, fits, heading, statement
+from looptrans.emit.widths import Widths, accesses_of
 from looptrans.ir.listing import index_text
 
 # The least extent of a side of a matrix product.
@@ -130,19 +131,6 @@ def kernel_text(
     )
 
 
-def _carried(ops: tuple[Op, ...], before: frozenset[str]) -> Iterator[str]:
-    """Yield the names that are set before a loop and in it."""
-    for op in ops:
-        if isinstance(op, Let):
-            before |= {op.name}
-        elif isinstance(op, TileLoop | ElementLoop):
-            inner = (each.name for each in ops_in(op.body) if isinstance(each, Let))
-            yield from before.intersection(inner)
-            yield from _carried(op.body, before)
-        elif isinstance(op, Branch | RowBlock):
-            yield from _carried(op.body, before)
-
-
 def _seeds(kernel: Kernel) -> set[str]:
     """Return the numbers that are keys of random numbers."""
     calls = (
@@ -202,7 +190,7 @@ class _Writer:
     text_body: tuple[Op, ...] = field(init=False)
     ops: tuple[Op, ...] = field(init=False)
     counts: Counter[str] = field(init=False)
-    read_only: frozenset[str] = frozenset()
+    widths: Widths = field(init=False)
 
     def __post_init__(self) -> None:
         self.expr = Expressions(self.kernel)
@@ -213,34 +201,10 @@ class _Writer:
         self.ops = tuple(ops_in(self.text_body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
         self.expr.flipped = _flipped(self.ops)
-        self._choose_types()
+        self.expr.widths = self.widths = Widths.of(self.text_body)
         self._choose_names()
 
     # What is decided before anything is written.
-
-    def _choose_types(self) -> None:
-        """Find the integers that have 64 bits, and those that need not have the type `INDEX`."""
-        lets = [op for op in self.ops if isinstance(op, Let) and kind_of(op.value) == "int"]
-        # What a loop carries may grow beyond what each iteration has.
-        self.expr.long |= set(_carried(self.text_body, frozenset())) & {let.name for let in lets}
-        size = -1
-        while size != len(self.expr.long):
-            size = len(self.expr.long)
-            self.expr.long |= {let.name for let in lets if self.expr.is_long(let.value)}
-        used = {
-            part.name
-            for op in self.ops
-            for _, subscripts in _accesses(op)
-            for subscript in subscripts
-            for part in walk(subscript)
-            if isinstance(part, Name)
-        }
-        for let in reversed(lets):
-            if let.name in used:
-                used |= {part.name for part in walk(let.value) if isinstance(part, Name)}
-        loads = {let.name for let in lets if isinstance(let.value, Load)}
-        other = {let.name for let in lets if not isinstance(let.value, Load)}
-        self.read_only = frozenset(loads - other - used)
 
     def _choose_names(self) -> None:
         """Give names in the order of appearance, those of the listing before those made of them."""
@@ -252,7 +216,7 @@ class _Writer:
         for op in (*ops_in(self.kernel.body), *self.ops):
             if isinstance(op, Let):
                 scope.name("name", op.name, wanted=op.name)
-            for array, subscripts in _accesses(op):
+            for array, subscripts in accesses_of(op):
                 for axis, subscript in enumerate(subscripts):
                     self.expr.name_axis(array, axis, subscript)
         for dim in self.kernel.dims:
@@ -270,7 +234,7 @@ class _Writer:
         found: dict[str, dict[int, Expr]] = {}
         varying: set[str] = set()
         for op in self.ops:
-            for array, subscripts in _accesses(op):
+            for array, subscripts in accesses_of(op):
                 fixed = {axis: s for axis, s in enumerate(subscripts) if _is_fixed(s)}
                 known = found.setdefault(array, fixed)
                 found[array] = {axis: s for axis, s in known.items() if fixed.get(axis) == s}
@@ -418,9 +382,9 @@ class _Writer:
         dims = let.dims or own
         kind = kind_of(value)
         if isinstance(value, Number) or (dims and not own):
-            is_long = let.name in self.expr.long
+            is_long = let.name in self.widths.long
             if kind == "int" and not is_long:
-                self.expr.wide.add(let.name)
+                self.widths.wide.add(let.name)
             if kind == "int":
                 element = "tl.int64" if is_long else self.expr.index_type()
             else:
@@ -442,14 +406,14 @@ class _Writer:
         text = self.expr.show(value, dims)
         if own != dims:
             text = f"tl.broadcast_to({text}, {self.expr.shape(dims)})"
-        if let.name in self.expr.long:
-            if not self.expr.is_long(value):
+        if let.name in self.widths.long:
+            if not self.widths.is_long(value):
                 text = f"tl.cast({text}, tl.int64)"
-        elif kind == "int" and self.expr.is_wide(value):
-            self.expr.wide.add(let.name)
-        elif kind == "int" and self.counts[let.name] > 1 and let.name not in self.read_only:
+        elif kind == "int" and self.widths.is_wide(value):
+            self.widths.wide.add(let.name)
+        elif kind == "int" and self.counts[let.name] > 1 and let.name not in self.widths.read_only:
             # A value that a loop carries keeps the type it has at first.
-            self.expr.wide.add(let.name)
+            self.widths.wide.add(let.name)
             text = f"tl.cast({text}, {self.expr.index_type()})"
         return f"{name} = {text}"
 
@@ -550,19 +514,6 @@ class _Writer:
         return tuple(found)
 
 
-def _accesses(op: Op) -> list[tuple[str, tuple[Expr, ...]]]:
-    """Return the array accesses of an operation itself, in the order of the text."""
-    found = [
-        (node.array, node.subscripts)
-        for expr in exprs_of(op)
-        for node in walk(expr)
-        if isinstance(node, Load)
-    ]
-    if isinstance(op, Store):
-        found.append((op.array, op.subscripts))
-    return found
-
-
 def _is_fixed(subscript: Expr) -> bool:
     """Tell whether a subscript is a number that does not change during a program."""
     return all(
@@ -581,7 +532,7 @@ def _has_products(body: tuple[Op, ...]) -> bool:
 
 def _is_index(dim: Dim, body: tuple[Op, ...]) -> bool:
     """Tell whether iterations of a loop become part of an offset."""
-    exprs = [s for op in ops_in(body) for _, subscripts in _accesses(op) for s in subscripts]
+    exprs = [s for op in ops_in(body) for _, subscripts in accesses_of(op) for s in subscripts]
     exprs += [op.value for op in ops_in(body) if isinstance(op, Let) and kind_of(op.value) == "int"]
     return any(Position(dim) in list(walk(expr)) for expr in exprs)
 

@@ -84,7 +84,8 @@ class Placed:
         phases: For each of its loops, how many barriers of that loop stand before it.
         sections: The atomic and reducing blocks around it, outermost first.
         section_positions: Their positions.
-        guard_positions: The positions of the guards around it.
+        branches: The positions of the branches of guards around it, outermost first; the other
+            branch of a guard differs in the last number, 1 or 2.
     """
 
     label: str
@@ -96,7 +97,7 @@ class Placed:
     phases: tuple[int, ...] = ()
     sections: tuple[Section, ...] = ()
     section_positions: tuple[tuple[int, ...], ...] = ()
-    guard_positions: tuple[tuple[int, ...], ...] = ()
+    branches: tuple[tuple[int, ...], ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -124,7 +125,7 @@ class _Around:
     phases: tuple[int, ...] = ()
     sections: tuple[Section, ...] = ()
     section_positions: tuple[tuple[int, ...], ...] = ()
-    guard_positions: tuple[tuple[int, ...], ...] = ()
+    branches: tuple[tuple[int, ...], ...] = ()
 
     def place(self, label: str, node: Assign | If, position: tuple[int, ...]) -> Placed:
         return Placed(
@@ -137,7 +138,7 @@ class _Around:
             self.phases,
             self.sections,
             self.section_positions,
-            self.guard_positions,
+            self.branches,
         )
 
 
@@ -158,14 +159,16 @@ def _placed(body: tuple[Node, ...], position: tuple[int, ...], around: _Around) 
             case If():
                 if node.label is not None:
                     yield around.place(node.label, node, (*here, 0))
-                around_both = (*around.guard_positions, here)
-                for branch, block, condition in (
-                    (1, node.body, node.condition),
-                    (2, node.orelse, negation(node.condition)),
+                for branch, chosen, condition in (
+                    ((*here, 1), node.body, node.condition),
+                    ((*here, 2), node.orelse, negation(node.condition)),
                 ):
-                    conditions = (*around.conditions, condition)
-                    inside = replace(around, conditions=conditions, guard_positions=around_both)
-                    yield from _placed(block, (*here, branch), inside)
+                    inside = replace(
+                        around,
+                        conditions=(*around.conditions, condition),
+                        branches=(*around.branches, branch),
+                    )
+                    yield from _placed(chosen, branch, inside)
             case Atomic() | BlockReduce():
                 inside = replace(
                     around,

@@ -28,6 +28,7 @@ from looptrans.runtime.device import NoDevice, prepare_device
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.load import load_module
 from looptrans.runtime.reference import Outputs, Reference, reference_of
+from looptrans.runtime.threads import one_thread
 from looptrans.runtime.verification import OutputError, Report, Run
 from looptrans.runtime.verify_call import (
     called,
@@ -225,7 +226,8 @@ def run_sets(
         if progress is not None:
             progress(where)
         try:
-            runs += session.runs(each, dtypes)
+            with one_thread():
+                runs += session.runs(each, dtypes)
             empty = empty and each.kind == "zero"
         except ExecutionError as error:
             if each.kind == "given":

@@ -29,12 +29,18 @@ WHOLE: dict[Role, tuple[int, ...]] = {
     "element": (4, 3, 4, 3),
     "program": (2, 1, 2, 1),
 }
-SMALL = (3, 5, 7, 2, 9, 11, 13)
+SMALL = (7, 5, 9, 3, 11, 2, 13)
+# What a program each works out is not needed often: the interpreter takes its time.
+FEW: dict[Role, tuple[int, ...]] = {"program": (2, 3, 1, 2)}
 # Sizes that others must divide, or be multiples of: what is tried for the first, the second, …
 TIED = ((6, 12, 4, 3, 2, 1), (2, 3, 6, 1, 4), (3, 2, 12, 6, 1, 4))
 TIED_LARGE = ((4, 6, 2, 1), (2, 1, 4), (2, 4, 1))
 NEARBY = (1, 2, 3, 4, 5, 6, 8)
 ROLES: tuple[Role, ...] = ("rows", "tile", "lanes", "element", "program")
+MOST_BLOCKS = 200
+"""How many blocks a run should visit: the interpreter does some 50 a second."""
+BLOCK = 64
+"""About how many iterations a block has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +76,11 @@ def size_sets(program: Program, blocks: BlockProgram | None = None) -> tuple[Siz
         return (SizeSet("small", {}),)
     roles = _roles(blocks)
     tied = _tied(program)
-    small = _wanted(names, {}, {}, tied, SMALL)
+    small = _wanted(names, _few(roles), FEW, tied)
     wanted: dict[str, Mapping[str, tuple[int, ...]]] = {
         "small": small,
-        "crossing": _wanted(names, roles, CROSSING, tied, SMALL),
-        "whole": _wanted(names, roles, WHOLE, tied, SMALL),
+        "crossing": _large(names, roles, CROSSING, tied, blocks),
+        "whole": _large(names, roles, WHOLE, tied, blocks),
         "one": dict.fromkeys(names, (1,)),
     }
     found: dict[tuple[tuple[str, int], ...], str] = {}
@@ -94,15 +100,52 @@ def _is_size(parameter: Parameter) -> bool:
     return parameter.kind in ("size", "const")
 
 
-def _roles(blocks: BlockProgram | None) -> dict[str, Role]:
-    """Return for each size what the loops are in the kernel that it bounds."""
-    found: dict[str, Role] = {}
+def _roles(blocks: BlockProgram | None) -> dict[str, set[Role]]:
+    """Return for each size what the loops are in the kernels that it bounds."""
+    found: dict[str, set[Role]] = {}
     for kernel in () if blocks is None else blocks.kernels:
         for dim in kernel.dims:
             for name in _bounding(dim.stop, blocks):
-                others = (dim.role, found.get(name, dim.role))
-                found[name] = min(others, key=ROLES.index)
+                found.setdefault(name, set()).add(dim.role)
     return found
+
+
+def _large(
+    names: Sequence[str],
+    roles: Mapping[str, set[Role]],
+    table: Mapping[Role, tuple[int, ...]],
+    tied: frozenset[str],
+    blocks: BlockProgram | None,
+) -> dict[str, tuple[int, ...]]:
+    """Return the numbers to try where blocks are filled.
+
+    A loop that is a block's in one kernel and a program's in another goes as far as the block asks
+    for, unless these are too many programs for the interpreter.
+    """
+    wanted = _wanted(names, roles, table, tied)
+    if _visited(blocks, {name: numbers[0] for name, numbers in wanted.items()}) <= MOST_BLOCKS:
+        return wanted
+    return _wanted(names, _few(roles), table, tied)
+
+
+def _few(roles: Mapping[str, set[Role]]) -> dict[str, set[Role]]:
+    """Return roles such that what is a program's anywhere is that alone."""
+    return {name: {"program"} if "program" in each else each for name, each in roles.items()}
+
+
+def _visited(blocks: BlockProgram | None, sizes: Mapping[str, int]) -> int:
+    """Return about how many blocks the kernels visit."""
+    total = 0
+    for kernel in () if blocks is None else blocks.kernels:
+        visits = 1
+        for dim in kernel.dims:
+            extent = max((sizes.get(name, 1) for name in _bounding(dim.stop, blocks)), default=1)
+            if dim.role in ("rows", "tile"):
+                visits *= -(-extent // BLOCK)
+            elif dim.role != "lanes":
+                visits *= extent
+        total += visits
+    return total
 
 
 def _bounding(stop: Index, blocks: BlockProgram | None) -> Iterator[str]:
@@ -138,23 +181,23 @@ def _divisions(program: Program) -> Iterator[Index]:
 
 def _wanted(
     names: Sequence[str],
-    roles: Mapping[str, Role],
+    roles: Mapping[str, set[Role]],
     table: Mapping[Role, tuple[int, ...]],
     tied: frozenset[str],
-    otherwise: tuple[int, ...],
 ) -> dict[str, tuple[int, ...]]:
     """Return for each size the numbers to try, the best one first."""
-    large = bool(table)
+    large = "rows" in table
     series = {role: cycle(numbers) for role, numbers in table.items()}
-    series["tile"] = series.get("rows", cycle(otherwise))  # one series for both
-    small, together = cycle(otherwise), cycle(TIED_LARGE if large else TIED)
+    if large:
+        series["tile"] = series["rows"]  # one series for both
+    small, together = cycle(SMALL), cycle(TIED_LARGE if large else TIED)
     found: dict[str, tuple[int, ...]] = {}
     for name in names:
-        role = roles.get(name) if large else None
-        if name in tied and role in (None, "program", "element"):
+        role = min(roles.get(name, set()), key=ROLES.index, default=None)
+        if name in tied and (not large or role in (None, "program", "element")):
             found[name] = next(together)
         else:
-            best = next(small if role is None else series[role])
+            best = next(small if role is None else series.get(role, small))
             found[name] = (best, *(n for n in _near(best) if n != best))
     return found
 

@@ -1,0 +1,252 @@
+"""Sums that a listing does in a loop of their own, written as sums.
+
+s = 0.0
+for e: s = s + q[e] * k[e]    ->    s = sum(q[e] * k[e] for e)
+s = s * scale                       s = s * scale
+
+A sum is known where it stands, so what is made of it can be worked out wherever it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.accumulating import accumulation, arrays_in
+from looptrans.algebra.cells import mentions
+from looptrans.algebra.values import is_number
+from looptrans.derivation.bodies import read_in, written_in
+from looptrans.derivation.passes import NAMES, START
+from looptrans.derivation.step import DerivationStep, NotDone
+from looptrans.derivation.writing import done
+from looptrans.frontend.elements import element_of
+from looptrans.ir.condition import conjunction
+from looptrans.ir.index import variables as index_variables
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Const,
+    Generator,
+    Read,
+    Reduce,
+    Value,
+    walk_value,
+)
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import inner_bodies, live_out, placed
+from looptrans.transforms.tree import Position, block_at, loops_around, replace_at
+
+
+@dataclass(frozen=True, slots=True)
+class SumLoop:
+    """A loop that only adds to one cell, or takes its maximum, from a number on.
+
+    Attributes:
+        loop: The loop.
+        position: Its place.
+        first: The place of the statement that sets the number.
+        update: The statement that adds.
+        value: What the cell holds behind the loop.
+        name: What it gathers: `sum`, `max` or `min`.
+    """
+
+    loop: Loop
+    position: Position
+    first: Position
+    update: Assign
+    value: Value
+    name: str
+
+
+def sum_loops(program: Program) -> tuple[SumLoop, ...]:
+    """Return the loops inside of others that could be written as sums, in the order of the text."""
+    found = []
+    for place in placed(program):
+        if isinstance(place.node, Assign) and len(place.loops) > 1:
+            made = _sum_loop(program, place.loop_positions[-1], place.node)
+            if made is not None:
+                found.append(made)
+    return tuple(found)
+
+
+def is_shared(program: Program, each: SumLoop) -> bool:
+    """Tell whether another loop adds up under the same name."""
+    array = each.update.targets[0].array
+    others = [e for e in sum_loops(program) if e.position != each.position]
+    return any(e.update.targets[0].array == array for e in others)
+
+
+def is_beside_rows(program: Program, each: SumLoop) -> bool:
+    """Tell whether a loop around carries a whole row from one iteration to the next.
+
+    for j: s = 0.0
+           for e: s = s + q[i, e] * k[j, e]
+           for d: o[i, d] = o[i, d] + s * v[j, d]
+
+    A row is in one block; so may be what is summed over, and q is not read again for each block.
+    """
+    ends = (each.loop.range.start, each.loop.range.stop)
+    if any(index_variables(end) for end in ends):
+        return False
+    around = loops_around(program, each.position)
+    return any(
+        path.loop.execution == "sequential" and _carries_a_row(path.loop, each.loop)
+        for path in around
+    )
+
+
+def _carries_a_row(loop: Loop, besides: Loop) -> bool:
+    def rows(body: tuple[Node, ...], inner: tuple[str, ...]) -> Iterator[bool]:
+        for node in body:
+            match node:
+                case Assign(targets=(target,), values=(value,)):
+                    moves = any(mentions(target, name) for name in inner) or target.rank > 0
+                    kept = not mentions(target, loop.variable)
+                    yield moves and kept and target.array in arrays_in(value)
+                case Loop() if node is not besides:
+                    yield from rows(node.body, (*inner, node.variable))
+                case If():
+                    yield from rows((*node.body, *node.orelse), inner)
+                case _:
+                    pass
+
+    return any(rows(loop.body, ()))
+
+
+def loop_as_sum(program: Program, label: str) -> DerivationStep:
+    """Write a loop that only adds up as a sum.
+
+    Args:
+        program: The program.
+        label: The statement that adds.
+
+    Raises:
+        NotDone: The loop does something else besides.
+    """
+    found = next((each for each in sum_loops(program) if each.update.label == label), None)
+    if found is None:
+        raise NotDone(f"the loop around {label} does more than add up")
+    new = replace(found.update, values=(found.value,), augmented=False)
+
+    after = done(replace_at(replace_at(program, found.position, (new,)), found.first, ()))
+    word = NAMES[found.name]
+    return DerivationStep(
+        f"write the loop of {label} as a {word}",
+        "loop as sum",
+        (label,),
+        program,
+        after,
+        (
+            Certificate(
+                "order",
+                f"a {word} is what a loop joins, one term after the other",
+                "legal",
+                "that is what it means",
+            ),
+        ),
+    )
+
+
+def _sum_loop(program: Program, position: Position, update: Assign) -> SumLoop | None:
+    block = block_at(program, position)
+    loop = block[position[-1]]
+    if not isinstance(loop, Loop) or loop.execution != "sequential" or loop.range.step != 1:
+        return None
+    total = _total(program, loop, update)
+    first = _first(block[: position[-1]], update.targets[0])
+    if total is None or first is None:
+        return None
+    number, start = first
+    value: Value = total
+    if not is_number(start, START[total.function]):
+        value = Call(total.function, (start, total))
+        if total.function == "sum":
+            value = Binary("+", start, total)
+    return SumLoop(loop, position, (*position[:-1], number), update, value, total.function)
+
+
+def _total(program: Program, loop: Loop, update: Assign) -> Reduce | None:
+    """Return what a loop adds up, where that is all it does."""
+    match loop.body:
+        case (*_, Assign() as last) if last is update:
+            given = loop.body[:-1]
+        case (If(_, (Assign() as last,), ()),) if last is update:
+            given = ()
+        case _:
+            return None
+    if len(update.targets) != 1 or len(update.values) != 1:
+        return None
+    target = update.targets[0]
+    found = accumulation(target, update.values[0])
+    if found is None or target.rank or mentions(target, loop.variable):
+        return None
+    name, term, condition = found
+    if isinstance(loop.body[0], If):
+        condition = conjunction(loop.body[0].condition, condition)
+    kinds = {array.name: array.element for array in program.arrays}
+    total = Reduce(name, (Generator(loop.variable, loop.range, condition),), term)
+    known = _temporaries(program, loop, given, target)
+    if known is None:
+        return None
+    body = _put(total, known)
+    assert isinstance(body, Reduce)
+    bound = {
+        g.variable for p in walk_value(body.body) if isinstance(p, Reduce) for g in p.generators
+    }
+    if loop.variable in bound or target.array in arrays_in(body):
+        return None
+    whole = kinds[target.array] == "int"
+    return None if whole != (element_of(body, kinds) == "int") else body
+
+
+def _temporaries(
+    program: Program, loop: Loop, given: tuple[Node, ...], target: Access
+) -> dict[Access, Value] | None:
+    """Return what the temporaries of a loop hold, where nobody else looks at them."""
+    known: dict[Access, Value] = {}
+    for node in given:
+        if not isinstance(node, Assign) or len(node.targets) != 1 or len(node.values) != 1:
+            return None
+        own = node.targets[0]
+        if own.indices or own.rank or own in known or own.array == target.array:
+            return None
+        if own.array in live_out(program) or _looks_back(program.body, own, loop):
+            return None
+        known[own] = _put(node.values[0], known)
+    return known
+
+
+def _looks_back(body: tuple[Node, ...], cell: Access, besides: Loop) -> bool:
+    """Tell whether something but a loop reads a temporary that its own block has not set before."""
+    for node in body:
+        if node is besides:
+            continue
+        if isinstance(node, Assign) and cell in node.targets:
+            return cell.array in read_in((node,))
+        inner = inner_bodies(node)
+        alone: tuple[Node, ...] = () if inner else (node,)
+        if isinstance(node, If):
+            alone = (replace(node, body=(), orelse=()),)
+        if cell.array in read_in(alone) or any(_looks_back(b, cell, besides) for b in inner):
+            return True
+    return False
+
+
+def _put(value: Value, known: dict[Access, Value]) -> Value:
+    return replaced(value, lambda p: known.get(p.access) if isinstance(p, Read) else None)
+
+
+def _first(before: tuple[Node, ...], target: Access) -> tuple[int, Const] | None:
+    """Return where a block sets a cell to a number last, with nothing behind that touches it."""
+    for number, node in reversed(list(enumerate(before))):
+        match node:
+            case Assign(targets=(access,), values=(Const() as start,)) if access == target:
+                return number, start
+            case _ if target.array in read_in((node,)) | written_in((node,)):
+                return None
+            case _:
+                pass
+    return None

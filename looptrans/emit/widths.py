@@ -1,0 +1,143 @@
+"""How wide a kernel's integers are: 32 bits, the type `INDEX` that the launch chooses, or 64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from looptrans.blocks.program import (
+    Binary,
+    Branch,
+    Call,
+    Cast,
+    Edge,
+    ElementLoop,
+    Expr,
+    Let,
+    Load,
+    Name,
+    Op,
+    Position,
+    Reduce,
+    RowBlock,
+    Store,
+    TileLoop,
+    Unary,
+    Where,
+    exprs_of,
+    kind_of,
+    ops_in,
+    walk,
+)
+
+
+@dataclass(slots=True)
+class Widths:
+    """The widths of the integers of a kernel.
+
+    Attributes:
+        long: Names of those that have 64 bits whatever `INDEX` is.
+        wide: Names of those written so far that have the type `INDEX`.
+        read_only: Names of those that are loaded and take no part in a subscript, so that they need
+            not have the type `INDEX`.
+    """
+
+    long: frozenset[str] = frozenset()
+    wide: set[str] = field(default_factory=set)
+    read_only: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(body: tuple[Op, ...]) -> Widths:
+        """Return the widths in a kernel's body before anything of it is written."""
+        ops = tuple(ops_in(body))
+        lets = [op for op in ops if isinstance(op, Let) and kind_of(op.value) == "int"]
+        # What a loop carries may grow beyond what each iteration has.
+        carried = frozenset(_carried(body, frozenset()))
+        widths = Widths(carried & {let.name for let in lets})
+        size = -1
+        while size != len(widths.long):
+            size = len(widths.long)
+            widths.long |= {let.name for let in lets if widths.is_long(let.value)}
+        used = _in_subscripts(ops)
+        for let in reversed(lets):
+            if let.name in used:
+                used |= {part.name for part in walk(let.value) if isinstance(part, Name)}
+        loads = {let.name for let in lets if isinstance(let.value, Load)}
+        other = {let.name for let in lets if not isinstance(let.value, Load)}
+        widths.read_only = frozenset(loads - other - used)
+        return widths
+
+    def is_long(self, expr: Expr) -> bool:
+        """Tell whether an integer has 64 bits."""
+        match expr:
+            case Name(name):
+                return name in self.long
+            case Cast(_, to, None):
+                return to == "int64"
+            case _:
+                return any(self.is_long(part) for part in _same_width(expr))
+
+    def is_wide(self, expr: Expr) -> bool:
+        """Tell whether an integer has the type `INDEX`, so that its product with a stride has."""
+        match expr:
+            case Position():
+                return True
+            case Edge(dim):
+                return dim.role == "rows"
+            case Name(name):
+                return name in self.wide
+            case _:
+                return any(self.is_wide(part) for part in _same_width(expr))
+
+
+def _same_width(expr: Expr) -> tuple[Expr, ...]:
+    """Return the parts of an integer of which the widest says how wide it is."""
+    match expr:
+        case Unary("-", operand) | Reduce(_, _, operand):
+            return (operand,)
+        case Binary("+" | "-" | "*" | "//" | "%", left, right):
+            return left, right
+        case Call("max" | "min" | "abs", arguments):
+            return arguments
+        case Where(_, chosen, otherwise):
+            return chosen, otherwise
+        case _:
+            return ()
+
+
+def accesses_of(op: Op) -> list[tuple[str, tuple[Expr, ...]]]:
+    """Return the array accesses of an operation itself, in the order of the text."""
+    found = [
+        (node.array, node.subscripts)
+        for expr in exprs_of(op)
+        for node in walk(expr)
+        if isinstance(node, Load)
+    ]
+    if isinstance(op, Store):
+        found.append((op.array, op.subscripts))
+    return found
+
+
+def _carried(ops: tuple[Op, ...], before: frozenset[str]) -> Iterator[str]:
+    """Yield the names that are set before a loop and in it."""
+    for op in ops:
+        if isinstance(op, Let):
+            before |= {op.name}
+        elif isinstance(op, TileLoop | ElementLoop):
+            inner = (each.name for each in ops_in(op.body) if isinstance(each, Let))
+            yield from before.intersection(inner)
+            yield from _carried(op.body, before)
+        elif isinstance(op, Branch | RowBlock):
+            yield from _carried(op.body, before)
+
+
+def _in_subscripts(ops: Sequence[Op]) -> set[str]:
+    """Return the names that stand in subscripts themselves."""
+    return {
+        part.name
+        for op in ops
+        for _, subscripts in accesses_of(op)
+        for subscript in subscripts
+        for part in walk(subscript)
+        if isinstance(part, Name)
+    }
