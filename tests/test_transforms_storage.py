@@ -479,7 +479,8 @@ def test_a_row_made_for_each_packed_row_is_made_once_for_as_many_as_are_declared
         """)
     )
     assert found is not None
-    assert [index_text(e) for e in found.program.array("row").shape if e] == ["B", "T", "D"]
+    shape = [index_text(e) for e in found.program.array("row").shape if e]
+    assert shape == ["max(0, B)", "T", "D"]
 
 
 def test_expanded_beside_lengths_a_local_may_be_shared_by_parallel_iterations() -> None:
