@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from looptrans.frontend.placement import annotated_placement
+from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
 from looptrans.ir.step import Image, Step
 from looptrans.ir.value import Create
 from looptrans.ir.verdict import Seen
+from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.expand import expand
 from looptrans.transforms.hoist import hoist
 from looptrans.transforms.parallelize import parallelize
@@ -459,6 +461,26 @@ def test_expand_beside_lengths_that_are_read_from_memory() -> None:
     kept = expand(read(LENGTHS.replace("t = 0.0", "t = 0.0 if d > 0 else t")), "t", "d")
     assert kept.verdict.decision == "unknown"
     assert kept.verdict.reason == "it cannot be shown that each iteration sets its own t"
+
+
+def test_a_row_made_for_each_packed_row_is_made_once_for_as_many_as_are_declared() -> None:
+    found = with_arrays_made_once(
+        read("""
+        def f(x: Float[Array, "T D"], cu: Int[Array, "B+1", "0:T+1"]):
+            y = zeros((T, D))
+            for b in range(B):
+                for i in range(cu[b], cu[b + 1]):
+                    row = zeros(D)
+                    for d in range(D):
+                        row[d] = row[d] + x[i, d]
+                    for d in range(D):
+                        y[i, d] = row[d]
+            return y
+        """)
+    )
+    assert found is not None
+    shape = [index_text(e) for e in found.program.array("row").shape if e]
+    assert shape == ["max(0, B)", "T", "D"]
 
 
 def test_expanded_beside_lengths_a_local_may_be_shared_by_parallel_iterations() -> None:

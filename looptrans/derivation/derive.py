@@ -237,7 +237,9 @@ class _Work:
         self.take("made once")
         for array, loops in reused(self.program) if reused_too else ():
             self.take("transformation", f"expand({array}, {', '.join(loops)})")
-        self.take("rows in place")
+        if self.take("rows in place") is None:
+            # Of rows that are counted where they are it may be known how many there can be.
+            self.take("made once")
 
     # Bringing passes together
 

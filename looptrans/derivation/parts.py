@@ -48,15 +48,11 @@ from looptrans.ir.affine import difference, extremum, product, quotient, total
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import (
     Arith,
-    Extremum,
     Index,
     Int,
-    Opaque,
     Param,
     Var,
-    children,
     opaque_terms,
-    rebuild,
     variables,
 )
 from looptrans.ir.listing import access_text, value_text
@@ -65,7 +61,7 @@ from looptrans.ir.value import Access, Const, Create, Range, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops as all_loops
 from looptrans.transforms.accesses import listed
-from looptrans.transforms.extents import End, extents_of, extreme
+from looptrans.transforms.extents import declared_end, extents_of, extreme
 from looptrans.transforms.nest import (
     RangeNotFound,
     fresh_name,
@@ -446,22 +442,6 @@ def _extent(loop: Loop) -> Index:
             "many results of parts there are"
         )
     return vector_extent(loop.range)
-
-
-def declared_end(program: Program, index: Index, end: End) -> Index:
-    """Replace elements of integer arrays by the lowest or highest value they are declared to have.
-
-    Only where the index rises with them all; elsewhere it is left as it is.
-    """
-    if isinstance(index, Opaque):
-        declared = program.array(index.array).value_range
-        if declared is None:
-            return index
-        return declared[0] if end == "lowest" else difference(declared[1], Int(1))
-    if isinstance(index, Extremum) or (isinstance(index, Arith) and index.op == "+"):
-        parts = children(index)
-        return rebuild(index, tuple(declared_end(program, part, end) for part in parts))
-    return index
 
 
 def _with_cells(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.algebra.cells import is_own_cell
 from looptrans.derivation.bodies import read_in, written_in
-from looptrans.derivation.parts import Pieces, declared_end, order_of_parts, pieces
+from looptrans.derivation.parts import Pieces, order_of_parts, pieces
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, total
 from looptrans.ir.facts import DependenceReport
@@ -33,7 +33,7 @@ from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes, placed
 from looptrans.transforms.accesses import listed, with_accesses
-from looptrans.transforms.extents import End, extreme
+from looptrans.transforms.extents import End, declared_end, extreme
 from looptrans.transforms.nest import loops_around
 from looptrans.transforms.tree import LoopPath
 

@@ -21,7 +21,13 @@ from looptrans.transforms.accesses import (
     with_accesses,
 )
 from looptrans.transforms.check import check_storage
-from looptrans.transforms.extents import extent, extents_of, extreme, is_never_negative
+from looptrans.transforms.extents import (
+    declared_range,
+    extent,
+    extents_of,
+    extreme,
+    is_never_negative,
+)
 from looptrans.transforms.nest import (
     LoopPath,
     NothingToDo,
@@ -152,8 +158,11 @@ def dimension(program: Program, path: LoopPath) -> Dimension:
         RangeNotFound: How far the loop runs cannot be said in terms of the parameters.
     """
     bounds = path.loop.range
-    around = {p.variable: p.loop.range for p in loops_around(program, path.position)}
-    here = {**around, path.variable: bounds}
+    around = {
+        p.variable: declared_range(program, p.loop.range)
+        for p in loops_around(program, path.position)
+    }
+    here = {**around, path.variable: declared_range(program, bounds)}
     lowest = bounds.start if bounds.step > 0 else total(bounds.stop, 1)
     variable: Index = Var(path.variable)
     if is_never_negative(program, lowest, around):

@@ -16,6 +16,8 @@ from looptrans.ir.index import (
     Opaque,
     Param,
     Var,
+    children,
+    rebuild,
     variables,
     walk,
 )
@@ -100,6 +102,32 @@ def _extreme_of_variable(bounds: Range, ranges: Ranges, end: End) -> Index | Non
     return None if last is None else total(last, -1 if bounds.step > 0 else 1)
 
 
+def declared_end(program: Program, index: Index, end: End) -> Index:
+    """Replace elements of integer arrays by the lowest or highest value they are declared to have.
+
+    Only where the index rises with them all; elsewhere it is left as it is.
+    """
+    if isinstance(index, Opaque):
+        declared = program.array(index.array).value_range
+        if declared is None:
+            return index
+        return declared[0] if end == "lowest" else difference(declared[1], Int(1))
+    if isinstance(index, Extremum) or (isinstance(index, Arith) and index.op == "+"):
+        parts = children(index)
+        return rebuild(index, tuple(declared_end(program, part, end) for part in parts))
+    return index
+
+
+def declared_range(program: Program, bounds: Range) -> Range:
+    """Return a range that a loop stays in, whatever the integer arrays hold that bound it."""
+    ends: tuple[End, End] = ("lowest", "highest") if bounds.step > 0 else ("highest", "lowest")
+    return Range(
+        declared_end(program, bounds.start, ends[0]),
+        declared_end(program, bounds.stop, ends[1]),
+        bounds.step,
+    )
+
+
 def _is_fixed(index: Index) -> bool:
     return not variables(index) and not any(isinstance(part, Opaque | Let) for part in walk(index))
 
@@ -133,6 +161,9 @@ def _term_is_never_negative(program: Program, term: Index, ranges: Ranges) -> bo
             return is_never_negative(program, first, ranges)
         case Let(_, value):
             return is_never_negative(program, value, ranges)
+        case Opaque(array):
+            held = program.array(array).value_range
+            return held is not None and is_never_negative(program, held[0], {})
         case Extremum("max", arguments):
             return any(is_never_negative(program, each, ranges) for each in arguments)
         case Extremum("min", arguments):
