@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -363,6 +364,29 @@ def test_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
         assert wrong.reason == "it gives other numbers at these sizes: relative difference 1.0e-01"
         assert not wrong.milliseconds
         assert missing.reason and not missing.milliseconds
+
+
+def test_a_compiled_backward_pass_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch reuses buffers of a graph that is let go, and then refuses one that is kept."""
+
+    def made(recipe: Recipe, given: bench_others.Arguments) -> bench_others.Call:
+        torch.compiler.reset()
+        q, k, v = given.operands(recipe)
+
+        def attention(q: Any, k: Any, v: Any) -> Any:
+            seen = torch.ones(q.shape[2], k.shape[2]).tril().bool()
+            scores = q @ k.transpose(2, 3) * recipe.factor(given.reals, q.shape[3])
+            return torch.softmax(scores.masked_fill(~seen, -math.inf), 3) @ v
+
+        compiled: Any = torch.compile(attention, backend="aot_eager")
+        return lambda: compiled(q, k, v)
+
+    found = (bench_others.Other("compiled", made, lambda _: ""),)
+    monkeypatch.setattr(bench, "others", lambda compiles: found)
+    plans = bench_plan.planned(causal(), [{"M": 20, "E": 16, "D": 16}])
+    (case,) = bench.timed(plans, ("backward",), "float32", Interpreter())
+    row = case.rows[1]
+    assert (row.reason, len(row.milliseconds)) == ("", 3)
 
 
 def test_the_whole_command(

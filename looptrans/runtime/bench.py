@@ -218,7 +218,7 @@ class _Case:
             with torch.no_grad():
                 return _timed(row, self.machine, call.outputs)
         outputs = call.outputs()
-        return _timed(row, self.machine, lambda: call.gradients(outputs, self.incoming, keep=True))
+        return _timed(row, self.machine, lambda: call.gradients(outputs, self.incoming))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,15 +233,17 @@ class _Call:
     outputs: Callable[[], Tensors]
     leaves: Tensors
 
-    def gradients(
-        self, outputs: Tensors, incoming: Tensors, *, keep: bool
-    ) -> tuple[torch.Tensor, ...]:
-        """Return the gradients of the leaves, in their order."""
+    def gradients(self, outputs: Tensors, incoming: Tensors) -> tuple[torch.Tensor, ...]:
+        """Return the gradients of the leaves, in their order; the graph is kept.
+
+        What torch compiles once for a graph that is let go refuses one that is kept, so that the
+        trial keeps it like the calls that are timed.
+        """
         return torch.autograd.grad(
             list(outputs.values()),
             list(self.leaves.values()),
             [incoming[name] for name in outputs],
-            retain_graph=keep,
+            retain_graph=True,
         )
 
     def results(self, incoming: Tensors) -> Tensors:
@@ -249,7 +251,7 @@ class _Call:
         if not self.leaves:
             with torch.no_grad():
                 return self.outputs()
-        found = self.gradients(self.outputs(), incoming, keep=False)
+        found = self.gradients(self.outputs(), incoming)
         return dict(zip(self.leaves, found, strict=True))
 
 
