@@ -293,7 +293,7 @@ def beyond(x: Float[Array, "N"]):
     return y
 """)
     assert main(["verify", str(path), "--dtype", "float32"]) == 1
-    assert "x[3] is outside the array" in capsys.readouterr().out
+    assert "x[7] is outside the array" in capsys.readouterr().out
 
 
 def test_integers_are_reduced_as_integers(tmp_path: Path) -> None:
