@@ -16,10 +16,11 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 import torch
 
-from looptrans.blocks.program import ElementLoop, TileLoop, ops_in
+from looptrans.blocks.program import Dot, ElementLoop, TileLoop, exprs_of, ops_in, walk
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.derivation.free import freed
+from looptrans.derivation.loops_as_sums import sum_loops
 from looptrans.emit.listing import emitted, lowered
 from looptrans.emit.parameters import launcher_parameters
 from looptrans.transforms.anew import with_arrays_made_once
@@ -38,6 +39,22 @@ def two_greatest(X: Float[Array, "M N"]):
             elif X[i, j] > second[i]:
                 second[i] = X[i, j]
     return first, second
+"""
+# A row that either branch of a mask sets, looked at by the whole loop.
+EITHER = """
+def either(V: Float[Array, "N D"], W: Float[Array, "M D"]):
+    O = zeros((M, D)); r = zeros(D)
+    for i in range(M):
+        for j in range(N):
+            if j > i:
+                for d in range(D):
+                    r[d] = V[j, d] * W[i, d]
+            else:
+                for d in range(D):
+                    r[d] = V[j, d]
+            for d in range(D):
+                O[i, d] = O[i, d] + r[d] * r[d]
+    return O
 """
 # Rows of which nothing is seen in the first block, under an if.
 UNDER_IF = """
@@ -209,6 +226,7 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
     [
         (TWO_GREATEST, "M=3,N=9", "float32"),
         (UNDER_IF, "M=20,N=40,E=4,D=3", "float32"),
+        (EITHER, "M=5,N=20,D=3", "float32"),
         (HERE, "M=5,N=20,E=4,D=3", "float32"),
         (REUSED, "M=5,N=20,E=4,D=3", "float32"),
         (NEGATED, "M=5,N=3", "float16"),
@@ -223,6 +241,7 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
     ids=[
         "branches",
         "under if",
+        "either",
         "made in a loop",
         "used again",
         "negated",
@@ -383,6 +402,43 @@ def in_loops(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N 
     return O, P
 """
 AGAIN = f"for j in range(N):{SCORES}\n            P[i, j] = exp(s - m) / l"
+MASKED_SCORES = """
+def masked(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N D"],
+           b: Float[Array, "N"], c: float):
+    o = zeros((M, D))
+    for i in range(M):
+        m = -inf; l = 0.0
+        for j in range(N):
+            if j <= i:
+                x = 0.0
+                for e in range(E):
+                    x += q[i, e] * k[j, e]
+                SCALED
+                new = max(m, x)
+                l = l * exp(m - new) + exp(x - new)
+                for d in range(D):
+                    o[i, d] = o[i, d] * exp(m - new) + exp(x - new) * v[j, d]
+                m = new
+        for d in range(D):
+            o[i, d] = o[i, d] / l if l > 0 else 0.0
+    return o
+"""
+# Two loops that add up under one name, the first with a temporary.
+TWO_SUMS = """
+def two_sums(x: Float[Array, "M N"], z: Float[Array, "M N"], col: Int[Array, "N", "0:N"]):
+    y = zeros(M)
+    for i in range(M):
+        t = 1.0
+        s = 0.0
+        for j in range(N):
+            TEMPORARY
+        a = s
+        s = 0.0
+        for j in range(N):
+            s = s + z[i, j]
+        y[i] = a * s
+    return y
+"""
 
 
 @pytest.mark.parametrize(("last", "passes"), [("l = 0.0", 1), (AGAIN, 2)])
@@ -426,3 +482,33 @@ def test_guards_over_an_integer_of_the_row_are_bounds_of_one_pass() -> None:
     tiles = [op for op in kernel.body if isinstance(op, TileLoop)]
     assert [op.kind for op in tiles] == ["boundary", "full", "boundary"]
     assert "j_stop = tl.minimum(N, i_last + N - M + 1)" in emitted(program(ROW_INTEGER)).text
+
+
+@pytest.mark.parametrize(
+    ("temporary", "sums"),
+    [
+        ("t = 2.0 * x[i, j]; s = s + t", 2),
+        ("t = t + x[i, j]; s = s + t", 1),
+        ("u = t; t = x[i, j]; s = s + u * t", 1),
+        ("k = col[j]; s = s + x[i, k]", 1),
+    ],
+)
+def test_a_temporary_that_another_iteration_has_left_is_no_part_of_a_sum(
+    temporary: str, sums: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = TWO_SUMS.replace("TEMPORARY", temporary)
+    assert len(sum_loops(program(text))) == sums
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    status = main(["verify", str(path), "--dtype", "float32", "--sizes", "M=3,N=5"])
+    assert status == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize("scaled", ["x *= c", "x = x * c; x = x + b[j]"])
+def test_a_score_that_is_set_several_times_under_a_mask_is_one_pass(scaled: str) -> None:
+    kernel = lowered(program(MASKED_SCORES.replace("SCALED", scaled))).kernels[0]
+    tiles = [op for op in kernel.body if isinstance(op, TileLoop)]
+    assert tiles
+    for tile in tiles:
+        found = [e for op in ops_in(tile.body) for e in exprs_of(op)]
+        assert sum(isinstance(part, Dot) for e in found for part in walk(e)) >= 2

@@ -168,7 +168,12 @@ class Statements:
         if appended and tile is not None:
             # What stands around the fold itself; its own guards are in what is appended.
             guards = self.b.guards[self.bases.get(array, 0) : tile.outermost(array)]
-        elif tile is not None and not storage.is_local_to(tile.path):
+        elif (
+            tile is not None
+            and tile.dim not in union(dims, dims_of(value))
+            and not storage.is_local_to(tile.path)
+        ):
+            # It is no other value in any iteration of the block.
             guards = [g for g in guards if tile.dim not in dims_of(g)]
         if known is not None and guards:
             condition = both(*guards)

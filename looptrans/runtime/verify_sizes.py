@@ -37,8 +37,8 @@ TIED = ((6, 12, 4, 3, 2, 1), (2, 3, 6, 1, 4), (3, 2, 12, 6, 1, 4))
 TIED_LARGE = ((4, 6, 2, 1), (2, 1, 4), (2, 4, 1))
 NEARBY = (1, 2, 3, 4, 5, 6, 8)
 ROLES: tuple[Role, ...] = ("rows", "tile", "lanes", "element", "program")
-MOST_BLOCKS = 200
-"""How many blocks a run should visit: the interpreter does some 50 a second."""
+MOST_BLOCKS = 60
+"""How many blocks a run should visit: large ones take a tenth of a second each."""
 BLOCK = 64
 """About how many iterations a block has."""
 
