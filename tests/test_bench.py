@@ -323,6 +323,9 @@ class Interpreter:
         call()
         return 1000
 
+    def release(self) -> None:
+        pass
+
 
 def _scaled(factor: float) -> bench_others.Other:
     def make(recipe: Recipe, given: bench_others.Arguments) -> bench_others.Call:
@@ -426,6 +429,33 @@ def test_an_interrupted_run_leaves_what_it_has(
     document = json.loads(path.read_text())
     assert len(document["results"]) == 1
     assert document["notes"] == ["not finished: 1 of 2 results"]
+
+
+def test_a_gpu_that_is_lost_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
+) -> None:
+    class Lost(Interpreter):
+        runs = 0
+
+        def times(self, call: Callable[[], object]) -> tuple[float, ...]:
+            self.runs += 1
+            if self.runs == 3:  # the ceiling, one result, and then
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+            return super().times(call)
+
+        def release(self) -> None:
+            if self.runs == 3:
+                raise bench_machine.GpuLost("the GPU can do no more in this process")
+
+    monkeypatch.setattr(bench_machine, "gpu", Lost)
+    sizes = [part for k in (3, 4, 5) for part in ("--sizes", f"M=16,N=16,K={k}")]
+    path = tmp_path / "x.json"
+    command = ["bench", str(SPECS / "matmul.py"), *sizes, "--dtype", "fp32", "--output", str(path)]
+    assert main(command) == 1
+    assert "not finished, the GPU was lost: 2 of 3 results" in capsys.readouterr().out
+    document = json.loads(path.read_text())
+    assert [case["rows"][0]["median_ms"] for case in document["results"]] == [2.0, None]
+    assert "illegal memory access" in document["results"][1]["rows"][0]["reason"]
 
 
 @needs_no_gpu

@@ -29,7 +29,7 @@ torch = pytest.importorskip("torch")
 
 from looptrans.runtime import verify as verifying  # noqa: E402  # it needs torch
 from looptrans.runtime.verify import CannotVerify, Launcher, verify, verify_launcher  # noqa: E402
-from looptrans.runtime.verify_memory import guarded  # noqa: E402
+from looptrans.runtime.verify_memory import Guarded, guarded  # noqa: E402
 
 MATMUL = """
 def product(A: Float[Array, "M K"], B: Float[Array, "K N"]):
@@ -79,9 +79,13 @@ def product(A: Any, B: Any, *, out: Any = None, tune: bool = True) -> Any:
     return out
 
 
-def report_of(run: Callable[..., Any], dtypes: tuple[str, ...] = ("float32", "float16")) -> Report:
+def report_of(
+    run: Callable[..., Any],
+    dtypes: tuple[str, ...] = ("float32", "float16"),
+    device: str = "cpu",
+) -> Report:
     launcher = Launcher(run, ("A", "B"), ("C",))
-    return verify_launcher(reference_to(MATMUL), launcher, SETS, dtypes, "cpu")
+    return verify_launcher(reference_to(MATMUL), launcher, SETS, dtypes, device)
 
 
 def test_a_right_launcher_passes() -> None:
@@ -399,12 +403,26 @@ def test_a_guarded_tensor_notices_what_is_not_its_own(layout: Any, shape: tuple[
     values = torch.arange(int(np.prod(shape)), dtype=torch.float16).reshape(shape)
     made = guarded(shape, torch.float16, "cpu", layout, values)
     assert torch.equal(made.tensor, values)
+    # Triton compiles pipelined loads for pointers that are aligned, and both should be tried.
+    aligned = made.tensor.data_ptr() % 16 == 0
+    assert aligned == (layout == "contiguous") or not values.numel()
     assert made.changed() == made.changed_outside() == 0
     made.tensor.add_(1.0)
     assert (made.changed(), made.changed_outside()) == (values.numel(), 0)
     made.buffer[0] = 0.0
     made.buffer[-1] = float("nan")
     assert made.changed_outside() == 2
+
+
+def test_a_gpu_that_is_lost_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
+
+    monkeypatch.setattr(Guarded, "changed", lost)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    message = "at M=3, K=5, N=7, and the GPU can do no more in this process: CUDA error: an .* enc"
+    with pytest.raises(CannotVerify, match=message):
+        report_of(product, device="cpu:0")  # it stands for a GPU
 
 
 def test_bfloat16_is_refused_in_the_interpreter() -> None:

@@ -329,13 +329,25 @@ def saving(X: Any, w: Any, a: float) -> tuple[Any, ...]:
     return (forward(X, w, a)[0] * 1.01,)
 
 
-def report_of(run: Callable[..., Any], first: Callable[..., Any] = forward) -> Report:
+def alone(factor: float) -> Callable[..., tuple[Any, ...]]:
+    """Return gradients of which each is another number where it alone is wanted."""
+
+    def run(X: Any, w: Any, a: float, dY: Any, wanted: Any = None) -> tuple[Any, ...]:
+        found = gradients(X, w, a, dY, wanted)
+        return found if wanted is None else tuple(None if g is None else g * factor for g in found)
+
+    return run
+
+
+def report_of(
+    run: Callable[..., Any], first: Callable[..., Any] = forward, device: str = "cpu"
+) -> Report:
     found = backward(program_of(SCALED))
     launcher = GradientLauncher(
         found, first, ("X", "w", "a"), ("Y",), run, ("X", "w", "a", "dY"), NAMES
     )
     sets = [SizeSet("small", {"M": 3, "N": 4}), SizeSet("zero", {"M": 0, "N": 4})]
-    return verify_gradients(launcher, sets, ("float32", "float16"), "cpu")
+    return verify_gradients(launcher, sets, ("float32", "float16"), device)
 
 
 def test_right_gradients_pass() -> None:
@@ -371,6 +383,19 @@ def test_wrong_gradients_are_caught(run: Callable[..., Any], message: str) -> No
     report = report_of(run)
     assert not report.passed
     assert message in " ".join(verification_text(report).split())
+
+
+def test_where_kernels_are_compiled_a_gradient_alone_may_have_other_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    rounding, wrong = 1 + 2.0**-23, 1.01
+    passed = {
+        (factor, device): report_of(alone(factor), device=device).passed
+        for factor in (rounding, wrong)
+        for device in ("cpu", "cpu:0")  # the second one stands for a GPU
+    }
+    assert [case for case, each in passed.items() if each] == [(rounding, "cpu:0")]
 
 
 def test_a_forward_pass_that_is_wrong_is_named() -> None:

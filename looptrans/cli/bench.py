@@ -286,6 +286,9 @@ def _run(
         if count < total:
             unfinished = f"not finished: {count} of {total} results"
             _write(replace(found, notes=(*notes, unfinished)), arguments)
+    if len(found.cases) < total:
+        lost = f"not finished, the GPU was lost: {len(found.cases)} of {total} results"
+        found = replace(found, notes=(*notes, lost))
     found = replace(found, device={**device, "at the end": machine.facts()})
     _write(found, arguments)
     return found

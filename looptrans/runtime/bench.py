@@ -7,7 +7,6 @@ emitted kernels once more at the sizes themselves: with other numbers it gets no
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 
 from looptrans.emit.parameters import launcher_parameters
-from looptrans.runtime.bench_machine import Machine
+from looptrans.runtime.bench_machine import GpuLost, Machine
 from looptrans.runtime.bench_others import Arguments, NotOffered, Other, others
 from looptrans.runtime.bench_plan import OURS, Plan, products
 from looptrans.runtime.bench_recipe import Recipe, viewed
@@ -42,6 +41,8 @@ def timed(
 ) -> Iterator[Case]:
     """Time plans one after the other, and yield each when it is done.
 
+    Where the machine is lost, the case in which it was is the last one.
+
     Args:
         plans: What to time.
         passes: Which passes.
@@ -64,6 +65,13 @@ def timed(
                 progress(done, total, f"{where}: {name}")
             rows.append(case.ours() if other is None else case.other(other))
             done += 1
+            try:
+                machine.release()
+            except GpuLost as lost:
+                reason = rows[-1].reason or str(lost)
+                rows[-1] = replace(rows[-1], milliseconds=(), reason=reason)
+                yield case.finished(rows)
+                return
         yield case.finished(rows)
 
 
@@ -271,9 +279,6 @@ def _tried(row: Row, machine: Machine, run: Callable[[Row], Row]) -> Row:
     except Exception as error:  # a compiler or a kernel of somebody else: the run goes on
         text = " ".join(str(error).split())[:200]
         row = replace(row, milliseconds=(), reason=f"{type(error).__name__}: {text}")
-    if machine.device == "cuda":
-        gc.collect()
-        torch.cuda.empty_cache()
     return row
 
 

@@ -32,6 +32,10 @@ class NoGpu(RuntimeError):
     """Nothing can be timed here; the message says why and what to do."""
 
 
+class GpuLost(RuntimeError):
+    """A kernel has left the GPU such that this process can do no more with it."""
+
+
 class Machine(Protocol):
     """What kernels are timed on."""
 
@@ -59,6 +63,13 @@ class Machine(Protocol):
 
     def peak(self, call: Callable[[], object]) -> int | None:
         """Return how many bytes a call allocates at most beyond what there is; None: unknown."""
+
+    def release(self) -> None:
+        """Let go of memory that nothing uses.
+
+        Raises:
+            GpuLost: The machine can do no more.
+        """
 
 
 class Gpu:
@@ -109,6 +120,22 @@ class Gpu:
         call()
         torch.cuda.synchronize()
         return int(torch.cuda.max_memory_allocated() - before)
+
+    def release(self) -> None:
+        """Let go of memory that nothing uses.
+
+        Raises:
+            GpuLost: A kernel has failed in a way that the GPU reports from then on.
+        """
+        import torch
+
+        gc.collect()
+        try:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+        except RuntimeError as error:
+            text = str(error).partition("\n")[0]
+            raise GpuLost(f"the GPU can do no more in this process: {text}") from None
 
 
 def gpu() -> Gpu:

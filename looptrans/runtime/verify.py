@@ -217,6 +217,7 @@ def run_sets(
 
     Raises:
         ExecutionError: Sizes of kind `given` do not fit the listing.
+        CannotVerify: A kernel has left the GPU such that nothing more can be run.
     """
     runs: list[Run] = []
     more: list[str] = []
@@ -233,6 +234,13 @@ def run_sets(
             if each.kind == "given":
                 raise
             more.append(f"The listing itself cannot be run at {where}: {error.message}.")
+        except RuntimeError as error:
+            if session.device == "cpu":
+                raise
+            text = str(error).partition("\n")[0]
+            raise CannotVerify(
+                f"a kernel failed at {where}, and the GPU can do no more in this process: {text}"
+            ) from error
     if runs and empty:
         runs = []
         more.append("With a size of 0 it can be run, which shows nothing.")

@@ -16,8 +16,9 @@ Values: TypeAlias = np.ndarray[Any, Any]
 Layout: TypeAlias = Literal["contiguous", "padded", "transposed", "strided"]
 ODD_LAYOUTS: tuple[Layout, ...] = ("padded", "transposed", "strided")
 
-GUARD = 67
-"""Elements before and after a tensor; odd, so that its beginning is not aligned to a vector."""
+GUARD: dict[Layout, int] = {"contiguous": 64, "padded": 67, "transposed": 67, "strided": 67}
+"""Elements before and after a tensor. Where the layout is as usual, so is the alignment of its
+beginning: Triton compiles other code, without vectors and asynchronous copies, where it is odd."""
 
 _BITS: dict[int, torch.dtype] = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 # A nan that no arithmetic makes, and integers that are no subscripts.
@@ -69,10 +70,11 @@ def guarded(
     """
     strides = _strides(shape, layout)
     reach = sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True))
-    length = 2 * GUARD + (reach + 1 if math.prod(shape) else 0)
+    guard = GUARD[layout]
+    length = 2 * guard + (reach + 1 if math.prod(shape) else 0)
     buffer = torch.empty(length, dtype=dtype, device=device)
     _bits(buffer).fill_(_SENTINEL[buffer.element_size()])
-    tensor = torch.as_strided(buffer, shape, strides, GUARD)
+    tensor = torch.as_strided(buffer, shape, strides, guard)
     if values is not None:
         tensor.copy_(values)
     return Guarded(tensor, buffer, _bits(buffer).clone())
@@ -93,7 +95,7 @@ def _strides(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
 
 
 def _same_place(buffer: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    return torch.as_strided(buffer, tensor.shape, tensor.stride(), GUARD)
+    return torch.as_strided(buffer, tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
