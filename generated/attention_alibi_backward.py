@@ -254,7 +254,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -268,6 +268,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1505,7 +1508,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op("looptrans::attention_alibi_forward_b33047ad", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_forward_dc23a9e9", mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1524,7 +1527,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_alibi_backward_b33047ad", mutates_args=())
+@torch.library.custom_op("looptrans::attention_alibi_backward_dc23a9e9", mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

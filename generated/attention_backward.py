@@ -219,7 +219,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -233,6 +233,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1216,7 +1219,7 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_forward_55f94692", mutates_args=())
+@torch.library.custom_op("looptrans::attention_forward_820f4bd1", mutates_args=())
 def _attention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1235,7 +1238,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_backward_55f94692", mutates_args=())
+@torch.library.custom_op("looptrans::attention_backward_820f4bd1", mutates_args=())
 def _attention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -105,7 +105,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -119,6 +119,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 

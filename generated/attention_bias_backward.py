@@ -273,7 +273,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -287,6 +287,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1652,7 +1655,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bias_forward_a805c968", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_forward_e65e1663", mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1672,7 +1675,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bias_backward_a805c968", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_backward_e65e1663", mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

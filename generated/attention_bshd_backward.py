@@ -241,7 +241,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -255,6 +255,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1364,7 +1367,7 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bshd_forward_b33d98b6", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bshd_forward_ff048281", mutates_args=())
 def _attention_bshd_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1384,7 +1387,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bshd_backward_b33d98b6", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bshd_backward_ff048281", mutates_args=())
 def _attention_bshd_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -251,7 +251,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -265,6 +265,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1442,7 +1445,7 @@ def attention_causal_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=T
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_causal_forward_50c15c29", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_forward_533b0105", mutates_args=())
 def _attention_causal_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1462,7 +1465,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_causal_backward_50c15c29", mutates_args=())
+@torch.library.custom_op("looptrans::attention_causal_backward_533b0105", mutates_args=())
 def _attention_causal_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -252,7 +252,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -266,6 +266,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1486,7 +1489,7 @@ def attention_causal_bottom_right_backward(
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_forward_d03f0529", mutates_args=()
+    "looptrans::attention_causal_bottom_right_forward_303a458b", mutates_args=()
 )
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
@@ -1508,7 +1511,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
 
 
 @torch.library.custom_op(
-    "looptrans::attention_causal_bottom_right_backward_d03f0529", mutates_args=()
+    "looptrans::attention_causal_bottom_right_backward_303a458b", mutates_args=()
 )
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,

@@ -458,7 +458,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -472,6 +472,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -2065,7 +2068,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op("looptrans::attention_differential_forward_665987f2", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_forward_2fa77c85", mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2086,7 +2089,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_differential_backward_665987f2", mutates_args=())
+@torch.library.custom_op("looptrans::attention_differential_backward_2fa77c85", mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -268,7 +268,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -282,6 +282,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1555,7 +1558,7 @@ def attention_document_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_document_forward_831fb6b9", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_forward_000bf1ad", mutates_args=())
 def _attention_document_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1575,7 +1578,7 @@ def _(Q, K, V, doc, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_document_backward_831fb6b9", mutates_args=())
+@torch.library.custom_op("looptrans::attention_document_backward_000bf1ad", mutates_args=())
 def _attention_document_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

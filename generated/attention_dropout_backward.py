@@ -327,7 +327,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -341,6 +341,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1694,7 +1697,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_forward_3d83fced", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_forward_af9c7814", mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1714,7 +1717,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_backward_3d83fced", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_backward_af9c7814", mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

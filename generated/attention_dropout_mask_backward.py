@@ -283,7 +283,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -297,6 +297,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1624,7 +1627,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_forward_2eb4bde4", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_forward_905ac39b", mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1644,7 +1647,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_backward_2eb4bde4", mutates_args=())
+@torch.library.custom_op("looptrans::attention_dropout_mask_backward_905ac39b", mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

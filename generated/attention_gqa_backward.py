@@ -250,7 +250,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -264,6 +264,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1378,7 +1381,7 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_gqa_forward_9b9c6832", mutates_args=())
+@torch.library.custom_op("looptrans::attention_gqa_forward_41c722b9", mutates_args=())
 def _attention_gqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1398,7 +1401,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_gqa_backward_9b9c6832", mutates_args=())
+@torch.library.custom_op("looptrans::attention_gqa_backward_41c722b9", mutates_args=())
 def _attention_gqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

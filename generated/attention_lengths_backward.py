@@ -253,7 +253,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -267,6 +267,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1424,7 +1427,7 @@ def attention_lengths_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_lengths_forward_3873696e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_lengths_forward_8a8e80b9", mutates_args=())
 def _attention_lengths_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1444,7 +1447,7 @@ def _(Q, K, V, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_lengths_backward_3873696e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_lengths_backward_8a8e80b9", mutates_args=())
 def _attention_lengths_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

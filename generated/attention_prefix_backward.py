@@ -230,7 +230,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -244,6 +244,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1343,7 +1346,7 @@ def attention_prefix_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_prefix_forward_9d5388d1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_prefix_forward_13aaa273", mutates_args=())
 def _attention_prefix_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, tune: bool,
     check: bool
@@ -1363,7 +1366,7 @@ def _(Q, K, V, prefix, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_prefix_backward_9d5388d1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_prefix_backward_13aaa273", mutates_args=())
 def _attention_prefix_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -247,7 +247,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -261,6 +261,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1409,7 +1412,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_qkv_forward_787a96cb", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_forward_039cf5d5", mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1428,7 +1431,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_qkv_backward_787a96cb", mutates_args=())
+@torch.library.custom_op("looptrans::attention_qkv_backward_039cf5d5", mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

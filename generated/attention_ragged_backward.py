@@ -254,7 +254,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -268,6 +268,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1454,7 +1457,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_ragged_forward_1a7c17bb", mutates_args=())
+@torch.library.custom_op("looptrans::attention_ragged_forward_091ebc62", mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1473,7 +1476,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_ragged_backward_1a7c17bb", mutates_args=())
+@torch.library.custom_op("looptrans::attention_ragged_backward_091ebc62", mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

@@ -288,7 +288,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -302,6 +302,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1702,7 +1705,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op("looptrans::attention_relative_forward_63d39a93", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_forward_c7cf1bc8", mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1721,7 +1724,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_relative_backward_63d39a93", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_backward_c7cf1bc8", mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

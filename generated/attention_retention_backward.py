@@ -201,7 +201,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -215,6 +215,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1248,7 +1251,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op("looptrans::attention_retention_forward_5b5486a4", mutates_args=())
+@torch.library.custom_op("looptrans::attention_retention_forward_94bcb46b", mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1264,7 +1267,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op("looptrans::attention_retention_backward_5b5486a4", mutates_args=())
+@torch.library.custom_op("looptrans::attention_retention_backward_94bcb46b", mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

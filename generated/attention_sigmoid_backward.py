@@ -236,7 +236,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -250,6 +250,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1176,7 +1179,7 @@ def attention_sigmoid_backward(Q, K, V, bias, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, dbias
 
 
-@torch.library.custom_op("looptrans::attention_sigmoid_forward_29e41612", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sigmoid_forward_eb985f5f", mutates_args=())
 def _attention_sigmoid_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1192,7 +1195,7 @@ def _(Q, K, V, bias, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op("looptrans::attention_sigmoid_backward_29e41612", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sigmoid_backward_eb985f5f", mutates_args=())
 def _attention_sigmoid_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

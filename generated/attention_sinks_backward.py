@@ -261,7 +261,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -275,6 +275,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1737,7 +1740,7 @@ def attention_sinks_backward(
     return dQ, dK, dV, dsinks
 
 
-@torch.library.custom_op("looptrans::attention_sinks_forward_11a0d2c3", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_forward_5a0215a1", mutates_args=())
 def _attention_sinks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     tune: bool
@@ -1757,7 +1760,7 @@ def _(Q, K, V, window_left, sinks, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_sinks_backward_11a0d2c3", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_backward_5a0215a1", mutates_args=())
 def _attention_sinks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -308,7 +308,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -322,6 +322,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1513,7 +1516,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op("looptrans::attention_softcap_forward_e6a3c2ff", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_forward_8394b3e2", mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1533,7 +1536,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_softcap_backward_e6a3c2ff", mutates_args=())
+@torch.library.custom_op("looptrans::attention_softcap_backward_8394b3e2", mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -249,7 +249,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -263,6 +263,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1654,7 +1657,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_streaming_forward_e5c303ef", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_forward_1292f406", mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1673,7 +1676,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_streaming_backward_e5c303ef", mutates_args=())
+@torch.library.custom_op("looptrans::attention_streaming_backward_1292f406", mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -241,7 +241,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -255,6 +255,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1466,7 +1469,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_window_forward_bc9d2030", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_forward_47081f04", mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1486,7 +1489,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_window_backward_bc9d2030", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_backward_47081f04", mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -236,7 +236,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -250,6 +250,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1445,7 +1448,7 @@ def attention_window_left_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_window_left_forward_ac4a3c19", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_left_forward_09df9d96", mutates_args=())
 def _attention_window_left_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1464,7 +1467,7 @@ def _(Q, K, V, window_left, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_window_left_backward_ac4a3c19", mutates_args=())
+@torch.library.custom_op("looptrans::attention_window_left_backward_09df9d96", mutates_args=())
 def _attention_window_left_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -200,7 +200,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -214,6 +214,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -1103,7 +1106,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::flash_forward_forward_c5ce4ac1", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_forward_7f00a546", mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1122,7 +1125,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::flash_forward_backward_c5ce4ac1", mutates_args=())
+@torch.library.custom_op("looptrans::flash_forward_backward_7f00a546", mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

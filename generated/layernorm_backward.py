@@ -167,7 +167,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -181,6 +181,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -880,7 +883,7 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     return dX, dw, db, deps
 
 
-@torch.library.custom_op("looptrans::layernorm_forward_adb6a542", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_forward_f058ad63", mutates_args=())
 def _layernorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None,
     tune: bool
@@ -899,7 +902,7 @@ def _(X, w, b, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::layernorm_backward_adb6a542", mutates_args=())
+@torch.library.custom_op("looptrans::layernorm_backward_f058ad63", mutates_args=())
 def _layernorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, r_kept: torch.Tensor,
     mean_kept: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool

@@ -92,7 +92,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -106,6 +106,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -410,7 +413,7 @@ def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::logsumexp_forward_a1cbecc3", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_forward_b4891934", mutates_args=())
 def _logsumexp_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return logsumexp_forward(X, tune=tune)[0]
 
@@ -421,7 +424,7 @@ def _(X, tune):
     return torch.empty((M,), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op("looptrans::logsumexp_backward_a1cbecc3", mutates_args=())
+@torch.library.custom_op("looptrans::logsumexp_backward_b4891934", mutates_args=())
 def _logsumexp_backward_operator(
     X: torch.Tensor, y: torch.Tensor, dy: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

@@ -118,7 +118,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -132,6 +132,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -873,7 +876,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op("looptrans::matmul_forward_4fbd1d97", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_forward_bcf9dcd0", mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -887,7 +890,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op("looptrans::matmul_backward_4fbd1d97", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_backward_bcf9dcd0", mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -130,7 +130,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -144,6 +144,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -770,7 +773,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op("looptrans::rmsnorm_forward_2a203427", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_forward_8547efab", mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -787,7 +790,7 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::rmsnorm_backward_2a203427", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_backward_8547efab", mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -97,7 +97,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -111,6 +111,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -490,7 +493,7 @@ def softmax_backward(X, Y, dY, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_forward_c3f94c09", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_forward_f13e45da", mutates_args=())
 def _softmax_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return softmax_forward(X, tune=tune)[0]
 
@@ -502,7 +505,7 @@ def _(X, tune):
     return torch.empty((M, N), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op("looptrans::softmax_backward_c3f94c09", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_backward_f13e45da", mutates_args=())
 def _softmax_backward_operator(
     X: torch.Tensor, Y: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

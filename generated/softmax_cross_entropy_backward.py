@@ -104,7 +104,7 @@ class _Tuned:
     """
 
     def __init__(self, tuner):
-        self.tuner, self.found = tuner, {}
+        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -118,6 +118,9 @@ class _Tuned:
             self.tuner.best_config = self.found[like]
             self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
             self.tuner[grid](*arguments, **options)
             self.found[like] = self.tuner.best_config
 
@@ -454,7 +457,7 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_edc5d0c0", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_7160d650", mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -470,7 +473,7 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_edc5d0c0", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_7160d650", mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor, wanted: list[bool],
     tune: bool
