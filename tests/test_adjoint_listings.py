@@ -75,6 +75,26 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
         for d in range(0, D):
             O[i, d] = O[i, d] / l
     return O
+### a score above the maximum takes a branch of its own, one pass
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            if s > m:
+                old = exp(m - s)
+                m = s
+            else:
+                old = 1.0
+            p = exp(s - m)
+            l = l * old + p
+            for d in range(0, D):
+                O[i, d] = O[i, d] * old + p * V[j, d]
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l
+    return O
 ### a score in memory that is changed in place, one pass
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"]):
     O = zeros(M)

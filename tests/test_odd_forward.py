@@ -16,6 +16,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 import torch
 
+from looptrans.algebra.recurrence import recurrence
 from looptrans.blocks.program import Dot, ElementLoop, TileLoop, exprs_of, ops_in, walk
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
@@ -219,6 +220,53 @@ LOOP = """a = 0.0
             O[i, d] = a / l"""
 HERE = ROWS.format(before="pass_ = 0", inside="s = zeros(N); o = empty(D)")
 REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
+# A score that exceeds the maximum takes a branch of its own.
+NEW_MAXIMUM = """
+def new_maximum(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N D"]):
+    o = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            x = sum(q[i, e] * k[j, e] for e in range(E))
+{update}
+        for d in range(D):
+            o[i, d] = o[i, d] / l
+    return o
+"""
+SCALED = """
+            if x > m:
+                a = exp(m - x)
+                m = x
+            else:
+                a = 1.0
+            p = exp(x - m)
+            l = l * a + p
+            for d in range(D):
+                o[i, d] = o[i, d] * a + p * v[j, d]
+"""
+BOTH_SIDES = """
+            if m >= x:
+                l += exp(x - m)
+                for d in range(D):
+                    o[i, d] += exp(x - m) * v[j, d]
+            else:
+                l = l * exp(m - x) + 1
+                for d in range(D):
+                    o[i, d] = o[i, d] * exp(m - x) + v[j, d]
+                m = x
+"""
+NO_ELSE = """
+            if x > m:
+                l *= exp(m - x)
+                for d in range(D):
+                    o[i, d] *= exp(m - x)
+                m = x
+            p = exp(x - m)
+            l += p
+            for d in range(D):
+                o[i, d] += p * v[j, d]
+"""
 
 
 @pytest.mark.parametrize(
@@ -237,6 +285,7 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         (ON_PAPER.format(last=SUM), "M=21,N=21,E=4,D=3", "float32"),
         (ON_PAPER.format(last=LOOP), "M=5,N=21,E=4,D=3", "float32"),
         (ONLINE.format(new="s if s > mx else mx"), "T=20,E=3,D=2", "float32"),
+        (NEW_MAXIMUM.format(update=SCALED), "M=5,N=20,E=3,D=2", "float32"),
     ],
     ids=[
         "branches",
@@ -252,6 +301,7 @@ REUSED = ROWS.format(before="s = empty(N); o = zeros(D)", inside="t = 0.0")
         "sums",
         "columns outside",
         "set twice",
+        "new maximum",
     ],
 )
 def test_forward(
@@ -353,6 +403,28 @@ def test_a_state_that_is_set_twice_in_an_iteration_is_one_pass(new: str) -> None
     made = lowered(program(ONLINE.format(new=new)))
     assert len(made.kernels) == 1
     assert not [op for op in ops_in(made.kernels[0].body) if isinstance(op, ElementLoop)]
+
+
+@pytest.mark.parametrize("update", [SCALED, BOTH_SIDES, NO_ELSE])
+def test_a_branch_on_a_new_maximum_is_a_maximum(update: str) -> None:
+    made = lowered(program(NEW_MAXIMUM.format(update=update)))
+    assert len(made.kernels) == 1
+    assert not [op for op in ops_in(made.kernels[0].body) if isinstance(op, ElementLoop)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # A number where both are -inf; another scale; what is no choice of a maximum.
+        ("p = exp(x - m)", "p = exp(x - m) if m > -inf else 0.0"),
+        ("a = 1.0", "a = 2.0"),
+        ("p = exp(x - m)", "p = exp(x)"),
+        ("m = x", "m = x + 1.0"),
+    ],
+)
+def test_a_branch_on_a_new_maximum_stays_where_it_says_more(old: str, new: str) -> None:
+    listing = program(NEW_MAXIMUM.format(update=SCALED.replace(old, new)))
+    assert "max(" not in recurrence(listing, "j").text()
 
 
 @pytest.mark.parametrize("last", [SUM, LOOP, "for j in range(i + 1): O[i, d] += k[j, d] * v[j, d]"])

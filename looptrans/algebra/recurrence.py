@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from looptrans.algebra.branches import without_branches
 from looptrans.algebra.cells import (
     Family,
     is_new_each_time,
@@ -271,6 +272,8 @@ class _Assembly:
         if self.guarded:
             condition, updates = _common_guard(naming, [o.name for o in origins], updates)
         updates = naming.named(updates)
+        named = {f"s{number}": update for number, update in enumerate(updates, 1)}
+        updates = list(without_branches(named).values())
         states = []
         for number, (origin, update) in enumerate(zip(origins, updates, strict=True), 1):
             known = self._next(origin)

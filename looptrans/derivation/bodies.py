@@ -163,10 +163,19 @@ def rest_of(
 
     body = without(iteration.loop.body, drop)
     kept = {n.label for n in nodes(body) if isinstance(n, Assign)}
-    if own - gone - kept:
-        lost = ", ".join(sorted(own - gone - kept))
-        raise NotDone(f"whether {lost} runs depends on the state")
-    return Rest(iteration.loop, iteration, body, frozenset(gone))
+    lost = own - gone - kept
+    if lost:
+        # What went with a test of the state may go where only what goes as well looks at it.
+        _require_unseen(program, iteration, lost, states)
+        left = {
+            target.array
+            for node in nodes(iteration.loop.body)
+            if isinstance(node, Assign) and node.label in lost
+            for target in node.targets
+        }
+        if left & read_in(body):
+            raise NotDone(f"whether {', '.join(sorted(lost))} runs depends on the state")
+    return Rest(iteration.loop, iteration, body, frozenset(gone | lost))
 
 
 def recurrence_of(program: Program, loop: str) -> Recurrence:
@@ -222,6 +231,7 @@ def _require_unseen(
         for target in node.targets:
             if _is_replaced(iteration.loop.body, node, target):
                 continue
+            returned = target.array in seen and not _is_set_again(program, iteration, node, target)
             sinks = [
                 edge.sink
                 for edge in iteration.edges
@@ -229,8 +239,8 @@ def _require_unseen(
                 and edge.array == target.array
                 and edge.kind in ("leaving", "outer", "carried")
             ]
-            if target.array in seen or sinks:
-                reader = "the caller" if target.array in seen else sinks[0]
+            if returned or sinks:
+                reader = "the caller" if returned else sinks[0]
                 which = ", ".join(dict.fromkeys(access_text(cell) for cell in states))
                 raise NotDone(
                     f"{node.label} writes {access_text(target)} for each "
@@ -246,6 +256,15 @@ def _is_replaced(body: tuple[Node, ...], node: Assign, target: Access) -> bool:
         behind = body[next(n for n, other in enumerate(body) if other is node) + 1 :]
         return any(isinstance(other, Assign) and target in other.targets for other in behind)
     return any(_is_replaced(inner, node, target) for n in body for inner in inner_bodies(n))
+
+
+def _is_set_again(program: Program, iteration: Iteration, node: Assign, target: Access) -> bool:
+    """Tell whether an iteration ends with the very cells of a statement surely set by others."""
+    ranges = ranges_in(program, (node.label,))
+    last = iteration.holds(target, ranges)
+    if last is None or last.old or node.label in last.labels or not last.labels:
+        return False
+    return all(ranges_in(program, (label,)) == ranges for label in last.labels)
 
 
 def renamed(body: tuple[Node, ...], old: str, new: str) -> tuple[Node, ...]:

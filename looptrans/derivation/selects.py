@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.ir.condition import Condition, Data, Not, opposite
+from looptrans.algebra.branches import extremum
+from looptrans.ir.condition import Data, opposite
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
-from looptrans.ir.value import Call, Compare, Holds, Select, Value, rank_of
+from looptrans.ir.value import Call, Holds, Select, Value, rank_of
 
 
 def with_selects(program: Program) -> Program:
@@ -48,22 +49,7 @@ def _select(value: Value) -> Value | None:
         case _:
             return None
     one, other = replaced(chosen, _select), replaced(otherwise, _select)
-    if isinstance(condition, Not):
-        name = _extremum(condition.part, otherwise, chosen)
-    else:
-        name = _extremum(condition, chosen, otherwise)
+    name = extremum(condition, chosen, otherwise)
     if name is not None:
         return Call(name, (one, other))
     return Select(replaced_in_condition(condition, _select), one, other)
-
-
-def _extremum(condition: Condition, chosen: Value, otherwise: Value) -> str | None:
-    """Return what a ternary chooses of the two numbers that it compares."""
-    match condition:
-        case Data(Compare(">" | ">=" | "<" | "<=" as op, left, right)) if (left, right) in (
-            (chosen, otherwise),
-            (otherwise, chosen),
-        ):
-            return "max" if (op[0] == ">") == (left == chosen) else "min"
-        case _:
-            return None
