@@ -351,7 +351,6 @@ def report_of(
 
 
 def test_right_gradients_pass() -> None:
-    threads = torch.get_num_threads()
     report = report_of(gradients)
     assert report.passed, verification_text(report)
     assert [output.name for output in report.outputs] == list(NAMES)
@@ -360,7 +359,23 @@ def test_right_gradients_pass() -> None:
     document = json.loads(verification_json(report))
     assert (document["schema"], document["pass"]) == ("looptrans.verify/1", "backward")
     assert (document["passed"], document["refused"]) == (True, None)
-    assert torch.get_num_threads() == threads
+
+
+def test_torch_works_with_one_thread_and_gets_its_threads_back() -> None:
+    before = torch.get_num_threads()
+    seen = set()
+
+    def counting(X: Any, w: Any, a: float, dY: Any, wanted: Any = None) -> tuple[Any, ...]:
+        seen.add(torch.get_num_threads())
+        return gradients(X, w, a, dY, wanted)
+
+    torch.set_num_threads(2)
+    try:
+        assert report_of(counting).passed
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {1}
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ class ClosedNodes:
                 not known.
         """
         rest = self._rest()
-        inside = without_notes(rest) if self._is_rest_read() else ()
+        inside = _without_notes(rest) if self._is_rest_read() else ()
         found: list[Node] = []
         finals: dict[str, Value] = {}
         firsts = self._firsts(found)
@@ -266,7 +266,7 @@ class ClosedNodes:
         return node
 
 
-def without_notes(body: tuple[Node, ...]) -> tuple[Node, ...]:
+def _without_notes(body: tuple[Node, ...]) -> tuple[Node, ...]:
     """Return nodes without labels and comments, for the second time that they are written."""
     found: list[Node] = []
     for node in body:
@@ -274,10 +274,10 @@ def without_notes(body: tuple[Node, ...]) -> tuple[Node, ...]:
             case Assign():
                 found.append(replace(node, label="S", labelled=False, comment="", leading=()))
             case Loop():
-                inner = without_notes(node.body)
+                inner = _without_notes(node.body)
                 found.append(replace(node, body=inner, comment="", leading=()))
             case If():
-                then, other = without_notes(node.body), without_notes(node.orelse)
+                then, other = _without_notes(node.body), _without_notes(node.orelse)
                 bare = replace(node, comment="", else_comment="", leading=())
                 found.append(replace(bare, body=then, orelse=other))
             case _:

@@ -47,7 +47,8 @@ def without_branches(updates: Mapping[str, Value]) -> dict[str, Value]:
     for name, update in updates.items():
         if not isinstance(update, Select):
             continue
-        old, condition, chosen, otherwise = Real(name), *_sides(update)
+        old, condition = Real(name), update.condition
+        chosen, otherwise = update.chosen, update.otherwise
         if chosen == old:
             condition, chosen, otherwise = opposite(condition), otherwise, chosen
         which = extremum(condition, chosen, otherwise)
@@ -62,13 +63,6 @@ def without_branches(updates: Mapping[str, Value]) -> dict[str, Value]:
             found = {k: v for k, v in made.items() if v is not None}
             return {k: found.get(k, branch.greatest) for k in updates}
     return dict(updates)
-
-
-def _sides(value: Select) -> tuple[Condition, Value, Value]:
-    """Return a choice with no `not` in front of its condition."""
-    if isinstance(value.condition, Not):
-        return value.condition.part, value.otherwise, value.chosen
-    return value.condition, value.chosen, value.otherwise
 
 
 class _Branch:

@@ -9,6 +9,7 @@ from itertools import cycle
 from looptrans.blocks.program import BlockProgram, Role
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import prepare
+from looptrans.ir.condition import Relation, walk_condition
 from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import Arith, Index, opaque_terms, parameters, walk
 from looptrans.ir.program import Parameter, Program
@@ -160,8 +161,6 @@ def _bounding(stop: Index, blocks: BlockProgram | None) -> Iterator[str]:
 def _tied(program: Program) -> frozenset[str]:
     """Return the sizes that stand in contracts or divide: not every number suits the others."""
     found: set[str] = set()
-    from looptrans.ir.condition import Relation, walk_condition
-
     for contract in program.contracts:
         for part in walk_condition(contract.condition):
             if isinstance(part, Relation):
