@@ -29,10 +29,11 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes, placed
-from looptrans.transforms.accesses import listed, with_accesses
+from looptrans.transforms.accesses import listed
 from looptrans.transforms.extents import End, declared_end, extreme
 from looptrans.transforms.nest import loops_around
 from looptrans.transforms.tree import LoopPath
