@@ -166,7 +166,7 @@ def _cut(program: Program, made: Pieces, around: list[Loop]) -> Range:
         which = bounds.start if begin is None else bounds.stop
         raise NotDone(
             f"it is not known how far {made.node.variable} runs at most: {index_text(which)} has "
-            "no declared range"
+            'no declared range, as in Int[Array, "B", "0:N+1"]'
         )
     raised = total(difference(end, begin), difference(made.number, Int(1)))
     each = Arith("//", raised, made.number)
