@@ -13,12 +13,28 @@ from looptrans.adjoint.backward import Backward, backward
 from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
-from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.listing import index_text
+from looptrans.ir.listing import listing as text_of
+from looptrans.ir.program import Assign, Declaration, Loop, Program
 from looptrans.ir.walk import nodes
 from tests.analysis import program, spec
 from tests.test_adjoint_torch import gradients
 
-SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "B": 2, "H": 4, "G": 2, "R": 2, "K": 3, "V": 5, "W": 2}
+SIZES = {
+    "M": 3,
+    "N": 4,
+    "E": 2,
+    "D": 3,
+    "B": 2,
+    "H": 4,
+    "G": 2,
+    "R": 2,
+    "K": 3,
+    "V": 5,
+    "W": 2,
+    "F": 1,
+    "T": 5,
+}
 ALL = """
 ### a table by distance, documents
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
@@ -74,6 +90,79 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
                 m = new
         for d in range(0, D):
             O[i, d] = O[i, d] / l
+    return O
+### rotated inside the score, with temporaries
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      C: Float[Array, "T F"], S: Float[Array, "T F"]):
+    assert E == 2 * F
+    assert T >= M
+    assert T >= N
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            if j <= i:
+                s = 0.0
+                for f in range(F):
+                    q1 = Q[i, f] * C[i, f] - Q[i, f + F] * S[i, f]
+                    k1 = K[j, f] * C[j, f] - K[j, f + F] * S[j, f]
+                    s += q1 * k1
+                    q2 = Q[i, f + F] * C[i, f] + Q[i, f] * S[i, f]
+                    k2 = K[j, f + F] * C[j, f] + K[j, f] * S[j, f]
+                    p = q2 * k2
+                    s += p
+                new = max(m, s)
+                p = exp(s - new)
+                l = l * exp(m - new) + p
+                for d in range(D):
+                    O[i, d] = O[i, d] * exp(m - new) + p * V[j, d]
+                m = new
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+### rotated inside the score, without
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      C: Float[Array, "T F"], S: Float[Array, "T F"]):
+    assert E == 2 * F
+    assert T >= M
+    assert T >= N
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            s = sum((Q[i, f] * C[i, f] - Q[i, f + F] * S[i, f])
+                    * (K[j, f] * C[j, f] - K[j, f + F] * S[j, f]) for f in range(F))
+            s += sum((Q[i, f + F] * C[i, f] + Q[i, f] * S[i, f])
+                     * (K[j, f + F] * C[j, f] + K[j, f] * S[j, f]) for f in range(F))
+            new = max(m, s)
+            p = exp(s - new)
+            l = l * exp(m - new) + p
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - new) + p * V[j, d]
+            m = new
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+### distances with a temporary, biases
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      a: Float[Array, "E"], b: Float[Array, "E"]):
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            s = 0.0
+            for e in range(E):
+                x = Q[i, e] - K[j, e]
+                s -= x * x
+            t = 0.0
+            for e in range(E):
+                q = Q[i, e] + a[e]
+                k = K[j, e] + b[e]
+                t += q * k
+            p = exp(s + t)
+            for d in range(D):
+                O[i, d] += p * V[j, d]
     return O
 ### a score above the maximum takes a branch of its own, one pass
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
@@ -566,6 +655,19 @@ def check(
 
 # That the adjoint of its maximum vanishes is seen, and not proved.
 TOO_MANY = ("a projection behind it, a window",)
+
+
+@pytest.mark.parametrize("name", [name for name in LISTINGS if name.startswith("rotated")])
+def test_rotations_inside_a_score_leave_matrix_products(name: str) -> None:
+    """No score is stored, each nest works it out once, and what it adds to has a product's form."""
+    found = backward(program(LISTINGS[name]))
+    shapes = [n.creation.shape for n in nodes(found.program.body) if isinstance(n, Declaration)]
+    assert not any({"M", "N"} <= {index_text(extent) for extent in shape} for shape in shapes)
+    text = text_of(found.program)
+    assert text.count("= exp(") == 2
+    assert "for f in range(0, F) if j" not in text
+    targets = [n.targets[0].array for n in nodes(found.program.body) if isinstance(n, Assign)]
+    assert len([t for t in targets if t in found.gradients.values()]) == len(found.gradients)
 
 
 @pytest.mark.parametrize("name", LISTINGS)
