@@ -5,6 +5,7 @@ O = attention(Q, K, V)    ->    dQ, dK, dV = attention_backward(Q, K, V, O, lse,
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carrying import Moved, carried
@@ -32,6 +33,7 @@ from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
 from looptrans.ir.index import Param, Var
+from looptrans.ir.listing import index_text
 from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Array, Program
 from looptrans.ir.value import Access, Generator, Read, Real, walk_value
@@ -335,14 +337,17 @@ class _Derivation:
             self.targets[name] = self._gradient(name, indices, terms)
 
     def _gradient(self, name: str, indices: tuple[Generator, ...], terms: list[Term]) -> Gradient:
-        """Return the gradient of an input; of a number or a row of numbers through partial sums."""
-        if len(indices) > 1 or not any(len(t.generators) > 1 for t in terms):
-            return Gradient(self.gradients[name], indices, tuple(terms))
+        """Return the gradient of an input, through partial sums where many cells add to one.
+
+        They are taken of a number and of a row of numbers, and of what has more dimensions where
+        they need no more room than an argument does.
+        """
         parts: list[Term] = []
         for number, term in enumerate(terms):
             outer = in_order(term.generators)[:-1]
             free = all(isinstance(g.range.stop, Param) for g in outer)
-            if len(term.generators) < 2 or not free:
+            small = len(indices) < 2 or self._has_room((*indices, *outer))
+            if not outer or not free or not small:
                 parts.append(term)
                 continue
             wish = f"{self.gradients[name]}_part"
@@ -354,6 +359,15 @@ class _Derivation:
             cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))
             parts.append(Term(inner.coefficient / inner.coefficient, ((cell, 1),), (), outer))
         return Gradient(self.gradients[name], indices, tuple(parts))
+
+    def _has_room(self, cells: tuple[Generator, ...]) -> bool:
+        """Tell whether an argument has each of the extents of an array over these indices."""
+        wanted = Counter(index_text(g.range.stop) for g in cells)
+        return any(
+            wanted <= Counter(index_text(extent) for extent in array.shape if extent is not None)
+            for array in self.program.arrays
+            if array.role == "input"
+        )
 
     def _indices(self, name: str) -> tuple[Generator, ...]:
         """Return the indices of an input, called as the listing's loops are."""

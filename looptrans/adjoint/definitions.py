@@ -33,7 +33,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 
-Origin = Literal["forward", "weight", "adjoint"]
+Origin = Literal["forward", "again", "adjoint"]
 _MARK = "~"
 
 
@@ -85,8 +85,8 @@ class Definition:
         name: Its name, which no other definition has.
         indices: Its indices with the range of each: `0 ..` its extent.
         value: The value, in which sums over loops are reductions.
-        origin: Whether the listing computes it, the backward pass, or whether it is the weight of
-            what a sum began with, which is worked out where it is read.
+        origin: Whether the listing computes it, the backward pass, or whether it is worked out
+            again wherever it is read, however small it is.
         label: The statement it comes from, or an empty string.
         array: The array of the listing it is a version of, or an empty string.
     """

@@ -7,9 +7,14 @@
 A listing often works the same thing out in several passes. Adjoints of one definition meet where
 those of two would not, and what is stored is recognized under one name only.
 
-A sum that is worked out in loops it does not depend on is a definition without their indices:
+A sum that is worked out in loops it does not depend on is a definition without their indices, and
+so is what a sum is made of:
 
     for i: for j: n = sum(K[j, t] for t)    ->    n[j] = sum(K[j, t] for t)
+
+    for i: for j: for t: q = Q[i, t] * w[t]       q[i, t] = Q[i, t] * w[t]
+                         k = K[j, t] * w[t]   ->  k[j, t] = K[j, t] * w[t]
+                         s[i, j] += q * k         s[i, j] = sum(q[i, t] * k[j, t] for t)
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from looptrans.ir.affine import simplified
 from looptrans.ir.condition import Condition, Data, Every, Not, Some
 from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Generator, Holds, Range, Read, Reduce, Select, Value
+from looptrans.ir.value import Access, Generator, Holds, Range, Read, Reduce, Select, Value, walk_value
 
 
 def made_one(system: System, outputs: frozenset[str]) -> frozenset[str]:
@@ -73,12 +78,13 @@ class _Equal:
                 self.instead[own.name] = _Instead(own.variables, own.value.access)
 
     def _without_indices(self) -> bool:
-        """Take indices from sums that do not depend on them; tell whether there were any."""
+        """Take indices from what does not depend on them; tell whether there was any."""
+        summed = self._summed()
         for definition in list(self.system.definitions.values()):
             own = self._rewritten(definition)
-            if not own.has_reduction or own.name in self.kept or own.name in self.outputs:
+            if own.name in self.kept or own.name in self.outputs or own.name in self.instead:
                 continue
-            if own.name in self.instead:
+            if not own.has_reduction and own.name not in summed:
                 continue
             free = set(free_variables(own.value))
             for g in own.indices:
@@ -90,12 +96,23 @@ class _Equal:
                 return True
         return False
 
+    def _summed(self) -> frozenset[str]:
+        """Return the definitions that are read inside sums, directly or by others of them."""
+        found: set[str] = set()
+        new = {name for d in self.system.definitions.values() for name in _in_sums(d.value)}
+        while new:
+            found |= new
+            defined = [self.system.definitions[n] for n in new & self.system.definitions.keys()]
+            new = {name for d in defined if not d.has_reduction for name in d.reads()} - found
+        return frozenset(found)
+
     def _take_indices(self, definition: Definition, kept: tuple[int, ...]) -> None:
         """Let a definition have some of its indices only, wherever it is read."""
         name = definition.name
         self.kept[name] = kept
         indices = tuple(definition.indices[n] for n in kept)
-        self.system.add(replace(definition, indices=indices))
+        origin = definition.origin if definition.has_reduction else "again"
+        self.system.add(replace(definition, indices=indices, origin=origin))
         self.shortened = name
         for reader in list(self.system.definitions.values()):
             if name in reader.reads():
@@ -178,6 +195,12 @@ class _Equal:
                 return Not(self._condition(part))
             case _:
                 return condition
+
+
+def _in_sums(value: Value) -> set[str]:
+    """Return the arrays that are read inside sums."""
+    bodies = [part.body for part in walk_value(value) if isinstance(part, Reduce)]
+    return {p.access.array for body in bodies for p in walk_value(body) if isinstance(p, Read)}
 
 
 def _in_order(definition: Definition) -> tuple[str, ...]:

@@ -10,11 +10,16 @@ What tanh is taken of, whose derivative 1 - tanh ** 2 is a difference:
 
     y[i] = tanh(a * x[i])    ->    u[i] = a * x[i];  y[i] = tanh(u[i])
 
+Factors of a sum that are sums of products of what is given:
+
+    s[i, j] = sum((q[i, e] * c[i, e] - u[i, e]) * k[j, e] for e)
+        ->    a[i, e] = q[i, e] * c[i, e] - u[i, e];  s[i, j] = sum(a[i, e] * k[j, e] for e)
+
 Their adjoints are then one value each, which is multiplied with derivatives, and not many sums of
 products that cancel each other.
 
 The other way round, an exponential that a single sum reads is put into it, where it is recognized
-beside those that are written out:
+beside those that are written out; so is a sum of elements, whose derivatives are 1:
 
     w[i, j] = exp(s[i, j] - m[i]);  o[i] = sum(w[i, j] / l[i] * v[j] for j)    ->    o[i] = …
 """
@@ -23,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.adjoint.definitions import Definition, System, free_variables, range_moved
+from looptrans.adjoint.definitions import Definition, Origin, System, free_variables, range_moved
 from looptrans.adjoint.recognition import unify
 from looptrans.algebra.cells import value_moved
 from looptrans.ir.condition import ALWAYS
@@ -40,6 +45,14 @@ def named(system: System, outputs: frozenset[str]) -> None:
         outputs: Those that are outputs, which stay.
     """
     _put_in(system, outputs)
+    for name in list(system.definitions):
+        match system.definitions[name].value:
+            case Reduce("sum", _, body):
+                for factor in _factors(body):
+                    if _is_worth_a_name(system, system.definitions[name], factor):
+                        _name(system, name, factor, "factor", alone=True)
+            case _:
+                pass
     for name in list(system.definitions):
         match system.definitions[name].value:
             case Reduce("max" | "min", _, body):
@@ -60,9 +73,11 @@ def named(system: System, outputs: frozenset[str]) -> None:
 def _put_in(system: System, outputs: frozenset[str]) -> None:
     for name, definition in list(system.definitions.items()):
         readers = [d for d in system.definitions.values() if name in d.reads()]
-        if name in outputs or len(readers) != 1 or not _is_exponential(definition.value):
-            continue
-        if not isinstance(readers[0].value, Reduce):
+        alone = len(readers) == 1 and isinstance(readers[0].value, Reduce)
+        if name in outputs or not (
+            (alone and _is_exponential(definition.value))
+            or (definition.origin == "again" and _adds_elements(definition.value))
+        ):
             continue
 
         def change(part: Value, name: str = name) -> Value | None:
@@ -70,7 +85,8 @@ def _put_in(system: System, outputs: frozenset[str]) -> None:
                 return system.instance(name, part.access.indices)
             return None
 
-        system.add(replace(readers[0], value=replaced(readers[0].value, change)))
+        for reader in readers:
+            system.add(replace(reader, value=replaced(reader.value, change)))
         del system.definitions[name]
 
 
@@ -83,6 +99,44 @@ def _is_exponential(value: Value) -> bool:
             return _is_exponential(left)
         case _:
             return isinstance(value, Call) and value.function == "exp"
+
+
+def _adds_elements(value: Value) -> bool:
+    """Tell whether a value is nothing but elements of arrays, added and taken away."""
+    match value:
+        case Binary("+" | "-", left, right):
+            return _adds_elements(left) and _adds_elements(right)
+        case _:
+            return isinstance(value, Read)
+
+
+def _factors(value: Value) -> list[Value]:
+    """Return the factors of the products that a value adds up."""
+    match value:
+        case Binary("+" | "-", left, right):
+            return [*_factors(left), *_factors(right)]
+        case Binary("*", left, right):
+            return [
+                f
+                for each in (left, right)
+                for f in (_factors(each) if _is_product(each) else [each])
+            ]
+        case _:
+            return []
+
+
+def _is_product(value: Value) -> bool:
+    return isinstance(value, Binary) and value.op == "*"
+
+
+def _is_worth_a_name(system: System, of: Definition, factor: Value) -> bool:
+    """Tell whether a factor is a sum of products of what is given, and has not all indices."""
+    if not isinstance(factor, Binary) or factor.op not in "+-" or _adds_elements(factor):
+        return False
+    reads = [part.access.array for part in walk_value(factor) if isinstance(part, Read)]
+    computed = [system.definitions[name] for name in reads if name in system.definitions]
+    own = set(free_variables(factor))
+    return all(d.origin == "again" for d in computed) and not own >= set(of.variables)
 
 
 def _name(system: System, of: str, value: Value, ending: str, *, alone: bool) -> bool:
@@ -134,7 +188,8 @@ def _made(system: System, of: Definition, body: Value, ending: str) -> Definitio
             indices.append(Generator(variable, range_moved(g.range, new), ALWAYS))
             new[name] = Var(variable)
     wish = f"{of.array or of.name}_{ending}"
-    return Definition(wish, tuple(indices), value_moved(body, new), label=of.label)
+    origin: Origin = "again" if ending == "factor" else "forward"
+    return Definition(wish, tuple(indices), value_moved(body, new), origin, of.label)
 
 
 def _ends(g: Generator) -> tuple[Index, Index]:

@@ -95,7 +95,7 @@ def _distinct(findings: list[Finding]) -> list[Finding]:
 
 
 def _once(reverse: Reverse) -> Step:
-    count = sum(d.origin == "forward" for d in reverse.system.definitions.values())
+    count = sum(d.origin != "adjoint" for d in reverse.system.definitions.values())
     law = "every read gets the value that was written last above it"
     reason = (
         f"{count} definitions: each loop around a write and a read is an index of the array, or "
@@ -107,7 +107,7 @@ def _once(reverse: Reverse) -> Step:
 def _reversed(reverse: Reverse) -> Step:
     """Compare every derivative that was used with sympy's."""
     smooth, chosen, wrong = used_derivatives(
-        d.value for d in reverse.system.definitions.values() if d.origin == "forward"
+        d.value for d in reverse.system.definitions.values() if d.origin != "adjoint"
     )
     law = "the adjoint of a cell is the sum of what every read of it adds"
     parts = []

@@ -304,7 +304,7 @@ def _weigh(
     if known is None:
         name = system.names.array(f"{main.name}_first" if main and is_first else "P")
         quotient = Binary("/", numerator, divisor)
-        origin: Origin = "weight" if is_first else "forward"
+        origin: Origin = "again" if is_first else "forward"
         system.add(Definition(name, own, quotient, origin, total.label))
         cell: Value = Read(Access(name, tuple(Var(v) for v in variables)))
     else:

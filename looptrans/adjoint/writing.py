@@ -284,9 +284,10 @@ class Writer:
         body = work.out(value)
         tested = tuple(_only_condition(work.out(Holds(c))) for c in conditions)
         scalars = work.guarded()
-        heavy = any(isinstance(p, Reduce) for s in scalars.values() for p in walk_value(s.value))
+        heavy = any(_has_sum(s.value) for s in scalars.values())
         inner: tuple[Generator, ...] = ()
         if heavy and generators:
+            scalars, body = _put_in(scalars, body, tested)
             used: set[str] = set()
             for scalar in scalars.values():
                 used |= set(free_variables(scalar.value))
@@ -400,6 +401,48 @@ class Writer:
         inner = ", ".join(index_text(extent) for extent in extents)
         shape = f"({inner})" if len(extents) > 1 else inner
         return f"{name} = zeros({shape}, dtype=float32)" if precise else f"{name} = zeros({shape})"
+
+
+def _put_in(
+    scalars: dict[Access, Scalar], body: Value, conditions: tuple[Condition, ...]
+) -> tuple[dict[Access, Scalar], Value]:
+    """Write into an update what would keep it inside loops that no sum depends on.
+
+    for e: for i: s = sum(…)                      for i: s = sum(…)
+                  k = K[i, e] + b[e]        ->           for e: A[e] = A[e] + s * (K[i, e] + b[e])
+                  A[e] = A[e] + s * k
+    """
+    values = [s.value for s in scalars.values() if _has_sum(s.value)]
+    values += [Holds(condition) for condition in conditions]
+    values += [Read(access) for access, s in scalars.items() if _has_sum(s.value)]
+    needed: set[str] = set()
+    stay: set[Access] = set()
+    while values:
+        value = values.pop()
+        needed |= set(free_variables(value))
+        for part in walk_value(value):
+            if isinstance(part, Read) and part.access in scalars and part.access not in stay:
+                stay.add(part.access)
+                values += [part, scalars[part.access].value]
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Read) or part.access in stay or part.access not in scalars:
+            return None
+        value = scalars[part.access].value
+        if {*free_variables(part), *free_variables(value)} <= needed:
+            return None
+        return replaced(value, change)
+
+    left = {
+        access: replace(scalar, value=replaced(scalar.value, change))
+        for access, scalar in scalars.items()
+        if change(Read(access)) is None
+    }
+    return left, replaced(body, change)
+
+
+def _has_sum(value: Value) -> bool:
+    return any(isinstance(part, Reduce) for part in walk_value(value))
 
 
 def _given(conditions: tuple[Condition, ...], indices: tuple[Generator, ...]) -> dict[str, Index]:
