@@ -7,7 +7,8 @@
                                                   K[g, j]
 
 With few rows, a block of one h would be nearly empty, and R programs would read the same elements.
-It is done where nothing but what a program loads and stores for its rows depends on h or on i.
+It is done where nothing but what a program loads and stores for its rows depends on h. Bounds may
+depend on i: a block of rows of one h has those of its first and last i, another those of all.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from looptrans.blocks.program import (
     Let,
     Load,
     Name,
+    Number,
     Op,
     Position,
     Reduce,
     RowBlock,
     Scalar,
     Store,
+    Where,
     children,
     dims_of,
     exprs_of,
@@ -78,7 +81,7 @@ def with_rows_of_groups(
 
 
 def _group(kernel: Kernel, part: Dim, assumptions: Sequence[Condition]) -> _Group | None:
-    if [d.role for d in kernel.grid[-2:]] != ["program", "rows"] or kernel.last_first:
+    if [d.role for d in kernel.grid[-2:]] != ["program", "rows"]:
         return None
     outer, rows = kernel.grid[-2:]
     plain = all(d.start == Int(0) and isinstance(d.stop, Param) for d in (outer, rows))
@@ -94,7 +97,7 @@ def _group(kernel: Kernel, part: Dim, assumptions: Sequence[Condition]) -> _Grou
                     divisors.add(divisor)
                 case Position(dim) if dim == outer:
                     return None
-                case Edge(dim, _) if dim in (outer, rows):
+                case Edge(dim, _) if dim == outer:
                     return None
                 case _:
                     pass
@@ -151,6 +154,10 @@ class _Packing:
             name=naming(f"{outer.name}{rows.name}"),
             stop=Arith("*", Param(group.size), rows.stop),
         )
+        self.edges = {
+            Edge(rows, "first"): Name(naming(f"{rows.name}_first"), (), "int"),
+            Edge(rows, "last"): Name(naming(f"{rows.name}_last"), (), "int"),
+        }
         self.shared: Dim | None = None
         if group.groups is not None:
             self.shared = replace(outer, name=naming("group"), stop=group.groups)
@@ -162,7 +169,9 @@ class _Packing:
         gone = (group.outer, group.rows)
         dims = [*(d for d in (self.shared,) if d), self.own]
         dims += [d for d in kernel.dims if d not in gone]
-        body = (*self._places(), *map(self._op, kernel.body))
+        asked = {part for op in ops_in(kernel.body) for e in exprs_of(op) for part in walk(e)}
+        edges = [self._edge(edge) for edge in self.edges if edge in asked]
+        body = (*self._places(), *edges, *map(self._op, kernel.body))
         parts = (part for op in ops_in(body) for expr in exprs_of(op) for part in walk(expr))
         used = {part.name for part in parts if isinstance(part, Scalar)}
         used |= {n for d in dims for e in (d.start, d.stop) for n in parameters(e)}
@@ -178,7 +187,16 @@ class _Packing:
                 *(Scalar(n) for n in counts if n not in known),
             ),
             body=body,
+            last_first=False,
         )
+
+    def _edge(self, edge: Edge) -> Let:
+        """Return the first or last row of a block that has rows of one iteration, or of all."""
+        first, last = Edge(self.own, "first"), Edge(self.own, "last")
+        alone = Binary("==", Binary("//", first, self.inner), Binary("//", last, self.inner))
+        end: Expr = Number(0) if edge.which == "first" else Binary("-", self.inner, Number(1))
+        within = Binary("%", first if edge.which == "first" else last, self.inner)
+        return Let(self.edges[edge].name, Where(alone, within, end))
 
     def _places(self) -> tuple[Let, Let]:
         """Return which iterations a row stands for."""
@@ -220,6 +238,8 @@ class _Packing:
                 return Position(self.shared)
             case Binary("<", Position(dim), self.inner) if dim == rows:
                 return Binary("<", Position(self.own), Binary("*", self.size, self.inner))
+            case Edge(dim, _) if dim == rows:
+                return self.edges[expr]
             case Position(dim) if dim in (outer, rows):
                 return Name(dim.name, (self.own,), "int")
             case Name(_, dims):
