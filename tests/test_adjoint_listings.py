@@ -834,3 +834,28 @@ def f(S: Float[Array, "H M N"], V: Float[Array, "H N"], s: Float[Array, "H"], a:
     assert "dp_part" in sinks
     assert "da" not in sinks
     check(found.listing, found)
+
+
+def test_what_rows_share_is_summed_in_parts_where_they_take_no_more_room_than_an_argument() -> None:
+    """The rows stay free: none waits for what another has added to a slope."""
+    found = backward(
+        program("""
+def f(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N"],
+      slopes: Float[Array, "B H"], W: Float[Array, "E E"]):
+    O = zeros((B, H, M))
+    for b in range(0, B):
+        for h in range(0, H):
+            for i in range(0, M):
+                for j in range(0, N):
+                    s = sum(
+                        Q[b, h, i, e] * W[e, c] * K[b, h, j, c]
+                        for e in range(0, E) for c in range(0, E)
+                    )
+                    O[b, h, i] = O[b, h, i] + tanh(s - slopes[b, h] * j) * V[b, h, j]
+    return O
+""")
+    )
+    shapes = {a.name: tuple(map(str, a.shape)) for a in found.program.arrays}
+    assert len(shapes["dslopes_part"]) == 3
+    assert "dW_part" not in shapes
+    check(found.listing, found)

@@ -115,6 +115,11 @@ def test_self_dependence(comment: str, present: bool, loops: tuple[str, ...]) ->
         ("TLoop: i, that is the outer one", ("i",)),
         ("TLoop: ()", ()),
         ("TLoop: (j,)", ("j",)),
+        ("TLoop: i j", ("i", "j")),
+        ("TLoop: i j, the inner one", ("i", "j")),
+        ("TLoop: i j goes fastest", ("i",)),
+        ("TLoop i", ("i",)),
+        ("TLoop (i, j)", ("i", "j")),
     ],
 )
 def test_target_loops(comment: str, loops: tuple[str, ...]) -> None:
@@ -177,6 +182,7 @@ def test_dotted_names() -> None:
     [
         ("s = l[i]", "(i, j)", "ij"),
         ("s = l[i]", "i", "i"),
+        ("s = l[i]", "i j", "ij"),
         ("s = l[i]", "()", "-"),
         ("s = l[i]", "((i, j))", "ij"),
         ("s = 1.0", "()", ""),
@@ -281,6 +287,7 @@ def test_what_follows_a_malformed_claim_is_read() -> None:
         "the self dependency of S3 is gone",
         "S1",
         "the SLoop and the TLoop of S3",
+        "the TLoop is what it is",
         "aggregated over j; raw material on m",
         "no aggregation over j",
     ],

@@ -584,3 +584,34 @@ def test_a_score_that_is_set_several_times_under_a_mask_is_one_pass(scaled: str)
     for tile in tiles:
         found = [e for op in ops_in(tile.body) for e in exprs_of(op)]
         assert sum(isinstance(part, Dot) for e in found for part in walk(e)) >= 2
+
+
+ROW_MASK = """
+def masked_rows(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+                seen: Bool[Array, "M"], w: Float[Array, "M"], kept: Bool[Array, "N"]):
+    O = zeros((M, D))
+    S = zeros((M, N))
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E)) if TEST else -inf
+            m = max(m, S[i, j])
+        l = 0.0
+        for j in range(N):
+            l = l + exp(S[i, j] - m)
+        for j in range(N):
+            for d in range(D):
+                O[i, d] = O[i, d] + exp(S[i, j] - m) / l * V[j, d]
+    return O
+"""
+
+
+@pytest.mark.parametrize("tested", ["seen[i]", "w[i] > 0.0", "seen[i] and kept[j]"])
+def test_a_row_that_sees_nothing_is_masked_as_its_scores_are(tested: str, tmp_path: Path) -> None:
+    text = ROW_MASK.replace("TEST", tested)
+    made = emitted(program(text))
+    assert "if LATE" in made.text  # nothing waits for the output
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    sizes = ["--sizes", "M=5,N=5,E=3,D=2"]
+    assert main(["verify", str(path), "--dtype", "float32", *sizes]) == 0

@@ -19,6 +19,7 @@ from looptrans.ir.affine import (
 from looptrans.ir.index import Arith, Index, Int, Neg, Param, Var
 from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Array, Assign, Barrier, Declaration, If, Loop, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Create
@@ -38,7 +39,6 @@ from looptrans.transforms.nest import (
     loops_around,
     node_at,
     replace_at,
-    rewritten,
     statements_in,
     walk_positions,
     with_array,

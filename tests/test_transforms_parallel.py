@@ -11,12 +11,12 @@ from looptrans.analysis.api import check_reduction as judge
 from looptrans.executor import RaceLog, execute_on, prepare
 from looptrans.ir.operator import LEFT, OPERATORS, RIGHT, Operator
 from looptrans.ir.program import Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.step import Step
 from looptrans.ir.value import Binary, Call
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
 from looptrans.transforms.block_reduce import block_reduce
-from looptrans.transforms.nest import rewritten
 from looptrans.transforms.ordered_atomics import ordered_atomics
 from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.phased_atomics import phased_atomics

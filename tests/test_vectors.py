@@ -21,10 +21,10 @@ from looptrans.executor.vector_store import NotVectorized
 from looptrans.executor.vectors import execute_vectors
 from looptrans.frontend import load, parse
 from looptrans.ir.program import Atomic, Barrier, BlockReduce, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.walk import nodes
 from looptrans.runtime.reference import reference_of
-from looptrans.transforms.tree import rewritten
 from tests.oracle.nests import Nest, nests
 from tests.test_executor_races import made_parallel
 

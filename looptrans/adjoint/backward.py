@@ -5,8 +5,10 @@ O = attention(Q, K, V)    ->    dQ, dK, dV = attention_backward(Q, K, V, O, lse,
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.carrying import Moved, carried
 from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.digits import Parted, parted
@@ -30,6 +32,7 @@ from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
 from looptrans.ir.index import Param, Var
+from looptrans.ir.listing import index_text
 from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Array, Program
 from looptrans.ir.value import Access, Generator, Read, Real, walk_value
@@ -312,6 +315,7 @@ class _Derivation:
                 self.reading.sites[name] = replace(site, indices=(None,))
         named(self.system, frozenset(self.outputs.values()))
         self.unguarded = taken_out(self.system, frozenset(self.outputs.values()))
+        self.carried = carried(self.system, frozenset(self.outputs.values()))
         self.prepared = prepared(self.system, frozenset(self.outputs.values()))
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
         self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
@@ -332,14 +336,17 @@ class _Derivation:
             self.targets[name] = self._gradient(name, indices, terms)
 
     def _gradient(self, name: str, indices: tuple[Generator, ...], terms: list[Term]) -> Gradient:
-        """Return the gradient of an input; of a number or a row of numbers through partial sums."""
-        if len(indices) > 1 or not any(len(t.generators) > 1 for t in terms):
-            return Gradient(self.gradients[name], indices, tuple(terms))
+        """Return the gradient of an input, through partial sums where many cells add to one.
+
+        They are taken of a number and of a row of numbers, and of what has more dimensions where
+        they need no more room than an argument does.
+        """
         parts: list[Term] = []
         for number, term in enumerate(terms):
             outer = in_order(term.generators)[:-1]
             free = all(isinstance(g.range.stop, Param) for g in outer)
-            if len(term.generators) < 2 or not free:
+            small = len(indices) < 2 or self._has_room((*indices, *outer))
+            if not outer or not free or not small:
                 parts.append(term)
                 continue
             wish = f"{self.gradients[name]}_part"
@@ -351,6 +358,15 @@ class _Derivation:
             cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))
             parts.append(Term(inner.coefficient / inner.coefficient, ((cell, 1),), (), outer))
         return Gradient(self.gradients[name], indices, tuple(parts))
+
+    def _has_room(self, cells: tuple[Generator, ...]) -> bool:
+        """Tell whether an argument has each of the extents of an array over these indices."""
+        wanted = Counter(index_text(g.range.stop) for g in cells)
+        return any(
+            wanted <= Counter(index_text(extent) for extent in array.shape if extent is not None)
+            for array in self.program.arrays
+            if array.role == "input"
+        )
 
     def _indices(self, name: str) -> tuple[Generator, ...]:
         """Return the indices of an input, called as the listing's loops are."""
@@ -390,8 +406,12 @@ class _Derivation:
         text, forward = writer.written(self.targets, self.incoming, saver)
         text = tightened(text)
         saved = [writer.shown[name] for name in writer.saved]
-        before = (*map(_closed, self.closings), *map(_unguarded, self.unguarded))
-        steps = (*before, *steps_of(self.reverse, statistics, writer))
+        once, *shown = steps_of(self.reverse, statistics, writer)
+        simpler = [
+            *map(_unguarded, self.unguarded),
+            *([_carried(self.carried)] * bool(self.carried)),
+        ]
+        steps = (*map(_closed, self.closings), once, *simpler, *shown)
         for certificate in (c for step in steps for c in step.certificates):
             if certificate.verdict == "illegal":
                 raise NotDifferentiated(f"a step towards it is refuted: {certificate.law}")
@@ -430,6 +450,17 @@ def _unguarded(formula: str) -> Step:
         "a term of what is divided: no term is left"
     )
     return Step("leave out a guard", (Certificate("algebra", law, "legal", reason),))
+
+
+def _carried(terms: tuple[Moved, ...]) -> Step:
+    """Say which terms were moved to the last maximum; each was proved before."""
+    shown = tuple(
+        Certificate(
+            "algebra", term.formula, "legal", f"term by term: {term.proof.left} on both sides"
+        )
+        for term in terms
+    )
+    return Step("move what an earlier loop left to the last maximum, term by term", shown)
 
 
 def _in_order_of_reads(term: Term, cells: tuple[Generator, ...]) -> tuple[Generator, ...]:

@@ -19,11 +19,11 @@ from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Index, Int, Var, variables
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Array, Assign, Contract, Program
+from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Range, Subscript, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, placed
-from looptrans.transforms.accesses import with_accesses
 
 MOST_NUMBERS = 8
 

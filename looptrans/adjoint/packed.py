@@ -27,13 +27,11 @@ from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Index, Int, Opaque, Var, variables
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.walk import accesses, nodes, placed
-from looptrans.transforms.accesses import with_accesses
 from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
-from looptrans.transforms.tree import rewritten
 
 T = TypeVar("T")
 

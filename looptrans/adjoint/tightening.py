@@ -19,9 +19,9 @@ from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index, Opaque, Var, opaque_terms, variables
 from looptrans.ir.listing import listing
 from looptrans.ir.program import If, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.value import Range
-from looptrans.transforms.tree import rewritten
 
 
 def tightened(program: Program) -> Program:

@@ -20,13 +20,13 @@ from looptrans.ir.affine import is_same
 from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import listing, value_text
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Binary, Read, Real, Unary, Value, value_children
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, written
 from looptrans.transforms.accesses import AccessSite, sites_of
-from looptrans.transforms.tree import node_at, replace_at, rewritten
+from looptrans.transforms.tree import node_at, replace_at
 
 Terms = tuple[tuple[int, Value], ...]
 

@@ -16,7 +16,7 @@ from looptrans.algebra.normal import equality
 from looptrans.algebra.numbers import Domain, NoNumber, Point, evaluate, points
 from looptrans.algebra.values import names_of
 from looptrans.ir.condition import Condition, Data, Not, opposite
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, replaced_part
 from looptrans.ir.value import Binary, Call, Compare, Const, Holds, Real, Select, Value, walk_value
 
 POINTS = 16
@@ -118,11 +118,13 @@ class _Branch:
         if above == below:
             return above
         for candidate in (
-            _put(above, self.term, self.greatest),
-            _put(below, self.old, self.greatest),
+            replaced_part(above, self.term, self.greatest),
+            replaced_part(below, self.old, self.greatest),
         ):
-            if self._is_same(_put(candidate, self.greatest, self.term), above, self.old) and (
-                self._is_same(_put(candidate, self.greatest, self.old), below, self.term)
+            if self._is_same(
+                replaced_part(candidate, self.greatest, self.term), above, self.old
+            ) and (
+                self._is_same(replaced_part(candidate, self.greatest, self.old), below, self.term)
             ):
                 return candidate
         match above, below:
@@ -138,7 +140,10 @@ class _Branch:
             return True
         for each in (
             (found, wanted),
-            (_put(found, least, self.infinity), _put(wanted, least, self.infinity)),
+            (
+                replaced_part(found, least, self.infinity),
+                replaced_part(wanted, least, self.infinity),
+            ),
         ):
             proof = equality(*each)
             if proof.answer != "proved" or proof.needs:
@@ -156,7 +161,9 @@ class _Branch:
                 divides and compared & set(names_of(part))
             ):
                 return False
-        bottom = _put(_put(value, self.term, self.infinity), self.old, self.infinity)
+        bottom = replaced_part(
+            replaced_part(value, self.term, self.infinity), self.old, self.infinity
+        )
         tried = [
             _is_number(bottom, point)
             for point in points(names_of(value), Domain(), POINTS)
@@ -179,12 +186,3 @@ def _plain(condition: Condition) -> tuple[Condition, bool]:
         inner, held = _plain(condition.part)
         return inner, not held
     return condition, True
-
-
-def _put(value: Value, old: Value, new: Value) -> Value:
-    """Put a value in for another."""
-
-    def change(part: Value) -> Value | None:
-        return new if part == old else None
-
-    return replaced(value, change)

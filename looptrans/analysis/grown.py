@@ -12,24 +12,18 @@ are struck out, and that each iteration of the loop writes the local before it r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import (
     Array,
-    Assign,
-    Atomic,
-    BlockReduce,
     Declaration,
-    If,
-    Loop,
     Node,
     Program,
 )
-from looptrans.ir.rewrite import replaced, replaced_in_condition
-from looptrans.ir.value import Access, Range, Read, Value
+from looptrans.ir.rewrite import rewritten, with_accesses
+from looptrans.ir.value import Access, Range
 from looptrans.ir.walk import accesses, live_out, placed
 
 Position = tuple[int, ...]
@@ -120,40 +114,8 @@ def struck_out(body: tuple[Node, ...], found: tuple[Grown, ...]) -> tuple[Node, 
     def change(access: Access) -> Access:
         return replace(access, subscripts=access.subscripts[more.get(access.array, 0) :])
 
-    return tuple(_nodes(body, more, _reading(change), change))
+    def without(node: Node) -> tuple[Node, ...]:
+        created = isinstance(node, Declaration) and node.array in more
+        return () if created else (node,)
 
-
-def _reading(change: Callable[[Access], Access]) -> Callable[[Value], Value | None]:
-    def changed(part: Value) -> Value | None:
-        return Read(change(part.access)) if isinstance(part, Read) else None
-
-    return changed
-
-
-def _nodes(
-    body: tuple[Node, ...],
-    gone: dict[str, int],
-    reading: Callable[[Value], Value | None],
-    change: Callable[[Access], Access],
-) -> Iterator[Node]:
-    for node in body:
-        match node:
-            case Declaration(array) if array in gone:
-                pass
-            case Assign():
-                yield replace(
-                    node,
-                    targets=tuple(change(target) for target in node.targets),
-                    values=tuple(replaced(value, reading) for value in node.values),
-                )
-            case If():
-                yield replace(
-                    node,
-                    condition=replaced_in_condition(node.condition, reading),
-                    body=tuple(_nodes(node.body, gone, reading, change)),
-                    orelse=tuple(_nodes(node.orelse, gone, reading, change)),
-                )
-            case Loop() | Atomic() | BlockReduce():
-                yield replace(node, body=tuple(_nodes(node.body, gone, reading, change)))
-            case _:
-                yield node
+    return rewritten(with_accesses(body, change), without)

@@ -8,7 +8,6 @@ A program then has a block of registers for each of them. In memory they are one
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -36,16 +35,13 @@ from looptrans.ir.index import Int
 from looptrans.ir.program import (
     Array,
     Assign,
-    Atomic,
-    BlockReduce,
     Declaration,
     If,
-    Loop,
     Node,
     Program,
 )
-from looptrans.ir.rewrite import replaced, replaced_in_condition
-from looptrans.ir.value import Access, Read, Value
+from looptrans.ir.rewrite import rewritten, with_accesses
+from looptrans.ir.value import Access
 from looptrans.ir.walk import accesses, nodes
 
 
@@ -97,32 +93,13 @@ def sliced(program: Program) -> tuple[Program, dict[str, Slice]]:
         others = (*access.subscripts[:axis], *access.subscripts[axis + 1 :])
         return Access(names[access.array, subscript.value], others)
 
-    def change(value: Value) -> Value | None:
-        return Read(cell(value.access)) if isinstance(value, Read) else None
-
-    def node(each: Node) -> Iterable[Node]:
-        match each:
-            case Declaration(array, creation) if array in axes:
-                shape = tuple(s for n, s in enumerate(creation.shape) if n != axes[array])
-                for name in parts(array):
-                    yield replace(each, array=name, creation=replace(creation, shape=shape))
-            case Assign():
-                yield replace(
-                    each,
-                    targets=tuple(cell(t) for t in each.targets),
-                    values=tuple(replaced(v, change) for v in each.values),
-                )
-            case If():
-                yield replace(
-                    each,
-                    condition=replaced_in_condition(each.condition, change),
-                    body=tuple(n for part in each.body for n in node(part)),
-                    orelse=tuple(n for part in each.orelse for n in node(part)),
-                )
-            case Loop() | Atomic() | BlockReduce():
-                yield replace(each, body=tuple(n for part in each.body for n in node(part)))
-            case _:
-                yield each
+    def created(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Declaration) or node.array not in axes:
+            return (node,)
+        made = node.creation
+        shape = tuple(s for n, s in enumerate(made.shape) if n != axes[node.array])
+        creation = replace(made, shape=shape)
+        return tuple(replace(node, array=name, creation=creation) for name in parts(node.array))
 
     arrays: list[Array] = []
     for array in program.arrays:
@@ -137,7 +114,7 @@ def sliced(program: Program) -> tuple[Program, dict[str, Slice]]:
     return replace(
         program,
         arrays=tuple(arrays),
-        body=tuple(n for part in program.body for n in node(part)),
+        body=rewritten(with_accesses(program.body, cell), created),
         outputs=tuple(name for output in program.outputs for name in parts(output)),
     ), slices
 

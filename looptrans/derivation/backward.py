@@ -23,11 +23,11 @@ from looptrans.derivation.writing import reread
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, Declaration, Node, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.verdict import Certificate, Decision
 from looptrans.ir.walk import written
 from looptrans.transforms.accesses import listed
 from looptrans.transforms.advice import say_that_rows_are_apart
-from looptrans.transforms.tree import rewritten
 
 
 def derive_backward(

@@ -49,7 +49,7 @@ from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, with_accesses
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -64,7 +64,7 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
-from looptrans.transforms.accesses import listed, with_accesses
+from looptrans.transforms.accesses import listed
 from looptrans.transforms.nest import fresh_name, loops_around, replace_at, statements_in
 from looptrans.transforms.strip_mine import strip, strip_mine
 

@@ -20,11 +20,10 @@ from looptrans.derivation.writing import reread
 from looptrans.ir.index import Arith, Var
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.value import Access, Generator, Read, Reduce, Value, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.accesses import listed, with_accesses
-from looptrans.transforms.nest import rewritten
+from looptrans.transforms.accesses import listed
 from looptrans.transforms.substitute import rename_variable, without_binders
 
 

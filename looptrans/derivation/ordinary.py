@@ -11,11 +11,12 @@ from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Declaration, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out
-from looptrans.transforms.accesses import listed, sites_of, with_accesses
+from looptrans.transforms.accesses import listed, sites_of
 from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.check import check_storage, reordered
 from looptrans.transforms.nest import find_loop, finished, fresh_name, node_at, replace_at
@@ -23,7 +24,6 @@ from looptrans.transforms.parallelize import require_sequential
 from looptrans.transforms.privacy import with_private
 from looptrans.transforms.script import apply_all
 from looptrans.transforms.shift import with_rows_in_place
-from looptrans.transforms.tree import rewritten
 
 
 def transformed(program: Program, call: str) -> DerivationStep:

@@ -24,7 +24,7 @@ from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced_part
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -155,7 +155,7 @@ def sum_as_loop(program: Program, label: str) -> DerivationStep:
     rounds = elements[cell.array] == "int" and kind == "float"
     if node.values[0] != found or cell.array in read or rounds:
         cell = Access(writer.array(f"{cell.array.replace('.', '_')}_{found.function}"), ())
-        value = _put(node.values[0], found, Read(cell))
+        value = replaced_part(node.values[0], found, Read(cell))
         behind = (writer.assign(node.targets[0], value),)
     joined: Value = Call(found.function, (Read(cell), body))
     if found.function == "sum":
@@ -175,11 +175,6 @@ def sum_as_loop(program: Program, label: str) -> DerivationStep:
         after,
         (Certificate("order", law, "legal", "that is what it means"),),
     )
-
-
-def _put(value: Value, old: Value, new: Value) -> Value:
-    """Replace a part, wherever it stands."""
-    return replaced(value, lambda part: new if part == old else None)
 
 
 def brought_out(program: Program, label: str) -> tuple[str, ...]:

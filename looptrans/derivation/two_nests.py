@@ -29,10 +29,11 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes, placed
-from looptrans.transforms.accesses import listed, with_accesses
+from looptrans.transforms.accesses import listed
 from looptrans.transforms.extents import End, declared_end, extreme
 from looptrans.transforms.nest import loops_around
 from looptrans.transforms.tree import LoopPath
@@ -165,7 +166,7 @@ def _cut(program: Program, made: Pieces, around: list[Loop]) -> Range:
         which = bounds.start if begin is None else bounds.stop
         raise NotDone(
             f"it is not known how far {made.node.variable} runs at most: {index_text(which)} has "
-            "no declared range"
+            'no declared range, as in Int[Array, "B", "0:N+1"]'
         )
     raised = total(difference(end, begin), difference(made.number, Int(1)))
     each = Arith("//", raised, made.number)

@@ -13,9 +13,9 @@ from looptrans.derivation.nests import (
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import reread
 from looptrans.ir.program import Assign, Atomic, Node, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.accesses import listed, sites_of
-from looptrans.transforms.nest import rewritten
 
 
 def with_atomics(program: Program, label: str) -> DerivationStep:

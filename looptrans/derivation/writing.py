@@ -25,7 +25,7 @@ from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index
 from looptrans.ir.listing import access_text, listing
 from looptrans.ir.program import Array, Assign, Element, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Access,
@@ -42,7 +42,6 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.transforms.nest import finished, fresh_name, statements_in
-from looptrans.transforms.tree import rewritten
 
 
 @dataclass(frozen=True, slots=True)

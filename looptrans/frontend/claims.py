@@ -4,6 +4,8 @@
     SLoop: (i, (i, j)) · TLoop: (i, j) · Aggregation over j
     RAW on q_i, and k_j · WAR on m[i] · WAW on l
 
+A list may do without commas and `SLoop (i, j)` without its colon where nothing but loops follows.
+
 Claims stand anywhere in a trailing comment; everything else in it is prose. A claim that is begun
 and cannot be read (an unknown loop, a bracket that is not closed) is `Malformed`, never dropped.
 """
@@ -42,7 +44,7 @@ _NEGATION = r"(?:(?P<negated>(?i:\b(?:no|not|without)(?:\s+any?)?))\s+)?"
 _KIND = r"(?:RAW|WAR|WAW)"
 _HEAD = re.compile(
     rf"{_NEGATION}(?:"
-    rf"(?P<loops>(?i:\b[ST]loops?))\s*:"
+    rf"(?P<loops>(?i:\b[ST]loops?)\b)\s*(?P<colon>:?)"
     rf"|(?P<kinds>\b{_KIND}(?:\s*(?:/|,|&|\band\b)\s*{_KIND})*)\s+(?i:on)\b"
     r"|(?P<itself>(?i:\bself[\s-]+dependen(?:cy|ce|cies|ces)))\b(?P<over>\s+(?i:on|over)\b)?"
     r"|(?P<aggregation>(?i:\baggregation\s+over))\b"
@@ -121,6 +123,8 @@ class _Comment:
             loops = self._flat_loops()
             text = f"Aggregation over {', '.join(loops)}"
             yield self._checked(Aggregation(label, line, text, loops))
+        elif not head["colon"] and not self._goes_on(self.around, "(", only_known=True):
+            return
         elif head["loops"][0] in "tT":
             loops = self._flat_loops()
             yield self._checked(TargetLoops(label, line, f"TLoop: {_written(loops)}", loops))
@@ -198,10 +202,13 @@ class _Comment:
                 break
             items.append(item)
             separator = _SEPARATOR.match(self.text, self.at)
-            if separator is None or not separator[0].strip():
+            if separator is None or not separator[0]:
                 break
             before, self.at = self.at, separator.end()
-            if not self._goes_on(self.around, "("):
+            goes_on = (
+                self._goes_on(self.around, "(") if separator[0].strip() else self._only_names()
+            )
+            if not goes_on:
                 self.at = before
                 break
         if not items:
@@ -299,6 +306,16 @@ class _Comment:
         if name[0] in known or (not opening and self.text.startswith("[", name.end())):
             return True
         return not only_known and _END.match(self.text, name.end()) is not None
+
+    def _only_names(self) -> bool:
+        """Tell whether names of loops, parted by spaces, are all that comes before a sign."""
+        at = self.at
+        while (name := _NAME.match(self.text, at)) and name[0] in self.around:
+            if _END.match(self.text, name.end()) is not None:
+                return True
+            spaces = _SPACE.match(self.text, name.end())
+            at = name.end() if spaces is None else spaces.end()
+        return False
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
         found = pattern.match(self.text, self.at)

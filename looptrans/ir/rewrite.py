@@ -1,17 +1,21 @@
-"""Rewriting values and conditions part by part."""
+"""Rewriting values and conditions part by part, blocks node by node."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from looptrans.ir.condition import Condition, Data, Every, Not, Some
+from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node
 from looptrans.ir.value import (
+    Access,
     Binary,
     Call,
     Compare,
     Create,
     Generator,
     Holds,
+    Read,
     Reduce,
     Select,
     Unary,
@@ -71,3 +75,57 @@ def replaced_in_condition(
             return Not(replaced_in_condition(part, change))
         case _:
             return condition
+
+
+def replaced_part(value: Value, old: Value, new: Value) -> Value:
+    """Put a value in for another, wherever it stands."""
+    return replaced(value, lambda part: new if part == old else None)
+
+
+def with_reads(value: Value, change: Callable[[Access], Access]) -> Value:
+    """Return a value with every access that it reads replaced."""
+    return replaced(value, _reading(change))
+
+
+def _reading(change: Callable[[Access], Access]) -> Callable[[Value], Value | None]:
+    def changed(part: Value) -> Value | None:
+        return Read(change(part.access)) if isinstance(part, Read) else None
+
+    return changed
+
+
+def rewritten(
+    body: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    """Return a block with every node replaced by what `change` makes of it, inner ones first."""
+    found: list[Node] = []
+    for node in body:
+        inner = node
+        match node:
+            case If():
+                then, other = rewritten(node.body, change), rewritten(node.orelse, change)
+                inner = replace(node, body=then, orelse=other)
+            case Loop() | Atomic() | BlockReduce():
+                inner = replace(node, body=rewritten(node.body, change))
+            case _:
+                pass
+        found.extend(change(inner))
+    return tuple(found)
+
+
+def with_accesses(body: tuple[Node, ...], change: Callable[[Access], Access]) -> tuple[Node, ...]:
+    """Return a block with every access replaced; index expressions stay as they are."""
+
+    def changed(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Assign():
+                targets = tuple(change(target) for target in node.targets)
+                values = tuple(with_reads(value, change) for value in node.values)
+                return (replace(node, targets=targets, values=values),)
+            case If():
+                condition = replaced_in_condition(node.condition, _reading(change))
+                return (replace(node, condition=condition),)
+            case _:
+                return (node,)
+
+    return rewritten(body, changed)

@@ -22,10 +22,9 @@ from looptrans.executor.inputs import Inputs, declared_shape, prepare
 from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import parameters
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Call, Const, Select, Unary, Value
 from looptrans.runtime.reference import Outputs, Reference
-from looptrans.transforms.tree import rewritten
 
 Values: TypeAlias = np.ndarray[Any, Any]
 

@@ -17,10 +17,10 @@ from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
 from looptrans.executor.vector_store import NotVectorized
 from looptrans.ir.program import Atomic, BlockReduce, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.runtime.empty_rows import softened
 from looptrans.runtime.gradient_machine import Differentiated, differentiated
 from looptrans.runtime.reference import Reference
-from looptrans.transforms.tree import rewritten
 
 Values = np.ndarray[Any, Any]
 

@@ -20,8 +20,9 @@ from looptrans.executor.run import execute_on
 from looptrans.executor.vector_store import NotVectorized
 from looptrans.executor.vectors import execute_vectors
 from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.walk import nodes
-from looptrans.transforms.tree import loop_paths, rewritten, statements_in
+from looptrans.transforms.tree import loop_paths, statements_in
 
 Outputs = dict[str, np.ndarray[Any, Any]]
 

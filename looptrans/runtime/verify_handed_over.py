@@ -21,14 +21,13 @@ from looptrans.adjoint.backward import Backward
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Binary, Call, Read, Value
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_memory import to_array
-from looptrans.transforms.tree import rewritten
 
 Values = np.ndarray[Any, Any]
 

@@ -1,28 +1,23 @@
-"""The accesses of a subtree: which there are, and others put in their place."""
+"""The accesses of a program, by array, and what they tell of an array."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from looptrans.frontend.appearance import names_at
 from looptrans.frontend.elements import element_of
 from looptrans.ir.index import Index, Let, Var, variables, walk
-from looptrans.ir.program import Array, Assign, Declaration, Element, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, replaced_in_condition
+from looptrans.ir.program import Array, Assign, Declaration, Element, Loop, Node, Program
+from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Span
 from looptrans.ir.value import (
     Access,
-    Read,
-    Value,
 )
 from looptrans.ir.walk import AccessRelation, Placed, accesses, nodes, placed
-from looptrans.transforms.nest import Position, TransformError, binders, rewritten
+from looptrans.transforms.nest import Position, TransformError, binders
 from looptrans.transforms.substitute import substitute_variable
-
-Change: TypeAlias = Callable[[Access], Access]
 
 # What a creation says of the numbers an array is to hold.
 DTYPES: dict[Element, str | None] = {"float": None, "int": "int", "bool": "bool"}
@@ -99,38 +94,6 @@ def listed(names: Sequence[str]) -> str:
     """Return names as one says them: `a`, `a and b`, `a, b and c`."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def with_accesses(body: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
-    """Return a block with every access replaced; index expressions stay as they are."""
-    return rewritten(body, lambda node: (_with_accesses(node, change),))
-
-
-def _with_accesses(node: Node, change: Change) -> Node:
-    match node:
-        case Assign():
-            return replace(
-                node,
-                targets=tuple(change(target) for target in node.targets),
-                values=tuple(with_reads(value, change) for value in node.values),
-            )
-        case If():
-            condition = replaced_in_condition(node.condition, _reading(change))
-            return replace(node, condition=condition)
-        case _:
-            return node
-
-
-def with_reads(value: Value, change: Change) -> Value:
-    """Return a value with every access that it reads replaced."""
-    return replaced(value, _reading(change))
-
-
-def _reading(change: Change) -> Callable[[Value], Value | None]:
-    def changed(part: Value) -> Value | None:
-        return Read(change(part.access)) if isinstance(part, Read) else None
-
-    return changed
 
 
 def require_no_index(program: Program, body: tuple[Node, ...], name: str, what: str) -> None:

@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Declaration, Node, Program
+from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access, Binary, Const, Create, Unary, Value, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, live_out, placed
-from looptrans.transforms.accesses import listed, require_no_index, sites_of, with_accesses
+from looptrans.transforms.accesses import listed, require_no_index, sites_of
 from looptrans.transforms.expand import dimension
 from looptrans.transforms.extents import extents_of
-from looptrans.transforms.nest import find_loop, rewritten
+from looptrans.transforms.nest import find_loop
 from looptrans.transforms.privacy import without_private
 
 

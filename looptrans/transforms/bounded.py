@@ -18,11 +18,10 @@ from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Range, Reduce, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.segments import Rows, Segments, rows_of, segments_of
-from looptrans.transforms.tree import rewritten
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from dataclasses import fields, is_dataclass, replace
 
 from looptrans.ir.operator import LEFT, OPERATORS, RIGHT, Operator
 from looptrans.ir.program import Assign, Node, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.step import Images
 from looptrans.ir.value import Binary, Call, Const, Read, Value, walk_value
 from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import loops, placed
 from looptrans.transforms.check import check_reduction
-from looptrans.transforms.nest import rewritten
 
 
 def check_split(

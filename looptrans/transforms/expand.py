@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from looptrans.ir.affine import difference, total
 from looptrans.ir.index import Index, Var
 from looptrans.ir.program import Array, Declaration, Node, Program
+from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import Access, Create
 from looptrans.ir.walk import live_out
@@ -18,7 +19,6 @@ from looptrans.transforms.accesses import (
     require_one_kind,
     sites_of,
     sites_outside,
-    with_accesses,
 )
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.extents import (

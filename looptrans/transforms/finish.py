@@ -13,12 +13,13 @@ from looptrans.frontend.comments import label_of
 from looptrans.frontend.labels import Labels
 from looptrans.ir.index import parameters as sizes_of
 from looptrans.ir.program import Assign, If, Node, Parameter, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.source import Span
 from looptrans.ir.step import Image, Images
 from looptrans.ir.walk import nodes
 from looptrans.transforms.errors import NameInUse
 from looptrans.transforms.naming import names_used
-from looptrans.transforms.tree import loop_paths, rewritten
+from looptrans.transforms.tree import loop_paths
 
 
 def finished(program: Program, images: Images) -> tuple[Program, dict[str, Image]]:

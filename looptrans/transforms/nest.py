@@ -46,7 +46,6 @@ from looptrans.transforms.tree import (
     loops_around,
     node_at,
     replace_at,
-    rewritten,
     statements_in,
     walk_positions,
 )
@@ -80,7 +79,6 @@ __all__ = [
     "names_used",
     "node_at",
     "replace_at",
-    "rewritten",
     "statements_in",
     "walk_positions",
     "with_array",

@@ -10,6 +10,7 @@ from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import Access, Create, Range, Read, Subscript, Whole
 from looptrans.transforms.accesses import (
@@ -21,7 +22,6 @@ from looptrans.transforms.accesses import (
     require_one_kind,
     sites_of,
     varies,
-    with_accesses,
 )
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.extents import (
@@ -45,7 +45,6 @@ from looptrans.transforms.nest import (
     loops_around,
     node_at,
     replace_at,
-    rewritten,
     with_array,
 )
 from looptrans.transforms.privacy import private_around, without_private

@@ -12,7 +12,7 @@ from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import assign_text
 from looptrans.ir.operator import LEFT, OPERATORS, RIGHT, Operator
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Span
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import (
@@ -25,7 +25,7 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import nodes, placed
-from looptrans.transforms.accesses import DTYPES, listed, place_of, with_accesses
+from looptrans.transforms.accesses import DTYPES, listed, place_of
 from looptrans.transforms.contributions import check_split, is_update
 from looptrans.transforms.extents import blocks_of, extent, extreme
 from looptrans.transforms.nest import (
@@ -42,7 +42,6 @@ from looptrans.transforms.nest import (
     loops_around,
     node_at,
     replace_at,
-    rewritten,
     with_array,
 )
 from looptrans.transforms.partials import Partials, partials_of

@@ -14,7 +14,7 @@ into its `else`, and a 0 means the guard's condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -227,22 +227,3 @@ def _replaced(
         case _:
             raise AssertionError(f"there is nothing inside {node}")
     return (*body[:number], changed, *body[number + 1 :])
-
-
-def rewritten(
-    body: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]
-) -> tuple[Node, ...]:
-    """Return a block with every node replaced by what `change` makes of it, inner ones first."""
-    found: list[Node] = []
-    for node in body:
-        inner = node
-        match node:
-            case If():
-                then, other = rewritten(node.body, change), rewritten(node.orelse, change)
-                inner = replace(node, body=then, orelse=other)
-            case Loop() | Atomic() | BlockReduce():
-                inner = replace(node, body=rewritten(node.body, change))
-            case _:
-                pass
-        found.extend(change(inner))
-    return tuple(found)
