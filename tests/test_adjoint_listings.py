@@ -164,6 +164,46 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
             for d in range(D):
                 O[i, d] += p * V[j, d]
     return O
+### a prefix, the whole update in both branches
+def f(Q: Float[Array, "M E"], K: Float[Array, "M E"], V: Float[Array, "M D"], P: int):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(M):
+            if j < P:
+                s = sum(Q[i, e] * K[j, e] for e in range(E))
+                new = max(m, s)
+                l = l * exp(m - new) + exp(s - new)
+                for d in range(D):
+                    O[i, d] = O[i, d] * exp(m - new) + exp(s - new) * V[j, d]
+                m = new
+            elif j <= i:
+                s = sum(Q[i, e] * K[j, e] for e in range(E))
+                new = max(m, s)
+                l = l * exp(m - new) + exp(s - new)
+                for d in range(D):
+                    O[i, d] = O[i, d] * exp(m - new) + exp(s - new) * V[j, d]
+                m = new
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+### heads in groups, their number said by a contract
+def f(Q: Float[Array, "H M E"], K: Float[Array, "G N E"], V: Float[Array, "G N D"],
+      sinks: Float[Array, "H"]):
+    assert H == G * R
+    O = zeros((H, M, D))
+    for g in range(G):
+        for r in range(R):
+            for i in range(M):
+                l = exp(sinks[g * R + r])
+                for j in range(N):
+                    l += exp(sum(Q[g * R + r, i, e] * K[g, j, e] for e in range(E)))
+                for j in range(N):
+                    for d in range(D):
+                        s = sum(Q[g * R + r, i, e] * K[g, j, e] for e in range(E))
+                        O[g * R + r, i, d] += exp(s) / l * V[g, j, d]
+    return O
 ### a score above the maximum takes a branch of its own, one pass
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
     O = zeros((M, D))

@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carrying import Moved, carried
-from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.digits import Parted, parted
@@ -306,7 +305,7 @@ class _Derivation:
             raise NotDifferentiated(
                 "it has no argument of floating-point numbers", remedy=_OF_FLOATS
             )
-        self.reading, self.closings = read(with_choices(program))
+        self.reading, self.closings = read(program)
         self.system: System = self.reading.system
         self.outputs = self.reading.outputs
         for name in made_one(self.system, frozenset(self.outputs.values())):

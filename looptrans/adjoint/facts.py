@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from looptrans.ir.affine import Form, difference, form_of
 from looptrans.ir.condition import (
@@ -103,7 +104,8 @@ def bounds_of(variable: str, bounds: Range) -> tuple[Condition, ...]:
     return *ends, Relation("==", Arith("%", apart, Int(abs(bounds.step))), Int(0))
 
 
-def _forms(condition: Condition) -> list[Form] | None:
+@lru_cache(maxsize=4096)
+def _forms(condition: Condition) -> tuple[Form, ...] | None:
     """Return sums all of which are not negative where a comparison holds, and only there."""
     if isinstance(condition, Not) and isinstance(condition.part, Relation):
         part = condition.part
@@ -131,7 +133,7 @@ def _forms(condition: Condition) -> list[Form] | None:
         for a in _arguments(more, "min"):
             for b in _arguments(less, "max"):
                 found.append(form_of(a).plus(form_of(b), -1).plus(Form({}, constant)))
-    return found
+    return tuple(found)
 
 
 def _arguments(index: Index, op: str) -> tuple[Index, ...]:
