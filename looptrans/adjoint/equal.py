@@ -27,7 +27,17 @@ from looptrans.ir.affine import simplified
 from looptrans.ir.condition import Condition, Data, Every, Not, Some
 from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Generator, Holds, Range, Read, Reduce, Select, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Holds,
+    Range,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    walk_value,
+)
 
 
 def made_one(system: System, outputs: frozenset[str]) -> frozenset[str]:

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from looptrans.adjoint.definitions import Definition, System
-from looptrans.ir.affine import simplified
-from looptrans.ir.index import Index, Int, variables
+from looptrans.ir.affine import form_of, simplified
+from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
 from looptrans.ir.value import Read, Reduce, walk_value
@@ -41,7 +41,7 @@ class Sizes:
         """Tell whether a sum has indices that none of its factors has together."""
         own = set(definition.variables)
         largest = [
-            {name for index in part.access.indices for name in variables(index)} & own
+            {name for index in part.access.indices for name in _apart(index, own)} & own
             for part in walk_value(definition.value)
             if isinstance(part, Read)
         ]
@@ -72,6 +72,12 @@ class Sizes:
         if definition.name in self.outputs or self.is_small(definition.extents):
             return True
         return not self.is_stored(system, definition)
+
+
+def _apart(index: Index, own: set[str]) -> set[str]:
+    """Return the variables of a subscript; one of those it only adds up, as in `i - 3 * t`."""
+    added = [t.name for t in form_of(index).terms if isinstance(t, Var) and t.name in own]
+    return set(variables(index)) - set(added[1:])
 
 
 def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:
