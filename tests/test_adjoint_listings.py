@@ -145,6 +145,32 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
         for d in range(D):
             O[i, d] = O[i, d] / l
     return O
+### a window, heads in groups, rotated inside the score
+def f(Q: Float[Array, "H M E"], K: Float[Array, "G M E"], V: Float[Array, "G M D"],
+      C: Float[Array, "M F"], S: Float[Array, "M F"]):
+    assert H == G * R
+    assert E == 2 * F
+    O = zeros((H, M, D))
+    for h in range(H):
+        for i in range(M):
+            m = -inf
+            l = 0.0
+            for j in range(max(0, i - W + 1), i + 1):
+                s = 0.0
+                for f in range(F):
+                    q1 = Q[h, i, f] * C[i, f] - Q[h, i, f + F] * S[i, f]
+                    q2 = Q[h, i, f + F] * C[i, f] + Q[h, i, f] * S[i, f]
+                    k1 = K[h // R, j, f] * C[j, f] - K[h // R, j, f + F] * S[j, f]
+                    k2 = K[h // R, j, f + F] * C[j, f] + K[h // R, j, f] * S[j, f]
+                    s += q1 * k1 + q2 * k2
+                new = max(m, s)
+                l = l * exp(m - new) + exp(s - new)
+                for d in range(D):
+                    O[h, i, d] = O[h, i, d] * exp(m - new) + exp(s - new) * V[h // R, j, d]
+                m = new
+            for d in range(D):
+                O[h, i, d] = O[h, i, d] / l
+    return O
 ### distances with a temporary, biases
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       a: Float[Array, "E"], b: Float[Array, "E"]):
@@ -657,6 +683,7 @@ def f(X: Float[Array, "M N"], w: Float[Array, "M"]):
             y[i] = y[i] + exp(X[i, j]) * w[i]
     return S, y
 """
+WINDOWED = "a window, heads in groups, rotated inside the score"
 LISTINGS = {part.split("\n", 1)[0]: part.split("\n", 1)[1] for part in ALL.split("### ")[1:]}
 
 
@@ -708,6 +735,13 @@ def test_rotations_inside_a_score_leave_matrix_products(name: str) -> None:
     assert "for f in range(0, F) if j" not in text
     targets = [n.targets[0].array for n in nodes(found.program.body) if isinstance(n, Assign)]
     assert len([t for t in targets if t in found.gradients.values()]) == len(found.gradients)
+
+
+def test_what_a_window_reads_is_worked_out_for_each_row() -> None:
+    """Keys depend on the window only by where it ends, so their gradient is one product."""
+    text = text_of(backward(program(LISTINGS[WINDOWED])).program)
+    assert "dk1[h, j, f] = dk1[h, j, f] + dx" in text.replace("ds", "dx")
+    assert text.count("= exp(") == 3
 
 
 @pytest.mark.parametrize("name", LISTINGS)

@@ -308,7 +308,7 @@ class _Derivation:
         self.reading, self.closings = read(program)
         self.system: System = self.reading.system
         self.outputs = self.reading.outputs
-        for name in made_one(self.system, frozenset(self.outputs.values())):
+        for name in made_one(program, self.system, frozenset(self.outputs.values())):
             if name in self.reading.sites:
                 # It has a cell in each iteration of loops that it is no longer an array over.
                 site = self.reading.sites[name]
