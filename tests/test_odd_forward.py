@@ -427,6 +427,27 @@ def test_a_branch_on_a_new_maximum_stays_where_it_says_more(old: str, new: str) 
     assert "max(" not in recurrence(listing, "j").text()
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("            m = new\n", "                m = new\n"),
+        (
+            "            s = -inf\n            if a[i] == b[j] and j <= i:\n"
+            "                s = q[i] @ k[j]\n",
+            "            if a[i] == b[j]:\n                s = q[i] @ k[j]\n"
+            "            else:\n                s = -inf\n",
+        ),
+    ],
+)
+def test_a_guard_that_waits_for_a_key_may_be_written_around_more_or_less(
+    old: str, new: str
+) -> None:
+    assert old in UNDER_IF
+    made = lowered(program(UNDER_IF.replace(old, new)))
+    assert len(made.kernels) == 1
+    assert not [op for op in ops_in(made.kernels[0].body) if isinstance(op, ElementLoop)]
+
+
 @pytest.mark.parametrize("last", [SUM, LOOP, "for j in range(i + 1): O[i, d] += k[j, d] * v[j, d]"])
 def test_passes_are_brought_side_by_side_where_they_become_one(last: str) -> None:
     steps = derive(program(ON_PAPER.format(last=last)), "fold").steps

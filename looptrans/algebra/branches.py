@@ -11,6 +11,7 @@ both are, `exp(m - m)` is no number: a state may read so only if its own update 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from looptrans.algebra.normal import equality
 from looptrans.algebra.numbers import Domain, NoNumber, Point, evaluate, points
@@ -44,6 +45,7 @@ def without_branches(updates: Mapping[str, Value]) -> dict[str, Value]:
     Args:
         updates: The next value of each state.
     """
+    updates = {name: _unguarded(Real(name), update) for name, update in updates.items()}
     for name, update in updates.items():
         if not isinstance(update, Select):
             continue
@@ -63,6 +65,25 @@ def without_branches(updates: Mapping[str, Value]) -> dict[str, Value]:
             found = {k: v for k, v in made.items() if v is not None}
             return {k: found.get(k, branch.greatest) for k in updates}
     return dict(updates)
+
+
+def _unguarded(old: Real, update: Value) -> Value:
+    """Return an extreme that is taken once it has left its infinity; until then it is the old one.
+
+    if t > -inf: m = t, with t = max(m, x)        ->        m = max(m, x)
+    """
+    if not isinstance(update, Select):
+        return update
+    condition, taken, kept = update.condition, update.chosen, update.otherwise
+    if taken == old:
+        condition, taken, kept = opposite(condition), kept, taken
+    match condition, taken:
+        case Data(Compare(op, left, Const(bound))), Call("max" | "min" as which, parts):
+            infinity, sign = (-inf, ">") if which == "max" else (inf, "<")
+            is_left = left == taken and bound == infinity and op in (sign, "!=")
+            return taken if is_left and kept == old and old in parts else update
+        case _:
+            return update
 
 
 class _Branch:

@@ -125,19 +125,31 @@ def _sets(site: Site, loop: Path, common: Set[Path] = frozenset()) -> bool:
 def _are_set(sites: tuple[Site, ...]) -> bool:
     """Tell whether each read among accesses is of what one before it has set, in all its loops."""
 
-    def reaches(site: Site, read: Site) -> bool:
-        same = read.bindings[: len(site.bindings)] == site.bindings
-        return (
-            site.is_write
-            and same
+    def is_set(read: Site, before: tuple[Site, ...]) -> bool:
+        sides = {
+            site.guards
+            for site in before
+            if site.is_write
+            and read.bindings[: len(site.bindings)] == site.bindings
             and site.subscripts == read.subscripts
-            and all(read.path[: len(g)] == g for g in site.guards)
-        )
+        }
+        return any(all(read.path[: len(g)] == g for g in guards) for guards in _joined(sides))
 
-    return all(
-        site.is_write or any(reaches(earlier, site) for earlier in sites[:number])
-        for number, site in enumerate(sites)
-    )
+    return all(site.is_write or is_set(site, sites[:number]) for number, site in enumerate(sites))
+
+
+def _joined(sides: Set[tuple[Path, ...]]) -> set[tuple[Path, ...]]:
+    """Return where something is done, with guards on both sides of which it is done as a whole."""
+    found = set(sides)
+    for each in sorted(sides, key=len, reverse=True):
+        guards = each
+        while guards:
+            *around, (*place, side) = guards
+            if (*around, (*place, 3 - side)) not in found:
+                break
+            guards = tuple(around)
+            found.add(guards)
+    return found
 
 
 def stored(
