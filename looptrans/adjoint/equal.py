@@ -127,7 +127,7 @@ class _Equal:
                 return index
             last = Arith("-", bounds.stop, Int(1))
             stop = simplified(substitute(stop, {name: last}))
-        starts = (index.range.start,)
+        starts: tuple[Index, ...] = (index.range.start,)
         if isinstance(index.range.start, Extremum) and index.range.start.op == "max":
             starts = index.range.start.arguments
         if index.range.step != 1 or Int(0) not in starts or not isinstance(stop, Param):
