@@ -313,6 +313,16 @@ def test_loops_that_go_on_with_what_others_left_share_one_weight(name: str) -> N
     assert max(gaps(found, 0)) < 1e-10
 
 
+def test_parts_with_other_numbers_in_front_are_not_one_sum() -> None:
+    """What a bias adds to one bank it takes from the other."""
+    text, _ = BANKS["a second loop goes on, its weights masked by data"]
+    first, second = text.replace('ok: Bool[Array, "H"]', 'b: Float[Array, "M"]').split("if ok[j]:")
+    first = first.replace("exp(s - t)", "exp(s - t + b[i])")
+    second = second.replace("exp(s - t)", "exp(s - t - b[i])")
+    found = backward(program(f"{first}if j >= 0:{second}"))
+    assert max(gaps(found, 0)) < 1e-10
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_listing_in_closed_form_computes_the_same(name: str) -> None:
     listing = program(ALL[name])

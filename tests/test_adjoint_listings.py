@@ -893,3 +893,46 @@ def f(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V: Float[Array, "B
     assert len(shapes["dslopes_part"]) == 3
     assert "dW_part" not in shapes
     check(found.listing, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "arrays"),
+    [
+        (
+            """
+def f(K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((N, D))
+    for i in range(0, N):
+        if i + 1 < N:
+            s = sum(K[i, e] * K[i + 1, e] for e in range(0, E))
+            for d in range(0, D):
+                O[i, d] = tanh(s) * V[i + 1, d]
+    return O
+""",
+            {"ds_sum"},
+        ),
+        (
+            """
+def f(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"], W: int):
+    O = zeros((N, D))
+    for i in range(0, N):
+        for t in range(0, W):
+            if i - 3 * t >= 0:
+                s = sum(Q[i, e] * K[i - 3 * t, e] for e in range(0, E))
+                for d in range(0, D):
+                    O[i, d] = O[i, d] + exp(s) * V[i - 3 * t, d]
+    return O
+""",
+            set(),
+        ),
+    ],
+)
+def test_nothing_is_read_beside_an_array(text: str, arrays: set[str]) -> None:
+    """What is worked out for all rows beforehand stays where the listing's guards let it be.
+
+    Scores of rows a distance apart are worked out again, as those of a query and a key are.
+    """
+    found = backward(program(text))
+    made = {a.name for a in found.program.arrays if a.role != "input" and a.shape}
+    assert made - set(found.gradients.values()) == arrays
+    check(found.listing, found)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import pytest
+
+from looptrans.ir.diagnostic import ListingError
+from looptrans.transforms.script import apply_all
 from tests.analysis import lines
+from tests.steps import agrees, read
 
 
 def flow_of(text: str, array: str) -> list[str]:
@@ -106,3 +113,68 @@ def f(x: Float[Array, "N"], A: Float[Array, "N+1"]):
         x[j] = A[j]
 """
     assert flow_of(text, "A") == ["flow/value S1 -> S2 A (<) (1) j"]
+
+
+# What a guard on data leaves as it was
+
+BRANCHES = """
+    def f(x: Float[Array, "N"], B: Float[Array, "N"]):
+        for i in range(0, N):
+            if x[i] > 0.0:
+                t = x[i] * 2.0
+            else:
+                t = 1.0 - x[i]
+            B[i] = t
+"""
+ONE_BRANCH = """
+    def f(x: Float[Array, "N"], B: Float[Array, "N"]):
+        for i in range(0, N):
+            if x[i] > 0.0:
+                t = x[i] * 2.0
+                t = t + 1.0
+                B[i] = t
+"""
+KEPT = """
+    def f(x: Float[Array, "N"], B: Float[Array, "N"]):
+        t = 0.0
+        for i in range(0, N):
+            if x[i] > 0.0:
+                t = x[i] * 2.0
+            B[i] = t
+"""
+READ_BEFORE = """
+    def f(x: Float[Array, "N"], B: Float[Array, "N"]):
+        t = 0.0
+        for i in range(0, N):
+            if x[i] > 0.0:
+                t = x[i] * 2.0
+            else:
+                B[i] = t
+                t = 1.0 - x[i]
+"""
+KEPT_BY_A_SECOND = """
+    def f(x: Float[Array, "N"], y: Float[Array, "N"], B: Float[Array, "N"]):
+        t = 0.0
+        for i in range(0, N):
+            if x[i] > 0.0:
+                t = x[i] * 2.0
+                B[i] = t
+            elif y[i] > 0.0:
+                t = y[i]
+            B[i] = B[i] + t
+"""
+STEPS = ("privatize(i)", "expand(t, i)", "reverse(i)", "expand(t, i); parallelize(i)")
+
+
+@pytest.mark.parametrize("script", STEPS)
+@pytest.mark.parametrize("text", [BRANCHES, ONE_BRANCH])
+def test_an_old_value_that_nothing_sees_does_not_matter(text: str, script: str) -> None:
+    for step in apply_all(read(text), script):
+        assert agrees(step)
+
+
+@pytest.mark.parametrize("script", STEPS[:3])
+@pytest.mark.parametrize("text", [KEPT, READ_BEFORE, KEPT_BY_A_SECOND])
+def test_an_old_value_that_is_seen_matters(text: str, script: str) -> None:
+    with contextlib.suppress(ListingError):
+        assert apply_all(read(text), script)[-1].verdict.decision != "legal"

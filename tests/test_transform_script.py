@@ -238,6 +238,17 @@ def test_a_mistake_about_the_listing_is_shown_there(monkeypatch: pytest.MonkeyPa
     assert lines[1].startswith("  nest.py:2:") and "for i in range(N):" in lines[1]
 
 
+def test_a_mistake_about_what_a_step_has_put_in_names_the_step() -> None:
+    text = 'def f(x: Float[Array, "N"]):\n    s = 0.0\n    for k in range(N):\n        s += x[k]\n'
+    with pytest.raises(ListingError) as caught:
+        apply_all(
+            parse(Source("nest.py", text + "    return s\n")), ["split(k, 4)", "distribute(q)"]
+        )
+    shown = caught.value.render()
+    assert "<transformations>:2:12 | distribute(q)" in shown
+    assert "; q is made by split(k, 4)" in shown
+
+
 # The catalogue and the functions
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 
 from looptrans.ir.affine import Form, difference, form_of
 from looptrans.ir.condition import (
@@ -147,14 +148,22 @@ def _follows(goal: Form, known: list[Form]) -> bool:
     if goal.is_constant:
         return goal.constant >= 0
     least: dict[frozenset[tuple[Index, int]], int] = {}
-    for fact in known:
+    for fact in map(_least, known):
         key = frozenset(fact.terms.items())
         least[key] = min(least.get(key, fact.constant), fact.constant)
     nothing: frozenset[tuple[Index, int]] = frozenset()
-    for rest in (goal, *(goal.plus(fact, -1) for fact in known)):
+    for rest in map(_least, (goal, *(goal.plus(fact, -1) for fact in known))):
         key = frozenset(rest.terms.items())
         if key in least and rest.constant >= least[key]:
             return True
         if key == nothing and rest.constant >= 0:
             return True
     return False
+
+
+def _least(form: Form) -> Form:
+    """Return the smallest form that is not negative where one is: t for 3 * t + 2."""
+    factor = gcd(*form.terms.values()) if form.terms else 1
+    if factor == 1:
+        return form
+    return Form({t: count // factor for t, count in form.terms.items()}, form.constant // factor)

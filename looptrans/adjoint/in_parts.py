@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeAlias
 
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.adjoint.recognition import applied
@@ -19,6 +21,9 @@ from looptrans.adjoint.sums import Term, canonical, expanded, times
 from looptrans.adjoint.weights import Prepared
 from looptrans.ir.index import Var
 from looptrans.ir.value import Access, Read, Reduce
+
+_Key: TypeAlias = tuple[str, Fraction]
+"""What a term is, and the number in front of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +54,15 @@ def recognized_in_parts(prepared: Prepared, sizes: Sizes, terms: list[Term]) -> 
         parts = _parts(system, total)
         if parts is None or len(parts) < 2 or not sizes.is_at_hand(system, total.name):
             continue
-        found: dict[str, list[int]] | None = None
-        kept: dict[str, Term] = {}
+        found: dict[_Key, list[int]] | None = None
+        kept: dict[_Key, Term] = {}
         for name in parts:
-            mine: dict[str, int] = {}
+            mine: dict[_Key, int] = {}
             for place, term in enumerate(terms):
                 for better in _over(prepared, term, name, total.name):
-                    mine.setdefault(canonical(better), place)
-                    kept.setdefault(canonical(better), better)
+                    key = (canonical(better), better.coefficient)
+                    mine.setdefault(key, place)
+                    kept.setdefault(key, better)
             if found is None:
                 found = {key: [place] for key, place in mine.items()}
             else:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.algebra.cells import value_moved
-from looptrans.ir.affine import simplified
-from looptrans.ir.index import Index, Int, variables
+from looptrans.ir.affine import form_of, simplified
+from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
 from looptrans.ir.value import Access, Read, Reduce, walk_value
@@ -53,7 +53,7 @@ class Sizes:
             seen.add(access)
             inner = system.definitions.get(access.array)
             if inner is None or inner.has_reduction or self._is_kept(inner):
-                if own <= {name for index in access.indices for name in variables(index)}:
+                if own <= {name for index in access.indices for name in _apart(index, own)}:
                     return False
                 continue
             here = dict(zip(inner.variables, access.indices, strict=True))
@@ -87,6 +87,12 @@ class Sizes:
         if definition is None or definition.origin == "adjoint":
             return True
         return self._is_kept(definition) or not self.is_stored(system, definition)
+
+
+def _apart(index: Index, own: set[str]) -> set[str]:
+    """Return the variables of a subscript; one of those it only adds up, as in `i - 3 * t`."""
+    added = [t.name for t in form_of(index).terms if isinstance(t, Var) and t.name in own]
+    return set(variables(index)) - set(added[1:])
 
 
 def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:

@@ -23,6 +23,8 @@ from looptrans.adjoint.definitions import (
     plain_name,
     range_moved,
 )
+from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.in_range import conditions_of_reads
 from looptrans.adjoint.printing import Printed, body_text, shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
@@ -309,7 +311,31 @@ class Writer:
             outer = list(self._as_in_text(tuple(outer), generators))
         update = Update(target, inner, body, adds)
         nest = Nest((*outer, *generators), tested, tuple(scalars.values()), (update,))
-        return _without_quotients(nest)
+        return _without_quotients(self._in_range(nest))
+
+    def _in_range(self, nest: Nest) -> Nest:
+        """Leave out what would read beside an array: the listing reads none of it there."""
+        own = frozenset(g.variable for g in nest.loops)
+        facts = Facts(nest.conditions).inside(nest.loops)
+        (update,) = nest.updates
+        inside = facts.inside(update.inner)
+        more = conditions_of_reads(update.value, inside, self._extents, own)
+        facts = facts.and_(*more)
+        scalars = []
+        for scalar in nest.scalars:
+            needed = conditions_of_reads(scalar.value, facts, self._extents, own)
+            value = scalar.value
+            if needed:
+                value = Select(conjunction(*needed), value, Const(0.0))
+            scalars.append(replace(scalar, value=value))
+        return replace(nest, conditions=(*nest.conditions, *more), scalars=tuple(scalars))
+
+    def _extents(self, name: str) -> tuple[Index | None, ...]:
+        definition = self.system.definitions.get(name)
+        if definition is not None:
+            return definition.extents
+        arrays = {array.name: array for array in self.program.arrays}
+        return arrays[name].shape if name in arrays else ()
 
     def _as_in_text(
         self, given: tuple[Generator, ...], inside: tuple[Generator, ...] = ()

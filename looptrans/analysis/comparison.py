@@ -9,6 +9,7 @@ import islpy as isl
 
 from looptrans.analysis.correspondence import Correspondence, NotAStep, Pair
 from looptrans.analysis.model import StatementModel
+from looptrans.analysis.observed import unobserved
 from looptrans.analysis.sources import Operand, Sources, Target
 from looptrans.ir.program import Declaration, Program
 from looptrans.ir.value import Const, Create, Value
@@ -58,13 +59,14 @@ class Comparison:
         Raises:
             NotAStep: The operands of two statements cannot be compared.
         """
+        unseen = unobserved(self.before, live_out(self.made.before.program))
         for pair in self.made.pairs:
             theirs = [o for o in self.before.operands if o.statement is pair.before]
             mine = [o for o in self.after.operands if o.statement is pair.after]
             if [o.is_old for o in theirs] != [o.is_old for o in mine]:
                 raise NotAStep(f"{pair.after.label} has other operands than before")
             for one, other in zip(theirs, mine, strict=True):
-                if one.array in self.without:
+                if one.array in self.without or one.name in unseen:
                     continue
                 yield from self._compared(one, other, self.lifted(pair, one, other))
         for array in live_out(self.made.before.program):

@@ -16,6 +16,7 @@ import islpy as isl
 
 from looptrans.analysis.comparison import Difference
 from looptrans.analysis.correspondence import Correspondence
+from looptrans.analysis.observed import unobserved
 from looptrans.analysis.reversals import swapped
 from looptrans.analysis.sources import Operand, Sources, Target, to_instances
 from looptrans.ir.walk import live_out
@@ -29,9 +30,11 @@ def interferences(made: Correspondence, sources: Sources) -> Iterator[Difference
         sources: The sources of the operands before the step.
     """
     search = _Search(made, sources)
-    operands = [*sources.operands, *(sources.at_end(a) for a in live_out(made.before.program))]
-    for operand in operands:
-        yield from search.of(operand)
+    ends = live_out(made.before.program)
+    unseen = unobserved(sources, ends)
+    for operand in (*sources.operands, *map(sources.at_end, ends)):
+        if operand.name not in unseen:
+            yield from search.of(operand)
 
 
 @dataclass(slots=True)

@@ -11,11 +11,13 @@ names the same cell. So do two writes, one in either branch of a guard, whatever
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from looptrans.analysis.model import AccessModel, StatementModel
 from looptrans.ir.condition import ALWAYS
 
 Position = tuple[int, ...]
+_Writes: TypeAlias = tuple[AccessModel, ...]
 
 
 def killer(read: AccessModel, writes: Iterable[AccessModel]) -> AccessModel | None:
@@ -27,16 +29,28 @@ def killer(read: AccessModel, writes: Iterable[AccessModel]) -> AccessModel | No
         read: The read.
         writes: All writes of the array.
     """
-    latest: dict[Position, AccessModel] = {}
+    return next(iter(killers(read, writes)), None)
+
+
+def killers(read: AccessModel, writes: Iterable[AccessModel]) -> tuple[AccessModel, ...]:
+    """Return the write before a read that shares most loops with it, or those of all branches.
+
+    In every iteration that reads, one of them is executed; there may be none.
+
+    Args:
+        read: The read.
+        writes: All writes of the array.
+    """
+    latest: dict[Position, _Writes] = {}
     for write in writes:
         if _names_the_cell(write, read):
-            _keep_later(latest, write.statement.place.position[:-1], write)
-    if any(write.statement.place.branches for write in latest.values()):
+            _keep_later(latest, write.statement.place.position[:-1], (write,))
+    if any(found[0].statement.place.branches for found in latest.values()):
         _join_branches(latest)
     place = read.statement.place.position
     # Whatever decides whether a block runs decides it for all that it is around.
-    found = [write for block, write in latest.items() if place[: len(block)] == block]
-    return max(found, key=_closeness, default=None)
+    found = [writes for block, writes in latest.items() if place[: len(block)] == block]
+    return max(found, key=_closeness, default=())
 
 
 def _names_the_cell(write: AccessModel, read: AccessModel) -> bool:
@@ -53,28 +67,28 @@ def _names_the_cell(write: AccessModel, read: AccessModel) -> bool:
     )
 
 
-def _join_branches(latest: dict[Position, AccessModel]) -> None:
-    """Let two writes in the branches of a guard stand in the block around the guard."""
+def _join_branches(latest: dict[Position, _Writes]) -> None:
+    """Let the writes in the branches of a guard stand in the block around the guard."""
     blocks = list(latest)
     while blocks:
         block = blocks.pop()
-        if block not in latest[block].statement.place.branches:
+        if block not in latest[block][0].statement.place.branches:
             continue
         guard, around = block[:-1], block[:-2]
         if (*guard, 1) in latest and (*guard, 2) in latest:
             before = latest.get(around)
-            _keep_later(latest, around, latest[*guard, 1])
+            _keep_later(latest, around, (*latest[*guard, 1], *latest[*guard, 2]))
             if latest[around] is not before:
                 blocks.append(around)
 
 
-def _keep_later(latest: dict[Position, AccessModel], block: Position, write: AccessModel) -> None:
-    latest[block] = max(write, latest.get(block, write), key=_closeness)
+def _keep_later(latest: dict[Position, _Writes], block: Position, writes: _Writes) -> None:
+    latest[block] = max(writes, latest.get(block, writes), key=_closeness)
 
 
-def _closeness(write: AccessModel) -> tuple[int, int]:
-    depth = write.statement.depth
-    return depth, write.statement.order[depth]
+def _closeness(writes: _Writes) -> tuple[int, int]:
+    statement = writes[0].statement
+    return statement.depth, statement.order[statement.depth]
 
 
 def _variables(statement: StatementModel, start: int = 0) -> set[str]:

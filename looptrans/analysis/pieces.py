@@ -270,9 +270,15 @@ class _Cutter:
     def _convex_parts(
         self, within: isl.Set, whole: isl.Set
     ) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
-        """Take from a union of few parts those that are a single distance for all sizes."""
+        """Take from a union of few parts those that are a single distance for all sizes.
+
+        The union is more than that.
+        """
         within = within.coalesce()
         basics = within.get_basic_set_list()
+        if basics.n_basic_set() == 1:
+            yield whole, self._entries(within), self._set_text(within)
+            return
         rest = isl.Set.empty(within.get_space())
         single = []
         for number in range(basics.n_basic_set()):
@@ -288,8 +294,10 @@ class _Cutter:
                 yield from self._functions(new)
             seen = seen.union(part)
         if not rest.is_empty():
-            entries = tuple(self._entry(rest, number) for number in range(self.depth))
-            yield rest if single else whole, entries, self._set_text(rest)
+            yield rest if single else whole, self._entries(rest), self._set_text(rest)
+
+    def _entries(self, distances: isl.Set) -> tuple[str, ...]:
+        return tuple(self._entry(distances, number) for number in range(self.depth))
 
     def _entry(self, distances: isl.Set, number: int) -> str:
         value = distances.plain_get_val_if_fixed(_SET, number)

@@ -182,6 +182,16 @@ class Sources:
             self._between[key] = tidied(same.intersect(order))
         return self._between[key]
 
+    def access(self, points: Operand | Target) -> AccessModel:
+        """Return the access of a statement that an operand or a target is."""
+        own = [a for a in self.model.accesses if a.statement is points.statement]
+        return own[points.position]
+
+    def kept_by(self, target: str) -> Operand | None:
+        """Return the old value that a write may leave as it is; None if it always happens."""
+        name = f"r{target[1:]}"
+        return next((o for o in self.operands if o.is_old and o.name == name), None)
+
     def initial(self, operand: Operand) -> isl.Map:
         """Map the points of an operand that no write reaches to their cells."""
         reached = operand.touched.domain()

@@ -20,6 +20,7 @@ from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source, Span
 from looptrans.ir.step import Step
+from looptrans.ir.walk import loops, placed
 from looptrans.transforms.catalogue import (
     NAMES,
     OPERATORS,
@@ -171,7 +172,7 @@ def apply_all(program: Program, script: str | Sequence[str]) -> tuple[Step, ...]
         try:
             step = function_of(call.name)(before, *(each.value for each in call.arguments))
         except Mistake as mistake:
-            raise _located(mistake, call, before, script) from None
+            raise _located(mistake, call, before, steps, script) from None
         steps.append(step)
         if step.verdict.decision != "legal":
             break
@@ -179,14 +180,25 @@ def apply_all(program: Program, script: str | Sequence[str]) -> tuple[Step, ...]
 
 
 def _located(
-    mistake: Mistake, call: Call, before: Program, script: str | Sequence[str]
+    mistake: Mistake,
+    call: Call,
+    before: Program,
+    steps: Sequence[Step],
+    script: str | Sequence[str],
 ) -> ListingError:
     """Return the error with a place.
 
     That is an argument that names nothing or has no meaning, else where the listing is not as the
-    transformation needs it, else the whole call.
+    transformation needs it, else the whole call. What a step before has put in stands nowhere in
+    the listing: then it is the argument that names it, and the step is told.
     """
     argument = _culprit(mistake, call, before)
+    if argument is None and mistake.span is not None and mistake.span.line < 1:
+        mistake.span = None
+        argument, origin = _made(call, steps)
+        if argument is not None:
+            made = f"{argument.text} is made by {origin}"
+            mistake.why = f"{mistake.why}; {made}" if mistake.why else made
     if argument is None and mistake.span is not None and not isinstance(mistake, BadNumber):
         mistake.message = f"{call.text}: {mistake.message}"
         return ListingError([mistake], before.source)
@@ -209,6 +221,21 @@ def _culprit(mistake: Mistake, call: Call, program: Program) -> Argument | None:
         told = mistake.message.split()
         return next((word for word in words if word.text in told), None)
     return None
+
+
+def _made(call: Call, steps: Sequence[Step]) -> tuple[Argument | None, str]:
+    """Return the first argument that names what a step has put in, and the step."""
+    for word in call.arguments:
+        name = word.text.partition("@")[0]
+        for step in steps:
+            if name in _named(step.after) and name not in _named(step.before):
+                return word, step.name
+    return None, ""
+
+
+def _named(program: Program) -> set[str]:
+    labels = {place.label for place in placed(program)}
+    return labels | {loop.variable for loop in loops(program)} | {a.name for a in program.arrays}
 
 
 def _failure(find: Callable[[Program, str], object], program: Program, word: Argument) -> str:
