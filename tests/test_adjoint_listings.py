@@ -936,3 +936,21 @@ def test_nothing_is_read_beside_an_array(text: str, arrays: set[str]) -> None:
     made = {a.name for a in found.program.arrays if a.role != "input" and a.shape}
     assert made - set(found.gradients.values()) == arrays
     check(found.listing, found)
+
+
+def test_a_factor_that_is_summed_up_to_an_index_has_no_name() -> None:
+    """It would be no rectangle, and three sums would be nested where it is read."""
+    found = backward(
+        program("""
+def f(Q: Float[Array, "M V"], K: Float[Array, "N V"], c: Float[Array, "V"], W: Float[Array, "N"]):
+    assert V >= M
+    O = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            u = sum((Q[i, e] * c[e] + 2.0) * K[j, e] for e in range(i))
+            O[i] += tanh(u) * W[j]
+    return O
+""")
+    )
+    assert not [array.name for array in found.program.arrays if "factor" in array.name]
+    check(found.listing, found)
