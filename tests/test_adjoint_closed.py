@@ -217,6 +217,112 @@ def test_gradients_are_those_of_autograd_over_the_listing_as_it_is(name: str) ->
         assert errors and max(errors) < 1e-10
 
 
+BANKS = {
+    "a second loop goes on, its weights masked by data": (
+        HEAD.replace(
+            "):", ', L: Float[Array, "H E"], W: Float[Array, "H D"], ok: Bool[Array, "H"]):'
+        )
+        + """
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            s = Q[i] @ K[j]
+            t = max(m, s)
+            l = l * exp(m - t) + exp(s - t)
+            for d in range(0, D):
+                O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+            m = t
+        for j in range(0, H):
+            if ok[j]:
+                s = Q[i] @ L[j]
+                t = max(m, s)
+                l = l * exp(m - t) + exp(s - t)
+                for d in range(0, D):
+                    O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * W[j, d]
+                m = t
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l
+    return O
+""",
+        4,
+    ),
+    "each row is normalized on the way": (
+        HEAD.replace("):", ', L: Float[Array, "H E"], W: Float[Array, "H D"]):')
+        + """
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            s = Q[i] @ K[j]
+            t = max(m, s)
+            u = l * exp(m - t) + exp(s - t)
+            for d in range(0, D):
+                O[i, d] = O[i, d] * l * exp(m - t) / u + exp(s - t) / u * V[j, d]
+            m = t
+            l = u
+        for j in range(0, H):
+            s = Q[i] @ L[j]
+            t = max(m, s)
+            u = l * exp(m - t) + exp(s - t)
+            for d in range(0, D):
+                O[i, d] = O[i, d] * l * exp(m - t) / u + exp(s - t) / u * W[j, d]
+            m = t
+            l = u
+    return O
+""",
+        4,
+    ),
+    "a sink joins behind the loop": (
+        HEAD.replace("):", ', sink: Float[Array, "M"]):')
+        + """
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            s = Q[i] @ K[j]
+            t = max(m, s)
+            l = l * exp(m - t) + exp(s - t)
+            for d in range(0, D):
+                O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+            m = t
+        t = max(m, sink[i])
+        c = exp(m - t)
+        l = l * c + exp(sink[i] - t)
+        for d in range(0, D):
+            O[i, d] = O[i, d] * c / l
+    return O
+""",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BANKS)
+def test_loops_that_go_on_with_what_others_left_share_one_weight(name: str) -> None:
+    """All terms are moved to the last maximum: no loop is gone over once more for sums."""
+    text, loops = BANKS[name]
+    found = backward(program(text))
+    assert all(step.decision == "legal" for step in found.steps)
+    assert any(step.name.startswith("move what an earlier loop left") for step in found.steps)
+    assert {saved.name for saved in found.saved} == {"O", "lse"}
+    assert sum("for j in" in line for line in text_of(found.program).splitlines()) == loops
+    assert max(gaps(found, 0)) < 1e-10
+
+
+def test_parts_with_other_numbers_in_front_are_not_one_sum() -> None:
+    """What a bias adds to one bank it takes from the other."""
+    text, _ = BANKS["a second loop goes on, its weights masked by data"]
+    first, second = text.replace('ok: Bool[Array, "H"]', 'b: Float[Array, "M"]').split("if ok[j]:")
+    first = first.replace("exp(s - t)", "exp(s - t + b[i])")
+    second = second.replace("exp(s - t)", "exp(s - t - b[i])")
+    found = backward(program(f"{first}if j >= 0:{second}"))
+    assert max(gaps(found, 0)) < 1e-10
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_listing_in_closed_form_computes_the_same(name: str) -> None:
     listing = program(ALL[name])

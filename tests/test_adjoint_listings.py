@@ -13,12 +13,28 @@ from looptrans.adjoint.backward import Backward, backward
 from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
-from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.listing import index_text
+from looptrans.ir.listing import listing as text_of
+from looptrans.ir.program import Assign, Declaration, Loop, Program
 from looptrans.ir.walk import nodes
 from tests.analysis import program, spec
 from tests.test_adjoint_torch import gradients
 
-SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "B": 2, "H": 4, "G": 2, "R": 2, "K": 3, "V": 5, "W": 2}
+SIZES = {
+    "M": 3,
+    "N": 4,
+    "E": 2,
+    "D": 3,
+    "B": 2,
+    "H": 4,
+    "G": 2,
+    "R": 2,
+    "K": 3,
+    "V": 5,
+    "W": 2,
+    "F": 1,
+    "T": 5,
+}
 ALL = """
 ### a table by distance, documents
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
@@ -74,6 +90,145 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
                 m = new
         for d in range(0, D):
             O[i, d] = O[i, d] / l
+    return O
+### rotated inside the score, with temporaries
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      C: Float[Array, "T F"], S: Float[Array, "T F"]):
+    assert E == 2 * F
+    assert T >= M
+    assert T >= N
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            if j <= i:
+                s = 0.0
+                for f in range(F):
+                    q1 = Q[i, f] * C[i, f] - Q[i, f + F] * S[i, f]
+                    k1 = K[j, f] * C[j, f] - K[j, f + F] * S[j, f]
+                    s += q1 * k1
+                    q2 = Q[i, f + F] * C[i, f] + Q[i, f] * S[i, f]
+                    k2 = K[j, f + F] * C[j, f] + K[j, f] * S[j, f]
+                    p = q2 * k2
+                    s += p
+                new = max(m, s)
+                p = exp(s - new)
+                l = l * exp(m - new) + p
+                for d in range(D):
+                    O[i, d] = O[i, d] * exp(m - new) + p * V[j, d]
+                m = new
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+### rotated inside the score, without
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      C: Float[Array, "T F"], S: Float[Array, "T F"]):
+    assert E == 2 * F
+    assert T >= M
+    assert T >= N
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            s = sum((Q[i, f] * C[i, f] - Q[i, f + F] * S[i, f])
+                    * (K[j, f] * C[j, f] - K[j, f + F] * S[j, f]) for f in range(F))
+            s += sum((Q[i, f + F] * C[i, f] + Q[i, f] * S[i, f])
+                     * (K[j, f + F] * C[j, f] + K[j, f] * S[j, f]) for f in range(F))
+            new = max(m, s)
+            p = exp(s - new)
+            l = l * exp(m - new) + p
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - new) + p * V[j, d]
+            m = new
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+### a window, heads in groups, rotated inside the score
+def f(Q: Float[Array, "H M E"], K: Float[Array, "G M E"], V: Float[Array, "G M D"],
+      C: Float[Array, "M F"], S: Float[Array, "M F"]):
+    assert H == G * R
+    assert E == 2 * F
+    O = zeros((H, M, D))
+    for h in range(H):
+        for i in range(M):
+            m = -inf
+            l = 0.0
+            for j in range(max(0, i - W + 1), i + 1):
+                s = 0.0
+                for f in range(F):
+                    q1 = Q[h, i, f] * C[i, f] - Q[h, i, f + F] * S[i, f]
+                    q2 = Q[h, i, f + F] * C[i, f] + Q[h, i, f] * S[i, f]
+                    k1 = K[h // R, j, f] * C[j, f] - K[h // R, j, f + F] * S[j, f]
+                    k2 = K[h // R, j, f + F] * C[j, f] + K[h // R, j, f] * S[j, f]
+                    s += q1 * k1 + q2 * k2
+                new = max(m, s)
+                l = l * exp(m - new) + exp(s - new)
+                for d in range(D):
+                    O[h, i, d] = O[h, i, d] * exp(m - new) + exp(s - new) * V[h // R, j, d]
+                m = new
+            for d in range(D):
+                O[h, i, d] = O[h, i, d] / l
+    return O
+### distances with a temporary, biases
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      a: Float[Array, "E"], b: Float[Array, "E"]):
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            s = 0.0
+            for e in range(E):
+                x = Q[i, e] - K[j, e]
+                s -= x * x
+            t = 0.0
+            for e in range(E):
+                q = Q[i, e] + a[e]
+                k = K[j, e] + b[e]
+                t += q * k
+            p = exp(s + t)
+            for d in range(D):
+                O[i, d] += p * V[j, d]
+    return O
+### a prefix, the whole update in both branches
+def f(Q: Float[Array, "M E"], K: Float[Array, "M E"], V: Float[Array, "M D"], P: int):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(M):
+            if j < P:
+                s = sum(Q[i, e] * K[j, e] for e in range(E))
+                new = max(m, s)
+                l = l * exp(m - new) + exp(s - new)
+                for d in range(D):
+                    O[i, d] = O[i, d] * exp(m - new) + exp(s - new) * V[j, d]
+                m = new
+            elif j <= i:
+                s = sum(Q[i, e] * K[j, e] for e in range(E))
+                new = max(m, s)
+                l = l * exp(m - new) + exp(s - new)
+                for d in range(D):
+                    O[i, d] = O[i, d] * exp(m - new) + exp(s - new) * V[j, d]
+                m = new
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+### heads in groups, their number said by a contract
+def f(Q: Float[Array, "H M E"], K: Float[Array, "G N E"], V: Float[Array, "G N D"],
+      sinks: Float[Array, "H"]):
+    assert H == G * R
+    O = zeros((H, M, D))
+    for g in range(G):
+        for r in range(R):
+            for i in range(M):
+                l = exp(sinks[g * R + r])
+                for j in range(N):
+                    l += exp(sum(Q[g * R + r, i, e] * K[g, j, e] for e in range(E)))
+                for j in range(N):
+                    for d in range(D):
+                        s = sum(Q[g * R + r, i, e] * K[g, j, e] for e in range(E))
+                        O[g * R + r, i, d] += exp(s) / l * V[g, j, d]
     return O
 ### a score above the maximum takes a branch of its own, one pass
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
@@ -528,6 +683,7 @@ def f(X: Float[Array, "M N"], w: Float[Array, "M"]):
             y[i] = y[i] + exp(X[i, j]) * w[i]
     return S, y
 """
+WINDOWED = "a window, heads in groups, rotated inside the score"
 LISTINGS = {part.split("\n", 1)[0]: part.split("\n", 1)[1] for part in ALL.split("### ")[1:]}
 
 
@@ -566,6 +722,26 @@ def check(
 
 # That the adjoint of its maximum vanishes is seen, and not proved.
 TOO_MANY = ("a projection behind it, a window",)
+
+
+@pytest.mark.parametrize("name", [name for name in LISTINGS if name.startswith("rotated")])
+def test_rotations_inside_a_score_leave_matrix_products(name: str) -> None:
+    """No score is stored, each nest works it out once, and what it adds to has a product's form."""
+    found = backward(program(LISTINGS[name]))
+    shapes = [n.creation.shape for n in nodes(found.program.body) if isinstance(n, Declaration)]
+    assert not any({"M", "N"} <= {index_text(extent) for extent in shape} for shape in shapes)
+    text = text_of(found.program)
+    assert text.count("= exp(") == 2
+    assert "for f in range(0, F) if j" not in text
+    targets = [n.targets[0].array for n in nodes(found.program.body) if isinstance(n, Assign)]
+    assert len([t for t in targets if t in found.gradients.values()]) == len(found.gradients)
+
+
+def test_what_a_window_reads_is_worked_out_for_each_row() -> None:
+    """Keys depend on the window only by where it ends, so their gradient is one product."""
+    text = text_of(backward(program(LISTINGS[WINDOWED])).program)
+    assert "dk1[h, j, f] = dk1[h, j, f] + dx" in text.replace("ds", "dx")
+    assert text.count("= exp(") == 3
 
 
 @pytest.mark.parametrize("name", LISTINGS)
@@ -716,4 +892,65 @@ def f(Q: Float[Array, "B H M E"], K: Float[Array, "B H N E"], V: Float[Array, "B
     shapes = {a.name: tuple(map(str, a.shape)) for a in found.program.arrays}
     assert len(shapes["dslopes_part"]) == 3
     assert "dW_part" not in shapes
+    check(found.listing, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "arrays"),
+    [
+        (
+            """
+def f(K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((N, D))
+    for i in range(0, N):
+        if i + 1 < N:
+            s = sum(K[i, e] * K[i + 1, e] for e in range(0, E))
+            for d in range(0, D):
+                O[i, d] = tanh(s) * V[i + 1, d]
+    return O
+""",
+            {"ds_sum"},
+        ),
+        (
+            """
+def f(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"], W: int):
+    O = zeros((N, D))
+    for i in range(0, N):
+        for t in range(0, W):
+            if i - 3 * t >= 0:
+                s = sum(Q[i, e] * K[i - 3 * t, e] for e in range(0, E))
+                for d in range(0, D):
+                    O[i, d] = O[i, d] + exp(s) * V[i - 3 * t, d]
+    return O
+""",
+            set(),
+        ),
+    ],
+)
+def test_nothing_is_read_beside_an_array(text: str, arrays: set[str]) -> None:
+    """What is worked out for all rows beforehand stays where the listing's guards let it be.
+
+    Scores of rows a distance apart are worked out again, as those of a query and a key are.
+    """
+    found = backward(program(text))
+    made = {a.name for a in found.program.arrays if a.role != "input" and a.shape}
+    assert made - set(found.gradients.values()) == arrays
+    check(found.listing, found)
+
+
+def test_a_factor_that_is_summed_up_to_an_index_has_no_name() -> None:
+    """It would be no rectangle, and three sums would be nested where it is read."""
+    found = backward(
+        program("""
+def f(Q: Float[Array, "M V"], K: Float[Array, "N V"], c: Float[Array, "V"], W: Float[Array, "N"]):
+    assert V >= M
+    O = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            u = sum((Q[i, e] * c[e] + 2.0) * K[j, e] for e in range(i))
+            O[i] += tanh(u) * W[j]
+    return O
+""")
+    )
+    assert not [array.name for array in found.program.arrays if "factor" in array.name]
     check(found.listing, found)

@@ -576,6 +576,32 @@ def test_a_temporary_that_another_iteration_has_left_is_no_part_of_a_sum(
     assert status == 0, capsys.readouterr()
 
 
+@pytest.mark.parametrize("inside", ["x += Q[i, e] * K[j, e]", "x = Q[i, e] * K[j, e]"])
+def test_what_is_read_behind_a_loop_is_no_temporary_of_its_sum(
+    inside: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """x is set before the loop, and what is read behind it is what the loop has left there."""
+    text = f"""
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            n = 0.0
+            x = 0.0
+            for e in range(0, E):
+                {inside}
+                n += K[j, e] * K[j, e]
+            for d in range(0, D):
+                O[i, d] += x / sqrt(n + 1.0) * V[j, d]
+    return O
+"""
+    assert not sum_loops(program(text))
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    status = main(["verify", str(path), "--dtype", "float32", "--sizes", "M=3,N=5,E=4,D=2"])
+    assert status == 0, capsys.readouterr()
+
+
 @pytest.mark.parametrize("scaled", ["x *= c", "x = x * c; x = x + b[j]"])
 def test_a_score_that_is_set_several_times_under_a_mask_is_one_pass(scaled: str) -> None:
     kernel = lowered(program(MASKED_SCORES.replace("SCALED", scaled))).kernels[0]
@@ -584,3 +610,34 @@ def test_a_score_that_is_set_several_times_under_a_mask_is_one_pass(scaled: str)
     for tile in tiles:
         found = [e for op in ops_in(tile.body) for e in exprs_of(op)]
         assert sum(isinstance(part, Dot) for e in found for part in walk(e)) >= 2
+
+
+ROW_MASK = """
+def masked_rows(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+                seen: Bool[Array, "M"], w: Float[Array, "M"], kept: Bool[Array, "N"]):
+    O = zeros((M, D))
+    S = zeros((M, N))
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E)) if TEST else -inf
+            m = max(m, S[i, j])
+        l = 0.0
+        for j in range(N):
+            l = l + exp(S[i, j] - m)
+        for j in range(N):
+            for d in range(D):
+                O[i, d] = O[i, d] + exp(S[i, j] - m) / l * V[j, d]
+    return O
+"""
+
+
+@pytest.mark.parametrize("tested", ["seen[i]", "w[i] > 0.0", "seen[i] and kept[j]"])
+def test_a_row_that_sees_nothing_is_masked_as_its_scores_are(tested: str, tmp_path: Path) -> None:
+    text = ROW_MASK.replace("TEST", tested)
+    made = emitted(program(text))
+    assert "if LATE" in made.text  # nothing waits for the output
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    sizes = ["--sizes", "M=5,N=5,E=3,D=2"]
+    assert main(["verify", str(path), "--dtype", "float32", *sizes]) == 0

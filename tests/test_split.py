@@ -138,6 +138,26 @@ SHARES = {
         values="V[b, h // R",
         out="O[b, h, i, d]",
     ),
+    "a quotient of sizes, and a number for each head": SHARED.format(
+        arguments=BY_SHARE.format(G="G ") + ', slope: Float[Array, "H"], bias: Float[Array, "H N"]',
+        given="# as many heads share each head of keys",
+        shape="B, H",
+        outer="h in range(0, H)",
+        query="Q[b, h",
+        keys="K[b, h // (H // G)",
+        values="V[b, h // (H // G)",
+        out="O[b, h, i, d]",
+    ).replace("s = sum(", "s = bias[h, j] - slope[h] * j + sum("),
+    "rows with bounds of their own": SHARED.format(
+        arguments=BY_SHARE.format(G="G "),
+        given="assert H == R * G",
+        shape="B, H",
+        outer="h in range(0, H)",
+        query="Q[b, h",
+        keys="K[b, h // R",
+        values="V[b, h // R",
+        out="O[b, h, i, d]",
+    ).replace("range(0, n[b])", "range(max(0, n[b] - M + i - 5), min(N, n[b] - M + i + 1))"),
     "one head": SHARED.format(
         arguments=BY_SHARE.format(G=""),
         given="# one head of keys",
@@ -264,6 +284,10 @@ def test_rows_that_read_the_same_are_in_one_block(
     sizes = [usual, {**usual, "M": 1, "N": 3}, {**usual, "H": 2, "R": 1, "M": 17}]
     if name == "two groupings":
         sizes = [{**each, "T": each["H"] // 2, "S": 2} for each in sizes]
+    if "quotient" in name:
+        sizes = [{k: v for k, v in usual.items() if k != "R"}]
+    if "bounds" in name:
+        sizes = [usual]
     if name == "one head":
         sizes = [{k: v for k, v in each.items() if k not in "GR"} for each in sizes]
     report = verifying.verify_split(parse(Source("listing.py", SHARES[name])), sizes, ("float32",))

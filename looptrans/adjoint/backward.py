@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.choices import with_choices
+from looptrans.adjoint.carrying import Moved, carried
 from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.digits import Parted, parted
@@ -305,16 +305,17 @@ class _Derivation:
             raise NotDifferentiated(
                 "it has no argument of floating-point numbers", remedy=_OF_FLOATS
             )
-        self.reading, self.closings = read(with_choices(program))
+        self.reading, self.closings = read(program)
         self.system: System = self.reading.system
         self.outputs = self.reading.outputs
-        for name in made_one(self.system, frozenset(self.outputs.values())):
+        for name in made_one(program, self.system, frozenset(self.outputs.values())):
             if name in self.reading.sites:
                 # It has a cell in each iteration of loops that it is no longer an array over.
                 site = self.reading.sites[name]
                 self.reading.sites[name] = replace(site, indices=(None,))
         named(self.system, frozenset(self.outputs.values()))
         self.unguarded = taken_out(self.system, frozenset(self.outputs.values()))
+        self.carried = carried(self.system, frozenset(self.outputs.values()))
         self.prepared = prepared(self.system, frozenset(self.outputs.values()))
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
         self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
@@ -405,8 +406,12 @@ class _Derivation:
         text, forward = writer.written(self.targets, self.incoming, saver)
         text = tightened(text)
         saved = [writer.shown[name] for name in writer.saved]
-        before = (*map(_closed, self.closings), *map(_unguarded, self.unguarded))
-        steps = (*before, *steps_of(self.reverse, statistics, writer))
+        once, *shown = steps_of(self.reverse, statistics, writer)
+        simpler = [
+            *map(_unguarded, self.unguarded),
+            *([_carried(self.carried)] * bool(self.carried)),
+        ]
+        steps = (*map(_closed, self.closings), once, *simpler, *shown)
         for certificate in (c for step in steps for c in step.certificates):
             if certificate.verdict == "illegal":
                 raise NotDifferentiated(f"a step towards it is refuted: {certificate.law}")
@@ -445,6 +450,17 @@ def _unguarded(formula: str) -> Step:
         "a term of what is divided: no term is left"
     )
     return Step("leave out a guard", (Certificate("algebra", law, "legal", reason),))
+
+
+def _carried(terms: tuple[Moved, ...]) -> Step:
+    """Say which terms were moved to the last maximum; each was proved before."""
+    shown = tuple(
+        Certificate(
+            "algebra", term.formula, "legal", f"term by term: {term.proof.left} on both sides"
+        )
+        for term in terms
+    )
+    return Step("move what an earlier loop left to the last maximum, term by term", shown)
 
 
 def _in_order_of_reads(term: Term, cells: tuple[Generator, ...]) -> tuple[Generator, ...]:

@@ -4,6 +4,8 @@ if j <= i:                               S[i, j] = x if j <= i else -inf
 S[i, j] = x
 else:                        ->
 S[i, j] = -inf
+
+Branches that do the same are one.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.adjoint.accumulating import arrays_in
+from looptrans.ir.branches import joined
 from looptrans.ir.condition import Condition, Relation, is_data_dependent, walk_condition
 from looptrans.ir.index import Index, opaque_terms
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -26,7 +29,8 @@ def _with_choices(node: Node) -> Node:
     match node:
         case If(_, body, orelse):
             inner = tuple(map(_with_choices, body))
-            return _chosen(replace(node, body=inner, orelse=tuple(map(_with_choices, orelse))))
+            other = tuple(map(_with_choices, orelse))
+            return _chosen(joined(replace(node, body=inner, orelse=other)))
         case Loop(body=body):
             return replace(node, body=tuple(map(_with_choices, body)))
         case _:

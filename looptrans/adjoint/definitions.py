@@ -18,8 +18,8 @@ from typing import Literal
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.ir.affine import simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation, walk_condition
-from looptrans.ir.index import Index, Int, Var, substitute, variables
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables
+from looptrans.ir.rewrite import replaced, with_reads
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -167,7 +167,16 @@ class System:
         """Return the value of a cell, its bound variables new."""
         definition = self.definitions[name]
         indices = dict(zip(definition.variables, subscripts, strict=True))
-        return refreshed(value_moved(definition.value, indices), self.names)
+        value = value_moved(definition.value, indices)
+        if any(not isinstance(index, Var) for index in subscripts):
+            # What was put in may cancel: k[i - t] at i = n + t is k[n].
+            value = with_reads(value, _simplified)
+        return refreshed(value, self.names)
+
+
+def _simplified(access: Access) -> Access:
+    found = tuple(simplified(s) if isinstance(s, Arith) else s for s in access.subscripts)
+    return Access(access.array, found)
 
 
 def reads_of(value: Value) -> dict[str, list[Access]]:

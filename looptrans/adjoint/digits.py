@@ -8,16 +8,17 @@ whose subscripts in a dimension of extent G * R is of this form; either digit ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.packed import created, shaped
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same, simplified
+from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Index, Int, Var, variables
 from looptrans.ir.listing import listing
-from looptrans.ir.program import Array, Assign, Program
+from looptrans.ir.program import Array, Assign, Contract, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Range, Subscript, Whole
@@ -29,12 +30,21 @@ MOST_NUMBERS = 8
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """A subscript `high * radix + low`, where `0 <= low < radix` and `0 <= high < count`."""
+    """A subscript `high * radix + low`, where `0 <= low < radix` and `0 <= high < count`.
+
+    Attributes:
+        high: The high digit.
+        low: The low digit.
+        count: Where the high digit ends.
+        radix: Where the low digit ends.
+        extent: What the listing calls `count * radix`.
+    """
 
     high: Index
     low: Index
     count: Index
     radix: Index
+    extent: Index
 
     def has_extents_of(self, other: Digits) -> bool:
         """Tell whether another subscript has the same two extents."""
@@ -98,8 +108,7 @@ class Parted:
                 return None
             shape = [extent for extent in array.shape if extent is not None]
             for dimension in sorted(views[array.name]):
-                count, radix = shape[dimension : dimension + 2]
-                shape[dimension : dimension + 2] = [simplified(Arith("*", count, radix))]
+                shape[dimension : dimension + 2] = [views[array.name][dimension].extent]
             return tuple(shape)
 
         return _shown(program, merged, extents)
@@ -120,8 +129,7 @@ def parted(program: Program) -> Parted | None:
     def seen(access: Access, ranges: Mapping[str, Range]) -> Access:
         found: list[Subscript] = list(access.subscripts)
         for dimension, view in sorted(views.get(access.array, {}).items(), reverse=True):
-            extent = simplified(Arith("*", view.count, view.radix))
-            each = _digits(access.indices[dimension], extent, ranges)
+            each = _digits(access.indices[dimension], view.extent, ranges, program.contracts)
             digits = next(d for d in each if d.has_extents_of(view))
             found[dimension : dimension + 1] = [digits.high, digits.low]
         return replace(access, subscripts=tuple(found))
@@ -165,32 +173,51 @@ def _view(program: Program, array: Array, dimension: int) -> Digits | None:
     ]
     if not uses or any(use.rank or len(use.subscripts) != array.rank for use in uses):
         return None
-    each = [list(_digits(use.indices[dimension], extent, ranges)) for use in uses]
+    each = [
+        list(_digits(use.indices[dimension], extent, ranges, program.contracts)) for use in uses
+    ]
     for first in each[0]:
         if all(any(first.has_extents_of(d) for d in other) for other in each):
             return first
     return None
 
 
-def _digits(index: Index, extent: Index, ranges: Mapping[str, Range]) -> Iterator[Digits]:
+def _digits(
+    index: Index, extent: Index, ranges: Mapping[str, Range], contracts: Iterable[Contract]
+) -> Iterator[Digits]:
     """Yield the ways to read a subscript as two digits."""
+    extents = [extent, *_said_to_be(extent, contracts)]
     own = [(Var(name), ranges[name].stop) for name in variables(index) if _is_digit(ranges, name)]
     for low, radix in own:
         for high, count in own:
             whole = simplified(Arith("*", count, radix))
             read = high != low and is_same(index, _joined(high, radix, low))
-            if read and is_same(extent, whole):
-                yield Digits(high, low, count, radix)
+            if read and any(is_same(each, whole) for each in extents):
+                yield Digits(high, low, count, radix, extent)
     if len(own) != 1:
         return
     ((digit, stop),) = own
     for numbers in range(2, MOST_NUMBERS + 1):
-        if is_same(extent, simplified(Arith("*", Int(numbers), stop))):
+        whole = simplified(Arith("*", Int(numbers), stop))
+        if any(is_same(each, whole) for each in extents):
             for number in range(numbers):
                 if is_same(index, _joined(Int(number), stop, digit)):
-                    yield Digits(Int(number), digit, Int(numbers), stop)
+                    yield Digits(Int(number), digit, Int(numbers), stop, extent)
                 if is_same(index, _joined(digit, Int(numbers), Int(number))):
-                    yield Digits(digit, Int(number), stop, Int(numbers))
+                    yield Digits(digit, Int(number), stop, Int(numbers), extent)
+
+
+def _said_to_be(extent: Index, contracts: Iterable[Contract]) -> Iterator[Index]:
+    """Yield what contracts say an extent is the same as: G * R, where `assert H == G * R`."""
+    for contract in contracts:
+        match contract:
+            case Contract(Relation("==", left, right), ()):
+                if is_same(left, extent):
+                    yield right
+                elif is_same(right, extent):
+                    yield left
+            case _:
+                pass
 
 
 def _is_digit(ranges: Mapping[str, Range], name: str) -> bool:

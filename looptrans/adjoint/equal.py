@@ -22,25 +22,38 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.definitions import Definition, System, free_variables
+from looptrans.adjoint.facts import Facts
 from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.ir.affine import simplified
-from looptrans.ir.condition import Condition, Data, Every, Not, Some
-from looptrans.ir.index import Index, Var, substitute, variables
+from looptrans.ir.affine import form_of, is_same, simplified
+from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, substitute, variables
+from looptrans.ir.program import Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Generator, Holds, Range, Read, Reduce, Select, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Holds,
+    Range,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    walk_value,
+)
 
 
-def made_one(system: System, outputs: frozenset[str]) -> frozenset[str]:
+def made_one(program: Program, system: System, outputs: frozenset[str]) -> frozenset[str]:
     """Let every reader of a copy or of a repetition read the first of its kind.
 
     Args:
+        program: The listing.
         system: The definitions, each behind those it reads.
         outputs: Definitions that are outputs; they stay, and are read rather than others.
 
     Returns:
         The definitions that have fewer indices now.
     """
-    work = _Equal(system, outputs)
+    work = _Equal(program, system, outputs)
     work.run()
     return frozenset(work.kept)
 
@@ -55,6 +68,7 @@ class _Instead:
 
 @dataclass(slots=True)
 class _Equal:
+    program: Program
     system: System
     outputs: frozenset[str]
     instead: dict[str, _Instead] = field(default_factory=dict)
@@ -87,6 +101,8 @@ class _Equal:
             if not own.has_reduction and own.name not in summed:
                 continue
             free = set(free_variables(own.value))
+            if not own.has_reduction:
+                own = replace(own, indices=tuple(self._widened(own, g, free) for g in own.indices))
             for g in own.indices:
                 if g.variable in free:
                     free |= {*variables(g.range.start), *variables(g.range.stop)}
@@ -95,6 +111,47 @@ class _Equal:
                 self._take_indices(own, kept)
                 return True
         return False
+
+    def _widened(self, own: Definition, index: Generator, free: set[str]) -> Generator:
+        """Let an index not depend on others than `free`, where the value is there all the same.
+
+        for i: for j in range(max(0, i - W + 1), i + 1): k = K[j] * w    ->    k[j] for j below M
+        """
+        around = {g.variable: g.range for g in own.indices}
+        stop = index.range.stop
+        if {*variables(index.range.start), *variables(stop)} <= free:
+            return index
+        for name in variables(stop):
+            bounds = around.get(name)
+            if bounds is None or bounds.step != 1 or not _rises(stop, name):
+                return index
+            last = Arith("-", bounds.stop, Int(1))
+            stop = simplified(substitute(stop, {name: last}))
+        starts: tuple[Index, ...] = (index.range.start,)
+        if isinstance(index.range.start, Extremum) and index.range.start.op == "max":
+            starts = index.range.start.arguments
+        if index.range.step != 1 or Int(0) not in starts or not isinstance(stop, Param):
+            return index
+        facts = Facts(tuple(c.condition for c in self.program.contracts if not c.generators))
+        for part in walk_value(own.value):
+            if not isinstance(part, Read):
+                continue
+            for dimension, subscript in enumerate(part.access.indices):
+                if index.variable not in variables(subscript):
+                    continue
+                extent = self._extent(part.access.array, dimension)
+                if subscript != Var(index.variable) or extent is None:
+                    return index
+                if not is_same(extent, stop) and not facts.imply(Relation("<=", stop, extent)):
+                    return index
+        return replace(index, range=Range(Int(0), stop))
+
+    def _extent(self, array: str, dimension: int) -> Index | None:
+        definition = self.system.definitions.get(array)
+        if definition is not None:
+            own = definition.indices[dimension].range
+            return own.stop if own.start == Int(0) else None
+        return self.program.array(array).shape[dimension]
 
     def _summed(self) -> frozenset[str]:
         """Return the definitions that are read inside sums, directly or by others of them."""
@@ -195,6 +252,11 @@ class _Equal:
                 return Not(self._condition(part))
             case _:
                 return condition
+
+
+def _rises(index: Index, name: str) -> bool:
+    """Tell whether a sum of terms grows with a variable."""
+    return form_of(index).terms.get(Var(name), 0) == 1
 
 
 def _in_sums(value: Value) -> set[str]:

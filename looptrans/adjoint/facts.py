@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
 
 from looptrans.ir.affine import Form, difference, form_of
 from looptrans.ir.condition import (
@@ -103,7 +105,8 @@ def bounds_of(variable: str, bounds: Range) -> tuple[Condition, ...]:
     return *ends, Relation("==", Arith("%", apart, Int(abs(bounds.step))), Int(0))
 
 
-def _forms(condition: Condition) -> list[Form] | None:
+@lru_cache(maxsize=4096)
+def _forms(condition: Condition) -> tuple[Form, ...] | None:
     """Return sums all of which are not negative where a comparison holds, and only there."""
     if isinstance(condition, Not) and isinstance(condition.part, Relation):
         part = condition.part
@@ -131,7 +134,7 @@ def _forms(condition: Condition) -> list[Form] | None:
         for a in _arguments(more, "min"):
             for b in _arguments(less, "max"):
                 found.append(form_of(a).plus(form_of(b), -1).plus(Form({}, constant)))
-    return found
+    return tuple(found)
 
 
 def _arguments(index: Index, op: str) -> tuple[Index, ...]:
@@ -145,14 +148,22 @@ def _follows(goal: Form, known: list[Form]) -> bool:
     if goal.is_constant:
         return goal.constant >= 0
     least: dict[frozenset[tuple[Index, int]], int] = {}
-    for fact in known:
+    for fact in map(_least, known):
         key = frozenset(fact.terms.items())
         least[key] = min(least.get(key, fact.constant), fact.constant)
     nothing: frozenset[tuple[Index, int]] = frozenset()
-    for rest in (goal, *(goal.plus(fact, -1) for fact in known)):
+    for rest in map(_least, (goal, *(goal.plus(fact, -1) for fact in known))):
         key = frozenset(rest.terms.items())
         if key in least and rest.constant >= least[key]:
             return True
         if key == nothing and rest.constant >= 0:
             return True
     return False
+
+
+def _least(form: Form) -> Form:
+    """Return the smallest form that is not negative where one is: t for 3 * t + 2."""
+    factor = gcd(*form.terms.values()) if form.terms else 1
+    if factor == 1:
+        return form
+    return Form({t: count // factor for t, count in form.terms.items()}, form.constant // factor)

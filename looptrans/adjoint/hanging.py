@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.adjoint.read import read
 from looptrans.executor import Inputs, execute_on, prepare
@@ -34,7 +33,7 @@ def hangs_on_extreme(program: Program, output: str) -> bool | None:
     Returns:
         None where the listing cannot be executed on random inputs.
     """
-    reading, _ = read(with_choices(program))
+    reading, _ = read(program)
     name = reading.outputs[output]
     try:
         inputs = prepare(program)

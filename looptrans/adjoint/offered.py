@@ -47,9 +47,9 @@ def named(system: System, outputs: frozenset[str]) -> None:
     _put_in(system, outputs)
     for name in list(system.definitions):
         match system.definitions[name].value:
-            case Reduce("sum", _, body):
+            case Reduce("sum", generators, body):
                 for factor in _factors(body):
-                    if _is_worth_a_name(system, system.definitions[name], factor):
+                    if _is_worth_a_name(system, system.definitions[name], factor, generators):
                         _name(system, name, factor, "factor", alone=True)
             case _:
                 pass
@@ -129,14 +129,27 @@ def _is_product(value: Value) -> bool:
     return isinstance(value, Binary) and value.op == "*"
 
 
-def _is_worth_a_name(system: System, of: Definition, factor: Value) -> bool:
-    """Tell whether a factor is a sum of products of what is given, and has not all indices."""
+def _is_worth_a_name(
+    system: System, of: Definition, factor: Value, generators: tuple[Generator, ...]
+) -> bool:
+    """Tell whether a factor is a sum of products of what is given, and has not all indices.
+
+    One that is summed up to an index, as for e < i, would have no array to lie in.
+    """
     if not isinstance(factor, Binary) or factor.op not in "+-" or _adds_elements(factor):
         return False
     reads = [part.access.array for part in walk_value(factor) if isinstance(part, Read)]
     computed = [system.definitions[name] for name in reads if name in system.definitions]
     own = set(free_variables(factor))
-    return all(d.origin == "again" for d in computed) and not own >= set(of.variables)
+    ends: list[Index] = []
+    for generator in generators:
+        if generator.variable in own:
+            ends += (generator.range.start, generator.range.stop)
+    return (
+        all(d.origin == "again" for d in computed)
+        and not own >= set(of.variables)
+        and not any(variables(end) for end in ends)
+    )
 
 
 def _name(system: System, of: str, value: Value, ending: str, *, alone: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.closing import Closing, Exchange, closings
 from looptrans.adjoint.reading import Position, Reading, Site, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
@@ -21,6 +22,7 @@ def read(program: Program) -> tuple[Reading, tuple[Closing, ...]]:
         NotDifferentiated: It is no chain of values, sums, maxima and minima, and some loop that
             carries more has no closed form.
     """
+    program = with_choices(program)
     try:
         return definitions_of(program), ()
     except NotDifferentiated as error:

@@ -17,6 +17,7 @@ from looptrans.adjoint.definitions import (
 )
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.guards import without_guards
+from looptrans.adjoint.in_parts import recognized_in_parts
 from looptrans.adjoint.recognition import applied
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import simplified_brackets
@@ -87,13 +88,56 @@ class Simplifier:
         found: list[Term] = []
         for term in start:
             found += [t for t in self._recognized(term, facts, of) if t.coefficient]
-        done = combined(found)
+        done = self._in_parts(self._met(combined(found), of), of)
         if done and self._cancels(done):
             found, done = done, []
         if found and not done:
             reason = "its terms cancel: " + "; ".join(shown(t) for t in found)
             self.found.append(Finding("vanishes", of, f"{of} = 0", reason, tuple(start)))
         return done
+
+    def _met(self, terms: list[Term], of: str) -> list[Term]:
+        """Write out adjoints that are 0 unless a condition holds, where like terms meet then."""
+        opened = [self._chosen(term) for term in terms]
+        written = [
+            part for term, parts in zip(terms, opened, strict=True) for part in parts or [term]
+        ]
+        done = combined(written)
+        if len(done) >= len(terms):
+            return terms
+        for term, parts in zip(terms, opened, strict=True):
+            if parts is not None:
+                law = f"{shown(term)} = {shown_sum(parts)}"
+                self.found.append(Finding("spread", of, law, "written out", (term,), tuple(parts)))
+        return done
+
+    def _in_parts(self, terms: list[Term], of: str) -> list[Term]:
+        """Recognize sums over the parts of what is stored."""
+        opened = [self._chosen(term) or [term] for term in terms]
+        written = [parts[0] if len(parts) == 1 else terms[n] for n, parts in enumerate(opened)]
+        found = recognized_in_parts(self.prepared, self.sizes, written)
+        if found is None:
+            return terms
+        left = tuple(terms[place] for place in found.places)
+        law = f"{shown_sum(list(left))} = {shown(found.term)}"
+        reason = f"{found.total} is {' + '.join(found.parts)}, whose sums are done first"
+        self.found.append(Finding("contraction", of, law, reason, left, (found.term,)))
+        rest = [term for place, term in enumerate(terms) if place not in found.places]
+        return self._in_parts(combined([*rest, found.term]), of)
+
+    def _chosen(self, term: Term) -> list[Term] | None:
+        """Write out the first factor that is an adjoint which is 0 unless a condition holds."""
+        for number, (atom, exponent) in enumerate(term.factors):
+            if exponent != 1 or not isinstance(atom, Read) or not term.generators:
+                continue
+            definition = self.system.definitions.get(atom.access.array)
+            if definition is None or definition.origin != "adjoint":
+                continue
+            if isinstance(definition.value, Select):
+                value = self.system.instance(atom.access.array, atom.access.indices)
+                rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
+                return [times(rest, part) for part in self.prepared.terms(value)]
+        return None
 
     def _cancels(self, terms: list[Term]) -> bool:
         """Tell whether terms add up to zero, brought over one denominator and written out."""

@@ -11,11 +11,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from looptrans.adjoint.definitions import Definition, System
-from looptrans.ir.affine import simplified
-from looptrans.ir.index import Index, Int, variables
+from looptrans.algebra.cells import value_moved
+from looptrans.ir.affine import form_of, simplified
+from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
-from looptrans.ir.value import Read, Reduce, walk_value
+from looptrans.ir.value import Access, Read, Reduce, walk_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,31 @@ class Sizes:
         own = _counted(extents)
         return any(own < each for each in self.all)
 
-    def grows(self, definition: Definition) -> bool:
-        """Tell whether a sum has indices that none of its factors has together."""
+    def grows(self, system: System, definition: Definition) -> bool:
+        """Tell whether a sum has indices that nothing it is made of has together.
+
+        Elements that are worked out again wherever they are read are seen through.
+        """
         own = set(definition.variables)
-        largest = [
-            {name for index in part.access.indices for name in variables(index)} & own
-            for part in walk_value(definition.value)
-            if isinstance(part, Read)
-        ]
-        return bool(largest) and not any(own <= each for each in largest)
+        reads = [p.access for p in walk_value(definition.value) if isinstance(p, Read)]
+        seen: set[Access] = set()
+        while reads:
+            access = reads.pop()
+            if access in seen:
+                continue
+            seen.add(access)
+            inner = system.definitions.get(access.array)
+            if inner is None or inner.has_reduction or self._is_kept(inner):
+                if own <= {name for index in access.indices for name in _apart(index, own)}:
+                    return False
+                continue
+            here = dict(zip(inner.variables, access.indices, strict=True))
+            value = value_moved(inner.value, here)
+            reads += [part.access for part in walk_value(value) if isinstance(part, Read)]
+        return bool(seen)
+
+    def _is_kept(self, definition: Definition) -> bool:
+        return definition.name in self.outputs or self.is_small(definition.extents)
 
     def is_stored(self, system: System, definition: Definition) -> bool:
         """Tell whether a definition is kept in memory once worked out."""
@@ -59,7 +76,7 @@ class Sizes:
             return definition.has_reduction or definition.origin == "forward"
         if not isinstance(definition.value, Reduce) and not definition.has_reduction:
             return False
-        if reads_sum or not self.grows(definition):
+        if reads_sum or not self.grows(system, definition):
             return True
         own = _counted(definition.extents)
         return any(own <= each for each in self.returned)
@@ -69,9 +86,13 @@ class Sizes:
         definition = system.definitions.get(name)
         if definition is None or definition.origin == "adjoint":
             return True
-        if definition.name in self.outputs or self.is_small(definition.extents):
-            return True
-        return not self.is_stored(system, definition)
+        return self._is_kept(definition) or not self.is_stored(system, definition)
+
+
+def _apart(index: Index, own: set[str]) -> set[str]:
+    """Return the variables of a subscript; one of those it only adds up, as in `i - 3 * t`."""
+    added = [t.name for t in form_of(index).terms if isinstance(t, Var) and t.name in own]
+    return set(variables(index)) - set(added[1:])
 
 
 def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:

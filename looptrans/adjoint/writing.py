@@ -23,6 +23,8 @@ from looptrans.adjoint.definitions import (
     plain_name,
     range_moved,
 )
+from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.in_range import conditions_of_reads
 from looptrans.adjoint.printing import Printed, body_text, shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
@@ -35,10 +37,12 @@ from looptrans.adjoint.solving import (
 )
 from looptrans.adjoint.sums import Term, combined, expanded, in_order, term_moved, value_of
 from looptrans.algebra.cells import condition_moved, moved, value_moved
+from looptrans.algebra.values import negative
 from looptrans.frontend import parse
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
+    Every,
     Relation,
     Some,
     conjunction,
@@ -58,6 +62,7 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Select,
+    Unary,
     Value,
     walk_value,
 )
@@ -283,7 +288,11 @@ class Writer:
         work = _Work(self)
         body = work.out(value)
         tested = tuple(_only_condition(work.out(Holds(c))) for c in conditions)
-        scalars = work.guarded()
+        scalars = {
+            access: replace(scalar, value=_outside(scalar.value, tested))
+            for access, scalar in work.guarded().items()
+        }
+        body = _outside(body, tested)
         heavy = any(_has_sum(s.value) for s in scalars.values())
         inner: tuple[Generator, ...] = ()
         if heavy and generators:
@@ -302,7 +311,31 @@ class Writer:
             outer = list(self._as_in_text(tuple(outer), generators))
         update = Update(target, inner, body, adds)
         nest = Nest((*outer, *generators), tested, tuple(scalars.values()), (update,))
-        return _without_quotients(nest)
+        return _without_quotients(self._in_range(nest))
+
+    def _in_range(self, nest: Nest) -> Nest:
+        """Leave out what would read beside an array: the listing reads none of it there."""
+        own = frozenset(g.variable for g in nest.loops)
+        facts = Facts(nest.conditions).inside(nest.loops)
+        (update,) = nest.updates
+        inside = facts.inside(update.inner)
+        more = conditions_of_reads(update.value, inside, self._extents, own)
+        facts = facts.and_(*more)
+        scalars = []
+        for scalar in nest.scalars:
+            needed = conditions_of_reads(scalar.value, facts, self._extents, own)
+            value = scalar.value
+            if needed:
+                value = Select(conjunction(*needed), value, Const(0.0))
+            scalars.append(replace(scalar, value=value))
+        return replace(nest, conditions=(*nest.conditions, *more), scalars=tuple(scalars))
+
+    def _extents(self, name: str) -> tuple[Index | None, ...]:
+        definition = self.system.definitions.get(name)
+        if definition is not None:
+            return definition.extents
+        arrays = {array.name: array for array in self.program.arrays}
+        return arrays[name].shape if name in arrays else ()
 
     def _as_in_text(
         self, given: tuple[Generator, ...], inside: tuple[Generator, ...] = ()
@@ -426,12 +459,17 @@ def _put_in(
                 values += [part, scalars[part.access].value]
 
     def change(part: Value) -> Value | None:
-        if not isinstance(part, Read) or part.access in stay or part.access not in scalars:
-            return None
-        value = scalars[part.access].value
-        if {*free_variables(part), *free_variables(value)} <= needed:
-            return None
-        return replaced(value, change)
+        match part:
+            case Unary("-", Read() as operand):
+                value = change(operand)
+                return None if value is None else negative(value)
+            case Read(access) if access in scalars and access not in stay:
+                value = scalars[access].value
+                if {*free_variables(part), *free_variables(value)} <= needed:
+                    return None
+                return replaced(value, change)
+            case _:
+                return None
 
     left = {
         access: replace(scalar, value=replaced(scalar.value, change))
@@ -439,6 +477,35 @@ def _put_in(
         if change(Read(access)) is None
     }
     return left, replaced(body, change)
+
+
+def _outside(value: Value, known: tuple[Condition, ...]) -> Value:
+    """Ask before a sum what is the same for all its terms, and not what is known.
+
+    sum(q[e] * k[e] for e if j <= i)    ->    sum(q[e] * k[e] for e) if j <= i else 0
+    """
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Reduce):
+            return None
+        bound = {g.variable for g in part.generators}
+        before: list[Condition] = []
+        left = []
+        for g in part.generators:
+            parts = [c for c in _each(g.condition) if c != ALWAYS and c not in known]
+            alike = [c for c in parts if not condition_variables(c) & bound]
+            if part.function == "sum":
+                before += alike
+                parts = [c for c in parts if c not in alike]
+            left.append(replace(g, condition=conjunction(*parts)))
+        found: Value = Reduce(part.function, tuple(left), _outside(part.body, known))
+        return Select(conjunction(*before), found, Const(0.0)) if before else found
+
+    return replaced(value, change)
+
+
+def _each(condition: Condition) -> tuple[Condition, ...]:
+    return condition.parts if isinstance(condition, Every) else (condition,)
 
 
 def _has_sum(value: Value) -> bool:

@@ -155,28 +155,25 @@ class Appending:
         """Return the value a statement has for a whole block; None where it is as it is written."""
         if array in self.folded:
             return None
+        return self._taken(array, value)
+
+    def _taken(self, array: str, value: Value) -> Expr | None:
         chosen, guard, old = self._unguarded(value)
-        with_finite = self._finite_of(guard) if guard is not None else None
-        if guard is not None and with_finite is None:
-            found = self._joined(array, chosen)
-            if found is None:
-                return None
-            condition = self.b.condition(guard, self.v.truth_of)
-            assert old is not None
-            return Where(condition, found, self.v.kept(old, array))
-        if guard is not None and with_finite is not None:
+        if guard is None:
+            return self._joined(array, value)
+        with_finite = self._finite_of(guard)
+        if with_finite is not None and self._holds_at_bottom(array, chosen, with_finite[0]):
             name, finite = with_finite
-            if not self._holds_at_bottom(array, chosen, name):
-                found = self._joined(array, chosen)
-                condition = self.b.condition(guard, self.v.truth_of)
-                assert old is not None
-                return None if found is None else Where(condition, found, self.v.kept(old, array))
             self.v.instead[name] = finite
             try:
-                return self._joined(array, chosen)
+                return self._taken(array, chosen)
             finally:
                 del self.v.instead[name]
-        return self._joined(array, chosen)
+        found = self._taken(array, chosen)
+        if found is None:
+            return None
+        assert old is not None
+        return Where(self.b.condition(guard, self.v.truth_of), found, self.v.kept(old, array))
 
     def unit(self, array: str, value: Value) -> Expr | None:
         """Return the value of a name that is kept in units of log2(e), up to a factor."""

@@ -7,15 +7,17 @@
                                                   K[g, j]
 
 With few rows, a block of one h would be nearly empty, and R programs would read the same elements.
-It is done where nothing but what a program loads and stores for its rows depends on h or on i.
+It is done where bounds and matrices without rows do not depend on h; a number that does, such as
+slope[h], becomes one of the row. Bounds may depend on i: a block of rows of one h has those of its
+first and last i, another those of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from looptrans.blocks.arithmetic import rebuilt
+from looptrans.blocks.arithmetic import both, rebuilt
 from looptrans.blocks.program import (
     Binary,
     Branch,
@@ -24,25 +26,31 @@ from looptrans.blocks.program import (
     Edge,
     Expr,
     Kernel,
+    Kind,
     Let,
     Load,
     Name,
+    Number,
     Op,
     Position,
     Reduce,
     RowBlock,
     Scalar,
     Store,
+    Where,
     children,
     dims_of,
     exprs_of,
     ops_in,
+    union,
     walk,
 )
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Arith, Index, Int, Param, parameters
 
 Naming = Callable[[str], str]
+
+_NOTHING: Mapping[Kind, float | int | bool] = {"float": 0.0, "int": 0, "bool": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +62,14 @@ class _Group:
         rows: The dimension of rows.
         size: How many iterations of `outer` read the same.
         groups: How many times as many there are; None for once.
+        own: The names of values that are another one for each iteration of `outer`.
     """
 
     outer: Dim
     rows: Dim
-    size: str
+    size: Index
     groups: Index | None
+    own: frozenset[str]
 
 
 def with_rows_of_groups(
@@ -78,37 +88,103 @@ def with_rows_of_groups(
 
 
 def _group(kernel: Kernel, part: Dim, assumptions: Sequence[Condition]) -> _Group | None:
-    if [d.role for d in kernel.grid[-2:]] != ["program", "rows"] or kernel.last_first:
+    if [d.role for d in kernel.grid[-2:]] != ["program", "rows"]:
         return None
     outer, rows = kernel.grid[-2:]
     plain = all(d.start == Int(0) and isinstance(d.stop, Param) for d in (outer, rows))
     if outer == part or not plain or rows.most is not None or not isinstance(outer.stop, Param):
         return None
+    own = _own_names(kernel, outer, rows)
     divisors: set[Expr] = set()
     for op in ops_in(kernel.body):
         if isinstance(op, RowBlock) or (isinstance(op, Store) and rows not in _dims(op.subscripts)):
+            return None
+        if not _may_be_of_rows(op, outer, rows, own):
             return None
         for each in _parts(op, outer, rows):
             match each:
                 case Binary("//", Position(dim), divisor) if dim == outer:
                     divisors.add(divisor)
-                case Position(dim) if dim == outer:
-                    return None
-                case Edge(dim, _) if dim in (outer, rows):
+                case Edge(dim, _) if dim == outer:
                     return None
                 case _:
                     pass
     if not divisors:
-        return _Group(outer, rows, outer.stop.name, None)
-    for known in assumptions:
-        match known:
-            case Relation("==", left, Arith("*", Param(one), Param(other))) if left == outer.stop:
-                for size, groups in ((one, other), (other, one)):
-                    if divisors == {Scalar(size)}:
-                        return _Group(outer, rows, size, Param(groups))
+        return _Group(outer, rows, outer.stop, None, own)
+    if len(divisors) > 1:
+        return None
+    match next(iter(divisors)), outer.stop:
+        case Scalar(size), _:
+            for known in assumptions:
+                match known:
+                    case Relation("==", left, Arith("*", Param(one), Param(other))) if (
+                        left == outer.stop and size in (one, other)
+                    ):
+                        groups = other if size == one else one
+                        return _Group(outer, rows, Param(size), Param(groups), own)
+                    case _:
+                        pass
+        case Binary("//", Scalar(all_), Scalar(groups)), Param(name) if all_ == name:
+            # The last iteration has a group only where all groups are of one size.
+            size_ = Arith("//", Param(name), Param(groups))
+            return _Group(outer, rows, size_, Param(groups), own)
+        case _:
+            pass
+    return None
+
+
+def _own_names(kernel: Kernel, outer: Dim, rows: Dim) -> frozenset[str]:
+    """Return the names of values that are another one for each iteration of the programs."""
+    lets = [op for op in ops_in(kernel.body) if isinstance(op, Let)]
+    found: set[str] = set()
+    while True:
+        more = {
+            let.name
+            for let in lets
+            if let.name not in found and _is_own(let.value, outer, rows, found)
+        }
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+def _is_own(expr: Expr, outer: Dim, rows: Dim, own: Collection[str]) -> bool:
+    """Tell whether a value is another one for each iteration of the programs.
+
+    What is loaded for each row is one of the row, as it is what it is for.
+    """
+    return any(
+        part == Position(outer) or (isinstance(part, Name) and part.name in own)
+        for part in _within(expr, outer, rows)
+    )
+
+
+def _may_be_of_rows(op: Op, outer: Dim, rows: Dim, own: Collection[str]) -> bool:
+    """Tell whether what depends on the iteration of the programs may do so on the row.
+
+    Neither a bound nor a factor of a matrix product with no rows may, and what is read may have one
+    dimension besides.
+    """
+    match op:
+        case Let() | Store():
+            pass
+        case Branch(condition):
+            return not _is_own(condition, outer, rows, own)
+        case _:
+            return not any(_is_own(end, outer, rows, own) for end in (op.start, op.stop))
+    for part in _parts(op, outer, rows):
+        match part:
+            case Dot(left, right, _, _, _, _):
+                sides = (side for side in (left, right) if rows not in dims_of(side))
+                if any(_is_own(side, outer, rows, own) for side in sides):
+                    return False
+            case Load(_, subscripts) if rows not in _dims(subscripts):
+                own_place = any(_is_own(s, outer, rows, own) for s in subscripts)
+                if own_place and len(_dims(subscripts)) > 1:
+                    return False
             case _:
                 pass
-    return None
+    return True
 
 
 def _dims(subscripts: Sequence[Expr]) -> set[Dim]:
@@ -120,22 +196,22 @@ def _parts(op: Op, outer: Dim, rows: Dim) -> Iterator[Expr]:
 
     What is divided is not yielded beside its quotient.
     """
-
-    def within(expr: Expr) -> Iterator[Expr]:
-        yield expr
-        if isinstance(expr, Binary) and expr.op == "//" and expr.left == Position(outer):
-            return
-        inner = children(expr)
-        if isinstance(expr, Load) and rows in _dims(expr.subscripts):
-            inner = () if expr.mask is None else (expr.mask,)
-        for child in inner:
-            yield from within(child)
-
     exprs = exprs_of(op)
     if isinstance(op, Store):
         exprs = (op.value,) if op.mask is None else (op.value, op.mask)
     for expr in exprs:
-        yield from within(expr)
+        yield from _within(expr, outer, rows)
+
+
+def _within(expr: Expr, outer: Dim, rows: Dim) -> Iterator[Expr]:
+    yield expr
+    if isinstance(expr, Binary) and expr.op == "//" and expr.left == Position(outer):
+        return
+    inner = children(expr)
+    if isinstance(expr, Load) and rows in _dims(expr.subscripts):
+        inner = () if expr.mask is None else (expr.mask,)
+    for child in inner:
+        yield from _within(child, outer, rows)
 
 
 class _Packing:
@@ -145,12 +221,16 @@ class _Packing:
         self.kernel, self.group = kernel, group
         outer, rows = group.outer, group.rows
         assert isinstance(rows.stop, Param)
-        self.size, self.inner = Scalar(group.size), Scalar(rows.stop.name)
+        self.size, self.inner = _scalars(group.size), Scalar(rows.stop.name)
         self.own = replace(
             rows,
             name=naming(f"{outer.name}{rows.name}"),
-            stop=Arith("*", Param(group.size), rows.stop),
+            stop=Arith("*", group.size, rows.stop),
         )
+        self.edges = {
+            Edge(rows, "first"): Name(naming(f"{rows.name}_first"), (), "int"),
+            Edge(rows, "last"): Name(naming(f"{rows.name}_last"), (), "int"),
+        }
         self.shared: Dim | None = None
         if group.groups is not None:
             self.shared = replace(outer, name=naming("group"), stop=group.groups)
@@ -162,7 +242,9 @@ class _Packing:
         gone = (group.outer, group.rows)
         dims = [*(d for d in (self.shared,) if d), self.own]
         dims += [d for d in kernel.dims if d not in gone]
-        body = (*self._places(), *map(self._op, kernel.body))
+        asked = {part for op in ops_in(kernel.body) for e in exprs_of(op) for part in walk(e)}
+        edges = [self._edge(edge) for edge in self.edges if edge in asked]
+        body = (*self._places(), *edges, *map(self._op, kernel.body))
         parts = (part for op in ops_in(body) for expr in exprs_of(op) for part in walk(expr))
         used = {part.name for part in parts if isinstance(part, Scalar)}
         used |= {n for d in dims for e in (d.start, d.stop) for n in parameters(e)}
@@ -178,7 +260,16 @@ class _Packing:
                 *(Scalar(n) for n in counts if n not in known),
             ),
             body=body,
+            last_first=False,
         )
+
+    def _edge(self, edge: Edge) -> Let:
+        """Return the first or last row of a block that has rows of one iteration, or of all."""
+        first, last = Edge(self.own, "first"), Edge(self.own, "last")
+        alone = Binary("==", Binary("//", first, self.inner), Binary("//", last, self.inner))
+        end: Expr = Number(0) if edge.which == "first" else Binary("-", self.inner, Number(1))
+        within = Binary("%", first if edge.which == "first" else last, self.inner)
+        return Let(self.edges[edge].name, Where(alone, within, end))
 
     def _places(self) -> tuple[Let, Let]:
         """Return which iterations a row stands for."""
@@ -194,7 +285,10 @@ class _Packing:
     def _op(self, op: Op) -> Op:
         match op:
             case Let():
-                return replace(op, value=self._expr(op.value), dims=self._dims(op.dims))
+                dims = self._dims(op.dims)
+                if op.name in self.group.own:
+                    dims = union(dims, (self.own,))
+                return replace(op, value=self._expr(op.value), dims=dims)
             case Store():
                 mask = None if op.mask is None else self._expr(op.mask)
                 subscripts = tuple(map(self._expr, op.subscripts))
@@ -210,6 +304,13 @@ class _Packing:
                 start, stop = self._expr(op.start), self._expr(op.stop)
                 return replace(op, start=start, stop=stop, body=tuple(map(self._op, op.body)))
 
+    def _is_moved(self, subscripts: tuple[Expr, ...]) -> bool:
+        """Tell whether a row reads an element of its own that all rows of a program shared."""
+        outer, rows = self.group.outer, self.group.rows
+        if rows in _dims(subscripts):
+            return False
+        return any(_is_own(s, outer, rows, self.group.own) for s in subscripts)
+
     def _dims(self, dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
         return tuple(self.own if dim == self.group.rows else dim for dim in dims)
 
@@ -220,10 +321,21 @@ class _Packing:
                 return Position(self.shared)
             case Binary("<", Position(dim), self.inner) if dim == rows:
                 return Binary("<", Position(self.own), Binary("*", self.size, self.inner))
+            case Edge(dim, _) if dim == rows:
+                return self.edges[expr]
             case Position(dim) if dim in (outer, rows):
                 return Name(dim.name, (self.own,), "int")
-            case Name(_, dims):
-                return replace(expr, dims=self._dims(dims))
+            case Name(name, dims):
+                more = (self.own,) if name in self.group.own else ()
+                return replace(expr, dims=union(self._dims(dims), more))
+            case Load(_, subscripts, mask) if self._is_moved(subscripts):
+                inside = Binary("<", Position(self.own), Binary("*", self.size, self.inner))
+                return replace(
+                    expr,
+                    subscripts=tuple(map(self._expr, subscripts)),
+                    mask=inside if mask is None else both(inside, self._expr(mask)),
+                    other=expr.other if mask is not None else _NOTHING[expr.kind],
+                )
         moved = rebuilt(expr, tuple(map(self._expr, children(expr))))
         match moved:
             case Dot():
@@ -233,3 +345,14 @@ class _Packing:
                 return replace(moved, over=self._dims((moved.over,))[0])
             case _:
                 return moved
+
+
+def _scalars(index: Index) -> Expr:
+    """Return a size, or a quotient of two, as a number of the kernel."""
+    match index:
+        case Arith("//", Param(left), Param(right)):
+            return Binary("//", Scalar(left), Scalar(right))
+        case Param(name):
+            return Scalar(name)
+        case _:
+            raise AssertionError(index)

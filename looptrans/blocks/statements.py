@@ -27,6 +27,7 @@ from looptrans.blocks.shapes import Shapes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
 from looptrans.blocks.sums import Sums
+from looptrans.derivation.bodies import written_in
 from looptrans.ir.condition import ALWAYS, Condition, Data
 from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Atomic
@@ -93,11 +94,15 @@ class Statements:
         if context is None or array not in context.states or context.states[array].guard is None:
             return []
         inside = self.b.guards[context.base :]
+        changed = written_in(context.body)
         return [
             (lowered, tested)
             for lowered, tested in reversed(self.tests)
             if isinstance(tested, Data)
             and context.dim not in dims_of(lowered)
+            and any(
+                isinstance(p, Read) and p.access.array in changed for p in walk_value(tested.value)
+            )
             and any(guard is lowered for guard in inside)
         ]
 

@@ -36,7 +36,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import inner_bodies, live_out, placed
+from looptrans.ir.walk import inner_bodies, live_out, nodes, placed
 from looptrans.transforms.tree import Position, block_at, loops_around, replace_at
 
 
@@ -219,22 +219,36 @@ def _temporaries(
         if own.array in live_out(program) or _looks_back(program.body, own, loop):
             return None
         known[own] = _put(node.values[0], known)
-    return known
+    # What one of them reads before it is set has been left by another iteration.
+    left = {a for value in known.values() for a in arrays_in(value)}
+    return None if left & {cell.array for cell in known} else known
 
 
 def _looks_back(body: tuple[Node, ...], cell: Access, besides: Loop) -> bool:
-    """Tell whether something but a loop reads a temporary that its own block has not set before."""
+    """Tell whether something but a loop reads a temporary that its own block has not set before.
+
+    What has been set before the loop is no longer so behind it.
+    """
+    is_set = False
     for node in body:
         if node is besides:
+            is_set = False
             continue
         if isinstance(node, Assign) and cell in node.targets:
-            return cell.array in read_in((node,))
+            if not is_set and cell.array in read_in((node,)):
+                return True
+            is_set = True
+            continue
         inner = inner_bodies(node)
+        holds = any(each is besides for each in (n for body_ in inner for n in nodes(body_)))
+        if is_set and not holds:
+            continue
         alone: tuple[Node, ...] = () if inner else (node,)
         if isinstance(node, If):
             alone = (replace(node, body=(), orelse=()),)
         if cell.array in read_in(alone) or any(_looks_back(b, cell, besides) for b in inner):
             return True
+        is_set = is_set and not holds
     return False
 
 
