@@ -20,6 +20,7 @@ from looptrans.derivation.saved import recheck, saved
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
 from looptrans.emit.refusal import Refused
+from looptrans.executor import execute
 from looptrans.executor.inputs import prepare
 from looptrans.ir.listing import listing
 from looptrans.runtime.device import prepare_device
@@ -30,6 +31,7 @@ from looptrans.transforms.shift import with_rows_in_place
 from looptrans.transforms.substitute import is_same_text
 from looptrans.variants import Options, compose
 from tests.analysis import SPECS, program, spec, verdicts
+from tests.test_adjoint_torch import gradients
 from tests.visits import visits
 
 prepare_device()  # parts of torch import triton too, and then it would not interpret
@@ -386,6 +388,48 @@ def test_rows_beyond_a_length_still_count_as_keys(also: bool) -> None:
         torch.autograd.backward([found, wanted], [given, incoming.double()])
     assert x.grad is not None and exact.grad is not None
     torch.testing.assert_close(x.grad.double(), exact.grad, atol=1e-5, rtol=1e-5)
+
+
+SHARED = """
+def shared(X: Float[Array, "B M E"], Y: Float[Array, "B N E"], bias: Float[Array, "M"],
+           n: Int[Array, "B", "0:M+1"]):
+    O = zeros((B, M, E))
+    for b in range(0, B):
+        for i in range(0, n[b]):
+            m = 0.0
+            l = 1.0
+            for j in range(0, N):
+                s = sum(X[b, i, e] * Y[b, j, e] for e in range(0, E)) + bias[i]
+                t = max(m, s)
+                l = l * exp(m - t) + exp(s - t)
+                for e in range(0, E):
+                    O[b, i, e] = O[b, i, e] * exp(m - t) + exp(s - t) * Y[b, j, e]
+                m = t
+            for e in range(0, E):
+                O[b, i, e] /= l
+    return O
+"""
+
+
+def test_what_sequences_share_is_added_up_over_those_that_have_the_row() -> None:
+    found = backward(program(SHARED))
+    shown = listing(found.program)
+    assert shown.count("if i < n[b]:") == 1, shown
+    assert "max(" not in shown, "what there is one of for each row is at hand"
+    sizes, rng = {"B": 3, "M": 4, "N": 3, "E": 2}, np.random.default_rng(0)
+    shapes = {"X": (3, 4, 2), "Y": (3, 3, 2), "bias": (4,)}
+    inputs: dict[str, Any] = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    inputs["n"] = np.array([2, 4, 0])
+    counts = np.arange(4) < inputs["n"][:, None]
+    results = execute(found.forward, inputs=inputs)
+    given = {saved.name: results[saved.name] for saved in found.saved}
+    given["dO"] = rng.normal(size=(3, 4, 2))
+    for name, each in given.items():  # of rows beyond nothing is read
+        given[name] = np.where(counts if each.ndim == 2 else counts[:, :, None], each, np.nan)
+    got = execute(found.program, inputs=inputs | given)
+    incoming = {"O": np.nan_to_num(given["dO"])}
+    for name, wanted in gradients(program(SHARED), sizes, inputs, incoming).items():
+        np.testing.assert_allclose(got[f"d{name}"], wanted, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("counted", [False, True])

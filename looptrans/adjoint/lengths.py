@@ -6,7 +6,7 @@
 Where an iteration has nothing to do with the others, rows beyond the length have no part in what
 comes before it, and no incoming gradient where they are not returned. So the arrays are whole while
 the listing is differentiated: what there is one of for each row can be kept. Afterwards the loops
-end where they did.
+end where they did, and a loop over b inside of one over rows leaves out where `i < n[b]` fails.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from looptrans.adjoint.packed import iterations_are_apart
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.affine import extremum, is_same, simplified, total
+from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index, Int, Opaque, Var
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -188,9 +189,13 @@ class _Cut:
         for node in body:
             match node:
                 case Loop():
-                    bounds = self.range(node.variable, node.range, accesses_in(node.body), around)
                     inner = self.body(node.body, (*around, node.variable))
-                    found.append(replace(node, range=bounds, body=inner))
+                    found.append(replace(node, range=self.bounds(node, around), body=inner))
+                    for variable in around:
+                        end = self.end_inside(node, variable, around)
+                        if end is not None:
+                            counts = Relation("<", Var(variable), end)
+                            found[-1] = replace(node, body=(If(counts, inner),))
                 case If():
                     then, other = self.body(node.body, around), self.body(node.orelse, around)
                     found.append(replace(node, body=then, orelse=other))
@@ -216,35 +221,65 @@ class _Cut:
 
         return replaced(value, change)
 
-    def range(
-        self, variable: str, bounds: Range, inside: Iterator[Access], around: tuple[str, ...]
-    ) -> Range:
-        """Return the range of a loop, cut where the rows it goes over do not count."""
-        ends: set[Opaque] = set()
+    def bounds(self, loop: Loop, around: tuple[str, ...]) -> Range:
+        """Return the range of a loop, uncut where one further in says whose rows it goes over."""
+        inner = {node.variable for node in nodes(loop.body) if isinstance(node, Loop)}
+        for end in self.ends(loop.variable, accesses_in(loop.body))[0]:
+            if (
+                end is not None
+                and not _names(end) <= {*around}
+                and _names(end) <= {*around, *inner}
+            ):
+                return loop.range
+        return self.range(loop.variable, loop.range, accesses_in(loop.body), around)
+
+    def end_inside(self, loop: Loop, variable: str, around: tuple[str, ...]) -> Opaque | None:
+        """Return where the rows of a loop around end, if this loop says whose rows they are."""
+        ends, others = self.ends(variable, accesses_in(loop.body))
+        own = {end for end in ends if end is not None and loop.variable in _names(end)}
+        if not own:
+            return None
+        (end, *more) = ends
+        if end is None or more or others or not _names(end) <= {*around, loop.variable}:
+            raise NotDifferentiated(f"{variable} goes over rows of more than one kind")
+        return end
+
+    def ends(self, variable: str, inside: Iterator[Access]) -> tuple[set[Opaque | None], bool]:
+        """Return where rows end that a variable goes over, and whether others are looked at."""
+        ends: set[Opaque | None] = set()
         others = False
         for access in inside:
             rows = self.rows.get(access.array)
             if rows is None:
                 continue
-            if access.subscripts[rows.row] != Var(variable):
+            if access.subscripts[rows.row] == Var(variable):
+                ends.add(rows.end(access))
+            else:
                 others = True
-                continue
-            end = rows.end(access)
-            known = {each.name for each in end.arguments if isinstance(each, Var)} if end else set()
-            if end is None or not known <= set(around):
-                raise NotDifferentiated(f"which rows of {access.array} count is not known there")
-            ends.add(end)
+        return ends, others
+
+    def range(
+        self, variable: str, bounds: Range, inside: Iterator[Access], around: tuple[str, ...]
+    ) -> Range:
+        """Return the range of a loop, cut where the rows it goes over do not count."""
+        ends, others = self.ends(variable, inside)
         if not ends:
             return bounds
-        if len(ends) > 1 or others or bounds.step != 1:
+        (end, *more) = ends
+        if end is None or not _names(end) <= set(around):
+            raise NotDifferentiated(f"which rows {variable} goes over that count is not known")
+        if more or others or bounds.step != 1:
             # What comes of other rows, too, would be left out with those that do not count.
             raise NotDifferentiated(f"{variable} goes over rows of more than one kind")
-        (end,) = ends
         if any(is_same(end, side) for side in _sides(bounds.stop)):
             return bounds
         shorter = extremum("min", (bounds.stop, end))
         is_whole = simplified(bounds.start) == Int(0) and not isinstance(bounds.stop, Opaque)
         return Range(bounds.start, end if is_whole and _is_plain(bounds.stop) else shorter)
+
+
+def _names(end: Opaque) -> set[str]:
+    return {each.name for each in end.arguments if isinstance(each, Var)}
 
 
 def _sides(index: Index) -> tuple[Index, ...]:
@@ -289,6 +324,9 @@ def _ends_around(
             case Loop():
                 inside = {**around, node.variable: simplified(node.range.stop)}
                 found += _ends_around(node.body, inside)
+            case If(Relation("<", Var(name), Opaque() as end)) if _is_plain(around.get(name, end)):
+                found += _ends_around(node.body, {**around, name: end})
+                found += _ends_around(node.orelse, around)
             case If():
                 found += _ends_around((*node.body, *node.orelse), around)
             case _:
