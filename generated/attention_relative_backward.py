@@ -111,7 +111,7 @@
 #                                     * K[b, h, j, e] for e in range(0, E)
 #                                 )
 #                                 s_3 = s_sum_3 * (1.0 / sqrt(E))
-#                                 S_3 = s_3 + relative[h, x + j - N + 1 - j + N - 1]
+#                                 S_3 = s_3 + relative[h, x]
 #                                 P_3 = exp(
 #                                     S_3 - lse[b, h, x + j - N + 1]
 #                                 ) if lse[b, h, x + j - N + 1] > -inf else 0.0
@@ -247,7 +247,7 @@
 #                                     * K[b, h, j, e] for e in range(0, E)
 #                                 )
 #                                 s_3 = s_sum_3 * (1.0 / sqrt(E))  # S21
-#                                 S_3 = s_3 + relative[h, x + j - N + 1 - j + N - 1]  # S22
+#                                 S_3 = s_3 + relative[h, x]  # S22
 #                                 # S23
 #                                 P_3 = exp(
 #                                     S_3 - lse[b, h, x + j - N + 1]
@@ -1037,7 +1037,7 @@ def attention_relative_backward_drelative_kernel(
     stride_Q_b, stride_Q_h, stride_Q_2, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
-    stride_relative_h, stride_relative_1,
+    stride_relative_h, stride_relative_x,
     stride_lse_b, stride_lse_h, stride_lse_2,
     stride_dO_b, stride_dO_h, stride_dO_2, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_2,
@@ -1074,6 +1074,7 @@ def attention_relative_backward_drelative_kernel(
     drelative_ptr += h * stride_drelative_h
 
     drelative = tl.zeros([BLOCK_X], tl.float32)
+    relative_x = tl.load(relative_ptr + x * stride_relative_x, mask=x < M + N - 1, other=0.0)  # S22
     # The loop j inside carries values of the state.
     for b in range(tl.cast(0, INDEX), B):
         j_start = tl.maximum(0, N - x_last - 1)  # no row begins earlier
@@ -1110,15 +1111,7 @@ def attention_relative_backward_drelative_kernel(
             )  # S20
             s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
             s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
-            relative_xj = tl.load(
-                relative_ptr
-                + (x[:, None] + j[None, :] - N + 1 - j[None, :] + N - 1) * stride_relative_1,
-                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    j[None, :] < N + M - x[:, None] - 1
-                ) & (j[None, :] >= N - x[:, None] - 1),
-                other=0.0
-            )  # S22
-            S_3 = s_3 + relative_xj.to(tl.float32)  # S22
+            S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
             lse_xj = tl.load(
                 lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
@@ -1185,13 +1178,7 @@ def attention_relative_backward_drelative_kernel(
             )  # S20
             s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
             s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
-            relative_xj = tl.load(
-                relative_ptr
-                + (x[:, None] + j[None, :] - N + 1 - j[None, :] + N - 1) * stride_relative_1,
-                mask=x[:, None] < M + N - 1,
-                other=0.0
-            )  # S22
-            S_3 = s_3 + relative_xj.to(tl.float32)  # S22
+            S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
             lse_xj = tl.load(
                 lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
                 mask=x[:, None] < M + N - 1,
@@ -1245,15 +1232,7 @@ def attention_relative_backward_drelative_kernel(
             )  # S20
             s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
             s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
-            relative_xj = tl.load(
-                relative_ptr
-                + (x[:, None] + j[None, :] - N + 1 - j[None, :] + N - 1) * stride_relative_1,
-                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    j[None, :] < N + M - x[:, None] - 1
-                ) & (j[None, :] >= N - x[:, None] - 1),
-                other=0.0
-            )  # S22
-            S_3 = s_3 + relative_xj.to(tl.float32)  # S22
+            S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
             lse_xj = tl.load(
                 lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
@@ -1705,7 +1684,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op("looptrans::attention_relative_forward_c7cf1bc8", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_forward_974aa1a2", mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1724,7 +1703,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_relative_backward_c7cf1bc8", mutates_args=())
+@torch.library.custom_op("looptrans::attention_relative_backward_974aa1a2", mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

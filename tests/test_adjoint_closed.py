@@ -313,6 +313,19 @@ def test_loops_that_go_on_with_what_others_left_share_one_weight(name: str) -> N
     assert max(gaps(found, 0)) < 1e-10
 
 
+def test_the_log_sum_exp_of_all_banks_may_be_a_result() -> None:
+    """Its gradient and that of the output meet in the adjoint of the last maximum, which is 0."""
+    text, loops = BANKS["a second loop goes on, its weights masked by data"]
+    text = text.replace("    O = zeros((M, D))", "    O = zeros((M, D)); LL = zeros(M)")
+    found = backward(
+        program(text.replace("    return O", "        LL[i] = m + log(l)\n    return O, LL"))
+    )
+    assert all(step.decision == "legal" for step in found.steps)
+    assert {saved.name for saved in found.saved} == {"O", "LL"}
+    assert sum("for j in" in line for line in text_of(found.program).splitlines()) == loops
+    assert max(gaps(found, 0)) < 1e-10
+
+
 def test_parts_with_other_numbers_in_front_are_not_one_sum() -> None:
     """What a bias adds to one bank it takes from the other."""
     text, _ = BANKS["a second loop goes on, its weights masked by data"]

@@ -954,3 +954,22 @@ def f(Q: Float[Array, "M V"], K: Float[Array, "N V"], c: Float[Array, "V"], W: F
     )
     assert not [array.name for array in found.program.arrays if "factor" in array.name]
     check(found.listing, found)
+
+
+def test_terms_that_cancel_are_summed_in_one_part() -> None:
+    """`1 - tanh ** 2` stays one factor where a number for each row is summed in parts."""
+    found = backward(
+        program("""
+def f(X: Float[Array, "B H N"], w: Float[Array, "H W"], s: Float[Array, "B H"]):
+    O = zeros((B, H, N))
+    for b in range(B):
+        for h in range(H):
+            for t in range(N):
+                for k in range(W):
+                    if t - k >= 0:
+                        O[b, h, t] += w[h, k] * tanh(X[b, h, t - k] * s[b, h])
+    return O
+""")
+    )
+    assert [a.name for a in found.program.arrays if "_part" in a.name] == ["ds_part"]
+    check(found.listing, found)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from looptrans.analysis import api
 from looptrans.frontend.placement import annotated_placement
-from tests.analysis import lines, report, spec
+from tests.analysis import line, lines, program, report, spec
 
 
 def test_as_printed_the_state_has_a_piece_carried_by_d_and_one_carried_by_j() -> None:
@@ -235,3 +236,38 @@ def test_strides_negative_steps_and_floors_take_no_minutes_and_fall_into_few_pie
     flow = [d for d in found.dependences if (d.source, d.sink, d.basis) == ("S5", "S2", "value")]
     assert flow and all(d.witness is not None for d in flow)
     assert len(flow) <= 2 * len({d.direction for d in flow})
+
+
+STRIDES = """
+def f(A: Float[Array, "{0}"], B: Float[Array, "{0}"], N):
+    for x in range(N, -1, -3):
+        for z in range(x % 2, N, 2):
+            B[1] = B[2]
+        B[(x + 1) % 3] = A[x]
+    for y in range(4):
+        A[y] = B[y]
+"""
+PARITY = """
+def f(B: Float[Array, "P"], N):
+    for i in range(0, N, 2):
+        for j in range(i + 1):
+            if j % 2 == 0:
+                B[i % 2] += 1.0
+            B[i % 2] = 1.0
+"""
+
+
+@pytest.mark.parametrize("text", [STRIDES.format("P"), STRIDES.format("P D"), PARITY])
+def test_flow_by_value_is_the_same_whether_memory_is_asked_for_or_not(text: str) -> None:
+    """Among strides isl's dataflow analysis loses last writers, or fails."""
+    alone = api.dependences(program(text), bases=("value",))
+    assert alone.unknown is None
+    assert list(map(line, alone.dependences)) == lines(text, "flow/value")
+
+
+def test_the_last_writer_of_a_row_among_strides() -> None:
+    assert lines(STRIDES.format("P D"), "flow/value") == [
+        "flow/value S1 -> S3 B () () -",
+        "flow/value S2 -> S1 B (<) (1) x",
+        "flow/value S2 -> S3 B () () -",
+    ]

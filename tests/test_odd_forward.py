@@ -633,6 +633,24 @@ def test_a_score_that_is_set_several_times_under_a_mask_is_one_pass(scaled: str)
         assert sum(isinstance(part, Dot) for e in found for part in walk(e)) >= 2
 
 
+def test_a_maximum_may_be_waited_for_twice() -> None:
+    text = """
+def f(S: Float[Array, "M N"], seen: Bool[Array, "M"], ok: Bool[Array, "N"]):
+    l = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            s = S[i, j] if ok[j] and seen[i] else -inf
+            t = max(m, s)
+            if t > -inf:
+                if t > -inf:
+                    l[i] = l[i] * exp(m - t) + exp(s - t)
+            m = t
+    return l
+"""
+    assert any(isinstance(op, TileLoop) for op in lowered(program(text)).kernels[0].body)
+
+
 ROW_MASK = """
 def masked_rows(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
                 seen: Bool[Array, "M"], w: Float[Array, "M"], kept: Bool[Array, "N"]):

@@ -25,7 +25,7 @@ from looptrans.adjoint.reverse import Reverse
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes, sizes_of
 from looptrans.adjoint.statistics import with_log_sums
-from looptrans.adjoint.sums import Term, in_order, value_of
+from looptrans.adjoint.sums import ONE, Term, in_order, value_of
 from looptrans.adjoint.tightening import tightened
 from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.weights import prepared
@@ -342,21 +342,25 @@ class _Derivation:
         they need no more room than an argument does.
         """
         parts: list[Term] = []
-        for number, term in enumerate(terms):
+        alike: dict[tuple[object, ...], list[Term]] = {}
+        for term in terms:
+            alike.setdefault((in_order(term.generators), term.brackets), []).append(term)
+        for number, together in enumerate(alike.values()):
+            term = together[0]
             outer = in_order(term.generators)[:-1]
             free = all(isinstance(g.range.stop, Param) for g in outer)
             small = len(indices) < 2 or self._has_room((*indices, *outer))
             if not outer or not free or not small:
-                parts.append(term)
+                parts += together
                 continue
             wish = f"{self.gradients[name]}_part"
             part = self.system.names.array(wish if not number else f"{wish}_{number + 1}")
-            inner = replace(term, generators=in_order(term.generators)[-1:])
             cells = _in_order_of_reads(term, (*indices, *outer))
+            inner = replace(_one_term(together), generators=in_order(term.generators)[-1:])
             self.system.add(Definition(part, cells, value_of([inner]), "adjoint"))
             self.reverse.kept.add(part)
             cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))
-            parts.append(Term(inner.coefficient / inner.coefficient, ((cell, 1),), (), outer))
+            parts.append(Term(ONE.coefficient, ((cell, 1),), (), outer))
         return Gradient(self.gradients[name], indices, tuple(parts))
 
     def _has_room(self, cells: tuple[Generator, ...]) -> bool:
@@ -461,6 +465,18 @@ def _carried(terms: tuple[Moved, ...]) -> Step:
         for term in terms
     )
     return Step("move what an earlier loop left to the last maximum, term by term", shown)
+
+
+def _one_term(terms: list[Term]) -> Term:
+    """Return terms that are summed over the same as one: what cancels does so before it is summed.
+
+    Args:
+        terms: Terms with the same generators and brackets.
+    """
+    if len(terms) == 1:
+        return terms[0]
+    value = value_of([replace(term, generators=(), brackets=()) for term in terms])
+    return replace(terms[0], coefficient=ONE.coefficient, factors=((value, 1),))
 
 
 def _in_order_of_reads(term: Term, cells: tuple[Generator, ...]) -> tuple[Generator, ...]:

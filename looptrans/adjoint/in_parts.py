@@ -19,8 +19,9 @@ from looptrans.adjoint.recognition import applied
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.sums import Term, canonical, expanded, times
 from looptrans.adjoint.weights import Prepared
+from looptrans.algebra.cells import value_moved
 from looptrans.ir.index import Var
-from looptrans.ir.value import Access, Read, Reduce
+from looptrans.ir.value import Access, Binary, Read, Reduce
 
 _Key: TypeAlias = tuple[str, Fraction]
 """What a term is, and the number in front of it."""
@@ -101,13 +102,30 @@ def _over(prepared: Prepared, term: Term, part: str, total: str) -> Iterator[Ter
             if better is None:
                 continue
             better = prepared.over_stored(better)
-            factors = tuple(
-                (Read(Access(total, atom.access.subscripts)), power)
-                if isinstance(atom, Read) and atom.access.array == part
-                else (atom, power)
-                for atom, power in better.factors
-            )
-            yield replace(better, factors=factors)
+            found = replace(better, factors=())
+            for atom, power in better.factors:
+                factor = Term(Fraction(1), ((atom, power),))
+                if isinstance(atom, Read) and atom.access.array == part:
+                    whole = _as_output(prepared.system, total, atom.access)
+                    factor = Term(Fraction(1), tuple((each, power) for each in whole))
+                found = times(found, factor)
+            yield prepared.over_stored(found)
+
+
+def _as_output(system: System, total: str, at: Access) -> tuple[Read, ...]:
+    """Return a cell of what the parts add up to, by what it is divided for an output: O * l."""
+    for definition in system.definitions.values():
+        match definition.value:
+            case Binary("/", Read(above), Read(below)) if (
+                above.array == total and above.subscripts == definition.cell.access.subscripts
+            ):
+                here = dict(zip(definition.variables, at.indices, strict=True))
+                divisor = value_moved(Read(below), here)
+                assert isinstance(divisor, Read)
+                return Read(Access(definition.name, at.subscripts)), divisor
+            case _:
+                pass
+    return (Read(Access(total, at.subscripts)),)
 
 
 def _written(system: System, term: Term) -> Iterator[Term]:

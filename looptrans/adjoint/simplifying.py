@@ -88,7 +88,7 @@ class Simplifier:
         found: list[Term] = []
         for term in start:
             found += [t for t in self._recognized(term, facts, of) if t.coefficient]
-        done = self._in_parts(self._met(combined(found), of), of)
+        done = self._in_parts(self._met(combined(found), of), facts, of)
         if done and self._cancels(done):
             found, done = done, []
         if found and not done:
@@ -111,7 +111,7 @@ class Simplifier:
                 self.found.append(Finding("spread", of, law, "written out", (term,), tuple(parts)))
         return done
 
-    def _in_parts(self, terms: list[Term], of: str) -> list[Term]:
+    def _in_parts(self, terms: list[Term], facts: Facts, of: str) -> list[Term]:
         """Recognize sums over the parts of what is stored."""
         opened = [self._chosen(term) or [term] for term in terms]
         written = [parts[0] if len(parts) == 1 else terms[n] for n, parts in enumerate(opened)]
@@ -123,7 +123,8 @@ class Simplifier:
         reason = f"{found.total} is {' + '.join(found.parts)}, whose sums are done first"
         self.found.append(Finding("contraction", of, law, reason, left, (found.term,)))
         rest = [term for place, term in enumerate(terms) if place not in found.places]
-        return self._in_parts(combined([*rest, found.term]), of)
+        better = self._recognized(found.term, facts, of)
+        return self._in_parts(combined([*rest, *better]), facts, of)
 
     def _chosen(self, term: Term) -> list[Term] | None:
         """Write out the first factor that is an adjoint which is 0 unless a condition holds."""

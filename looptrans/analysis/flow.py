@@ -3,14 +3,15 @@
 Memory-based dependences are all pairs that touch one cell, one of them writing. Where they are
 asked for, value-based flow is what remains of the flow pairs when those are taken out between which
 the cell is written again; else, and where one instance writes many cells (a row), isl's dataflow
-analysis finds the last writers cell by cell, which is quicker than finding all pairs first. An
-access that only the running program decides on (a *may* access) overwrites nothing for certain.
+analysis finds the last writers cell by cell, which is quicker than finding all pairs first, but not
+to be trusted with strides. An access that only the running program decides on (a *may* access)
+overwrites nothing for certain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import islpy as isl
@@ -40,6 +41,7 @@ _MEMORY: tuple[tuple[DependenceKind, bool, bool], ...] = (
     ("anti", False, True),
     ("output", True, True),
 )
+_OF_WRITES: tuple[DependenceKind, DependenceKind] = ("flow", "output")
 
 
 def affine_dependences(
@@ -52,9 +54,10 @@ def affine_dependences(
     rows: list[_Group] = []
     for array in arrays:
         groups = _groups(model, array)
+        trusted = not any(_has_strides(group) for group in groups)
         # A write under a condition on data hides that of an earlier iteration only from what is
         # under the same one, which isl's dataflow analysis does not know.
-        if "memory" not in bases and not any(group.may is not None for group in groups):
+        if "memory" not in bases and trusted and not any(g.may is not None for g in groups):
             rows += groups
             continue
         memory = {kind: _memory(kind, groups, orders) for kind, _, _ in _MEMORY}
@@ -65,8 +68,12 @@ def affine_dependences(
         if all(group.single_cell for group in groups if group.is_write):
             relations += _last_writers(groups, memory["flow"], memory["output"])
             uncovered += _uncovered(groups, orders)
-        else:
+        elif trusted:
             rows += groups
+        else:
+            flow, output = (_memory(kind, groups, orders, cells=True) for kind in _OF_WRITES)
+            relations += map(_without_cells, _last_writers(groups, flow, output))
+            uncovered += _uncovered(groups, orders)
     if rows:
         found, missing = _value_flow(model, rows)
         relations += found
@@ -178,30 +185,61 @@ class Orders:
         named = self.pairs[key].set_tuple_name(_IN, f"s{source.statement.number}")
         return named.set_tuple_name(_OUT, f"s{sink.statement.number}")
 
+    def points_of(self, source: _Group, sink: _Group) -> isl.Map | None:
+        """Return the pairs that touch one cell, each end with the cell; None if never."""
+        order = self.of(source.statement, sink.statement)
+        if order is None:
+            return None
+        same = isl.Map.identity(source.all.get_space().range().map_from_set())
+        both = order.product(same).intersect_domain(source.all.wrap())
+        return tidied(both.intersect_range(sink.all.wrap()))
+
 
 def _memory(
-    kind: DependenceKind, groups: list[_Group], orders: Orders
+    kind: DependenceKind, groups: list[_Group], orders: Orders, *, cells: bool = False
 ) -> dict[tuple[int, int], Relation]:
-    """Return the pairs of accesses to one cell, by source and sink statement."""
+    """Return the pairs of accesses to one cell, by source and sink statement.
+
+    Args:
+        kind: Which of the two writes.
+        groups: The accesses of an array.
+        orders: What runs before what.
+        cells: Whether both ends are to have the cell beside them.
+    """
     _, source_writes, sink_writes = next(row for row in _MEMORY if row[0] == kind)
     found = {}
     for source in groups:
         for sink in groups:
             if source.is_write == source_writes and sink.is_write == sink_writes:
-                relation = _pairs(kind, source, sink, orders)
+                relation = _pairs(kind, source, sink, orders, cells)
                 if relation is not None:
                     found[source.statement.number, sink.statement.number] = relation
     return found
 
 
-def _pairs(kind: DependenceKind, source: _Group, sink: _Group, orders: Orders) -> Relation | None:
+def _pairs(
+    kind: DependenceKind, source: _Group, sink: _Group, orders: Orders, cells: bool
+) -> Relation | None:
     """Return the pairs of two groups that touch one cell, the first running earlier."""
-    pairs = orders.pairs_of(source, sink)
+    pairs = orders.points_of(source, sink) if cells else orders.pairs_of(source, sink)
     if pairs is None or pairs.is_empty():
         return None
     may = source.may is not None or sink.may is not None
     numbers = source.statement.number, sink.statement.number
     return Relation(kind, "memory", *numbers, source.array, pairs, may)
+
+
+def _without_cells(relation: Relation) -> Relation:
+    return replace(relation, pairs=relation.pairs.factor_domain())
+
+
+def _has_strides(group: _Group) -> bool:
+    """Tell whether what is accessed is said with remainders or floor divisions.
+
+    isl's dataflow analysis loses last writers among such, or fails.
+    """
+    parts = group.all.get_basic_map_list()
+    return any(parts.get_at(n).dim(isl.dim_type.div) for n in range(parts.n_basic_map()))
 
 
 def tidied(pairs: isl.Map) -> isl.Map:

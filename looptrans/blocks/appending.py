@@ -164,11 +164,12 @@ class Appending:
         with_finite = self._finite_of(guard)
         if with_finite is not None and self._holds_at_bottom(array, chosen, with_finite[0]):
             name, finite = with_finite
+            around = dict(self.v.instead)
             self.v.instead[name] = finite
             try:
                 return self._taken(array, chosen)
             finally:
-                del self.v.instead[name]
+                self.v.instead = around
         found = self._taken(array, chosen)
         if found is None:
             return None

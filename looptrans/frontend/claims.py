@@ -123,7 +123,7 @@ class _Comment:
             loops = self._flat_loops()
             text = f"Aggregation over {', '.join(loops)}"
             yield self._checked(Aggregation(label, line, text, loops))
-        elif not head["colon"] and not self._goes_on(self.around, "(", only_known=True):
+        elif head["loops"] is not None and not head["colon"] and not self._only_loops():
             return
         elif head["loops"][0] in "tT":
             loops = self._flat_loops()
@@ -309,13 +309,38 @@ class _Comment:
 
     def _only_names(self) -> bool:
         """Tell whether names of loops, parted by spaces, are all that comes before a sign."""
-        at = self.at
-        while (name := _NAME.match(self.text, at)) and name[0] in self.around:
-            if _END.match(self.text, name.end()) is not None:
-                return True
-            spaces = _SPACE.match(self.text, name.end())
-            at = name.end() if spaces is None else spaces.end()
+        return self._ends(self._behind_loops(_SPACE))
+
+    def _only_loops(self) -> bool:
+        """Tell whether a list of loops is all that comes before a sign."""
+        self._skip(_SPACE)
+        if not self.text.startswith("(", self.at):
+            return self._ends(self._behind_loops(_SEPARATOR))
+        depth = 0
+        for end in range(self.at, min(self.at + LONGEST, len(self.text))):
+            depth += {"(": 1, ")": -1}.get(self.text[end], 0)
+            if depth == 0:
+                names = _NAME.findall(self.text[self.at : end])
+                return set(names) - {"and"} <= self.around and self._ends(end + 1)
         return False
+
+    def _behind_loops(self, separator: re.Pattern[str]) -> int | None:
+        """Return where names of loops end that begin at the cursor, or None where there is none."""
+        at, found = self.at, None
+        while (name := _NAME.match(self.text, at)) and name[0] in self.around:
+            found = name.end()
+            between = separator.match(self.text, found)
+            at = found if between is None else between.end()
+        return found
+
+    def _ends(self, at: int | None) -> bool:
+        """Tell whether a phrase ends at a place, or another claim begins."""
+        if at is None:
+            return False
+        if _END.match(self.text, at) is not None:
+            return True
+        spaces = _SPACE.match(self.text, at)
+        return spaces is not None and _HEAD.match(self.text, spaces.end()) is not None
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
         found = pattern.match(self.text, self.at)
