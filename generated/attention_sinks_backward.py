@@ -46,7 +46,9 @@
 #   6. work P_first out from lse: keep lse = m_2[b, h, i] + log(l_2[b, h, i]) for each sum (algebra:
 #      P_first[b, h, i] = exp(sinks[h] - m_2[b, h, i]) / l_2[b, h, i] = exp(sinks[h] - lse[b, h,
 #      i]))
-#   7. store little, work out the rest again (storage: a value worked out again is the value that
+#   7. take dlse into dl_sum (algebra: dlse[b, h, i] - dl_sum[b, h, i] = -dl_sum[b, h, i] with
+#      dl_sum[b, h, i] - dlse[b, h, i] for dl_sum; rounding: dlse is added to the sum first)
+#   8. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
 #
@@ -65,7 +67,6 @@
 #     ):
 #         dl_sum = zeros((B, H, M), dtype=float32)
 #         dsinks_part = zeros((B, H), dtype=float32)
-#         dsinks_part_2 = zeros((B, H), dtype=float32)
 #         dQ = zeros((B, H, M, E))
 #         dK = zeros((B, H, N, E))
 #         dV = zeros((B, H, N, D))
@@ -75,12 +76,12 @@
 #                 for i in range(0, M):
 #                     for d in range(0, D):
 #                         dl_sum[b, h, i] = dl_sum[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]
+#                     dl_sum[b, h, i] = dl_sum[b, h, i] - dlse[b, h, i]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
 #                     P_first = exp(sinks[h] - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
-#                     dsinks_part[b, h] = dsinks_part[b, h] + P_first * dlse[b, h, i]
-#                     dsinks_part_2[b, h] = dsinks_part_2[b, h] - P_first * dl_sum[b, h, i]
+#                     dsinks_part[b, h] = dsinks_part[b, h] + P_first * -dl_sum[b, h, i]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -89,7 +90,7 @@
 #                         S = S_sum * (1.0 / sqrt(E))
 #                         P = exp(S - lse[b, h, i])
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dS = P * (dP + dlse[b, h, i] - dl_sum[b, h, i])
+#                         dS = P * (dP - dl_sum[b, h, i])
 #                         dS_sum = dS / sqrt(E)
 #                         for e in range(0, E):
 #                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]
@@ -103,7 +104,7 @@
 #                                 S_2 = S_sum_2 * (1.0 / sqrt(E))
 #                                 P_2 = exp(S_2 - lse[b, h, i])
 #                                 dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                                 dS_2 = P_2 * (dP_2 + dlse[b, h, i] - dl_sum[b, h, i])
+#                                 dS_2 = P_2 * (dP_2 - dl_sum[b, h, i])
 #                                 dS_sum_2 = dS_2 / sqrt(E)
 #                                 for e in range(0, E):
 #                                     dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
@@ -111,7 +112,7 @@
 #                                     dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2
 #         for h in range(0, H):
 #             for b in range(0, B):
-#                 dsinks[h] = dsinks[h] + (dsinks_part[b, h] + dsinks_part_2[b, h])
+#                 dsinks[h] = dsinks[h] + dsinks_part[b, h]
 #         return dQ, dK, dV, dsinks
 #
 # The steps from there to the forward kernels:
@@ -176,7 +177,6 @@
 #     ):
 #         dl_sum = zeros((B, H, M), dtype=float32)
 #         dsinks_part = zeros((B, H), dtype=float32)
-#         dsinks_part_2 = zeros((B, H), dtype=float32)
 #         dQ = zeros((B, H, M, E))
 #         dK = zeros((B, H, N, E))
 #         dV = zeros((B, H, N, D))
@@ -186,14 +186,14 @@
 #                 for i in parallel(0, M):
 #                     for d in range(0, D):
 #                         dl_sum[b, h, i] = dl_sum[b, h, i] + dO[b, h, i, d] * O[b, h, i, d]  # S1
+#                     dl_sum[b, h, i] = dl_sum[b, h, i] - dlse[b, h, i]  # S2
 #         for b in parallel(0, B):
 #             private: P_first
 #             for h in parallel(0, H):
 #                 private: P_first
 #                 for i in range(0, M):
-#                     P_first = exp(sinks[h] - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S2
-#                     dsinks_part[b, h] = dsinks_part[b, h] + P_first * dlse[b, h, i]  # S3
-#                     dsinks_part_2[b, h] = dsinks_part_2[b, h] - P_first * dl_sum[b, h, i]  # S4
+#                     P_first = exp(sinks[h] - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S3
+#                     dsinks_part[b, h] = dsinks_part[b, h] + P_first * -dl_sum[b, h, i]  # S4
 #         for b in parallel(0, B):
 #             private: (S_sum, S, P, dP, dS, dS_sum)
 #             for h in parallel(0, H):
@@ -205,7 +205,7 @@
 #                         S = S_sum * (1.0 / sqrt(E))  # S6
 #                         P = exp(S - lse[b, h, i])  # S7
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S8
-#                         dS = P * (dP + dlse[b, h, i] - dl_sum[b, h, i])  # S9
+#                         dS = P * (dP - dl_sum[b, h, i])  # S9
 #                         dS_sum = dS / sqrt(E)  # S10
 #                         for e in parallel(0, E):
 #                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S11
@@ -226,7 +226,7 @@
 #                                 P_2 = exp(S_2 - lse[b, h, i])  # S14
 #                                 # S15
 #                                 dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                                 dS_2 = P_2 * (dP_2 + dlse[b, h, i] - dl_sum[b, h, i])  # S16
+#                                 dS_2 = P_2 * (dP_2 - dl_sum[b, h, i])  # S16
 #                                 dS_sum_2 = dS_2 / sqrt(E)  # S17
 #                                 for e in parallel(0, E):
 #                                     # S18
@@ -235,7 +235,7 @@
 #                                     dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S19
 #         for h in parallel(0, H):
 #             for b in range(0, B):
-#                 dsinks[h] = dsinks[h] + (dsinks_part[b, h] + dsinks_part_2[b, h])  # S20
+#                 dsinks[h] = dsinks[h] + dsinks_part[b, h]  # S20
 #         return dQ, dK, dV, dsinks
 
 # ruff: noqa: E741
@@ -576,9 +576,10 @@ attention_sinks_kernel_tuned = {
 
 @triton.jit
 def attention_sinks_backward_dl_sum_kernel(
-    O_ptr, dO_ptr, dl_sum_ptr,
+    O_ptr, dO_ptr, dlse_ptr, dl_sum_ptr,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
     H, M, D,
     INDEX: tl.constexpr,
@@ -586,7 +587,7 @@ def attention_sinks_backward_dl_sum_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads O (B, H, M, D), dO (B, H, M, D).
+    Reads O (B, H, M, D), dO (B, H, M, D), dlse (B, H, M).
     Writes dl_sum (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -599,6 +600,8 @@ def attention_sinks_backward_dl_sum_kernel(
     O_ptr += h * stride_O_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
+    dlse_ptr += b * stride_dlse_b
+    dlse_ptr += h * stride_dlse_h
     dl_sum_ptr += b * stride_dl_sum_b
     dl_sum_ptr += h * stride_dl_sum_h
 
@@ -632,7 +635,9 @@ def attention_sinks_backward_dl_sum_kernel(
             other=0.0
         )  # S1
         dl_sum = dl_sum + tl.sum(dO_id.to(tl.float32) * O_id.to(tl.float32), axis=1)  # S1
-    tl.store(dl_sum_ptr + i * stride_dl_sum_i, dl_sum, mask=i < M)  # S1
+    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S2
+    dl_sum = dl_sum - dlse_i.to(tl.float32)  # S2
+    tl.store(dl_sum_ptr + i * stride_dl_sum_i, dl_sum, mask=i < M)  # S2
 
 
 def attention_sinks_backward_dl_sum_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stages):
@@ -657,22 +662,20 @@ attention_sinks_backward_dl_sum_kernel_tuned = _Tuned(triton.autotune(
 
 
 @triton.jit
-def attention_sinks_backward_dsinks_part_dsinks_part_2_kernel(
-    sinks_ptr, lse_ptr, dlse_ptr, dl_sum_ptr, dsinks_part_ptr, dsinks_part_2_ptr,
+def attention_sinks_backward_dsinks_part_kernel(
+    sinks_ptr, lse_ptr, dl_sum_ptr, dsinks_part_ptr,
     stride_sinks_h,
     stride_lse_b, stride_lse_h, stride_lse_i,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
     stride_dsinks_part_b, stride_dsinks_part_h,
-    stride_dsinks_part_2_b, stride_dsinks_part_2_h,
     H, M,
     INDEX: tl.constexpr,
     BLOCK_H: tl.constexpr, BLOCK_I: tl.constexpr,
 ):
     """A program does BLOCK_H iterations of h, for one b.
 
-    Reads sinks (H,), lse (B, H, M), dlse (B, H, M), dl_sum (B, H, M).
-    Writes dsinks_part (B, H), dsinks_part_2 (B, H).
+    Reads sinks (H,), lse (B, H, M), dl_sum (B, H, M).
+    Writes dsinks_part (B, H).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_h = tl.cdiv(H, BLOCK_H)
@@ -680,15 +683,12 @@ def attention_sinks_backward_dsinks_part_dsinks_part_2_kernel(
     h = (pid % blocks_h) * BLOCK_H + tl.arange(0, BLOCK_H)
     # What is the same throughout the program goes into the pointers.
     lse_ptr += b * stride_lse_b
-    dlse_ptr += b * stride_dlse_b
     dl_sum_ptr += b * stride_dl_sum_b
     dsinks_part_ptr += b * stride_dsinks_part_b
-    dsinks_part_2_ptr += b * stride_dsinks_part_2_b
 
     dsinks_part = tl.zeros([BLOCK_H], tl.float32)
-    dsinks_part_2 = tl.zeros([BLOCK_H], tl.float32)
     i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
-    sinks_h = tl.load(sinks_ptr + h * stride_sinks_h, mask=h < H, other=0.0)  # S2
+    sinks_h = tl.load(sinks_ptr + h * stride_sinks_h, mask=h < H, other=0.0)  # S3
     # Full blocks.
     for i_first in range(0, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -696,24 +696,18 @@ def attention_sinks_backward_dsinks_part_dsinks_part_2_kernel(
             lse_ptr + h[:, None] * stride_lse_h + i[None, :] * stride_lse_i,
             mask=h[:, None] < H,
             other=0.0
-        )  # S2
+        )  # S3
         P_first = tl.where(
             lse_hi.to(tl.float32) > float("-inf"),
             tl.exp(sinks_h.to(tl.float32)[:, None] - lse_hi.to(tl.float32)),
             0.0
-        )  # S2
-        dlse_hi = tl.load(
-            dlse_ptr + h[:, None] * stride_dlse_h + i[None, :] * stride_dlse_i,
-            mask=h[:, None] < H,
-            other=0.0
         )  # S3
-        dsinks_part = dsinks_part + tl.sum(P_first * dlse_hi.to(tl.float32), axis=1)  # S3
         dl_sum_hi = tl.load(
             dl_sum_ptr + h[:, None] * stride_dl_sum_h + i[None, :] * stride_dl_sum_i,
             mask=h[:, None] < H,
             other=0.0
         )  # S4
-        dsinks_part_2 = dsinks_part_2 - tl.sum(P_first * dl_sum_hi.to(tl.float32), axis=1)  # S4
+        dsinks_part = dsinks_part - tl.sum(P_first * dl_sum_hi.to(tl.float32), axis=1)  # S4
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -721,64 +715,52 @@ def attention_sinks_backward_dsinks_part_dsinks_part_2_kernel(
             lse_ptr + h[:, None] * stride_lse_h + i[None, :] * stride_lse_i,
             mask=(h[:, None] < H) & (i[None, :] < M),
             other=0.0
-        )  # S2
+        )  # S3
         P_first = tl.where(
             lse_hi.to(tl.float32) > float("-inf"),
             tl.exp(sinks_h.to(tl.float32)[:, None] - lse_hi.to(tl.float32)),
             0.0
-        )  # S2
-        dlse_hi = tl.load(
-            dlse_ptr + h[:, None] * stride_dlse_h + i[None, :] * stride_dlse_i,
-            mask=(h[:, None] < H) & (i[None, :] < M),
-            other=0.0
-        )  # S3
-        dsinks_part = dsinks_part + tl.sum(
-            tl.where(i[None, :] < M, P_first * dlse_hi.to(tl.float32), 0.0), axis=1
         )  # S3
         dl_sum_hi = tl.load(
             dl_sum_ptr + h[:, None] * stride_dl_sum_h + i[None, :] * stride_dl_sum_i,
             mask=(h[:, None] < H) & (i[None, :] < M),
             other=0.0
         )  # S4
-        dsinks_part_2 = dsinks_part_2 - tl.sum(
+        dsinks_part = dsinks_part - tl.sum(
             tl.where(i[None, :] < M, P_first * dl_sum_hi.to(tl.float32), 0.0), axis=1
         )  # S4
-    tl.store(dsinks_part_ptr + h * stride_dsinks_part_h, dsinks_part, mask=h < H)  # S3
-    tl.store(dsinks_part_2_ptr + h * stride_dsinks_part_2_h, dsinks_part_2, mask=h < H)  # S4
+    tl.store(dsinks_part_ptr + h * stride_dsinks_part_h, dsinks_part, mask=h < H)  # S4
 
 
-def attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_config(
-    BLOCK_H, BLOCK_I, num_warps, num_stages
-):
+def attention_sinks_backward_dsinks_part_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
     blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_default = (
-    attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_config(4, 512, 4, 2)
+attention_sinks_backward_dsinks_part_kernel_default = (
+    attention_sinks_backward_dsinks_part_kernel_config(4, 512, 4, 2)
 )
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_tuned = _Tuned(triton.autotune(
+attention_sinks_backward_dsinks_part_kernel_tuned = _Tuned(triton.autotune(
     [
-        attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_config(*row)
+        attention_sinks_backward_dsinks_part_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M"],
     cache_results=True,
-)(attention_sinks_backward_dsinks_part_dsinks_part_2_kernel))
+)(attention_sinks_backward_dsinks_part_kernel))
 
 
 @triton.jit
 def attention_sinks_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, dl_sum_ptr, dQ_ptr,
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dl_sum_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
     H, M, N, window_left,
@@ -788,8 +770,8 @@ def attention_sinks_backward_dQ_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B,
-    H, M), dl_sum (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dl_sum
+    (B, H, M).
     Writes dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -814,8 +796,6 @@ def attention_sinks_backward_dQ_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     dl_sum_ptr += b * stride_dl_sum_b
     dl_sum_ptr += h * stride_dl_sum_h
     dQ_ptr += b * stride_dQ_b
@@ -842,7 +822,6 @@ def attention_sinks_backward_dQ_kernel(
         mask=(i[:, None] < M) & d_in[None, :],
         other=0.0
     )  # S8
-    dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < M, other=0.0)  # S9
     dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < M, other=0.0)  # S9
     # Some rows have not begun.
     for j_first in range(j_start, tl.minimum(j_begun, j_stop), BLOCK_J):
@@ -862,7 +841,7 @@ def attention_sinks_backward_dQ_kernel(
             other=0.0
         )  # S8
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - dl_sum_i.to(tl.float32)[:, None])  # S9
+        dS = P * (dP - dl_sum_i.to(tl.float32)[:, None])  # S9
         dQ = tl.dot(
             tl.where(
                 j[None, :] >= i[:, None] - window_left,
@@ -887,7 +866,7 @@ def attention_sinks_backward_dQ_kernel(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S8
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - dl_sum_i.to(tl.float32)[:, None])  # S9
+        dS = P * (dP - dl_sum_i.to(tl.float32)[:, None])  # S9
         dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S11
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -907,7 +886,7 @@ def attention_sinks_backward_dQ_kernel(
             other=0.0
         )  # S8
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S8
-        dS = P * (dP + dlse_i.to(tl.float32)[:, None] - dl_sum_i.to(tl.float32)[:, None])  # S9
+        dS = P * (dP - dl_sum_i.to(tl.float32)[:, None])  # S9
         dQ = tl.dot(
             tl.where(
                 j[None, :] >= i[:, None] - window_left,
@@ -979,13 +958,12 @@ attention_sinks_backward_dQ_kernel_tuned = {
 
 @triton.jit
 def attention_sinks_backward_dK_dV_kernel(
-    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dlse_ptr, dl_sum_ptr, dK_ptr, dV_ptr,
+    Q_ptr, K_ptr, V_ptr, lse_ptr, dO_ptr, dl_sum_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
-    stride_dlse_b, stride_dlse_h, stride_dlse_i,
     stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
@@ -996,8 +974,8 @@ def attention_sinks_backward_dK_dV_kernel(
 ):
     """A program does BLOCK_J iterations of j, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dlse (B,
-    H, M), dl_sum (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), lse (B, H, M), dO (B, H, M, D), dl_sum
+    (B, H, M).
     Writes dK (B, H, N, E), dV (B, H, N, D).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -1022,8 +1000,6 @@ def attention_sinks_backward_dK_dV_kernel(
     lse_ptr += h * stride_lse_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    dlse_ptr += b * stride_dlse_b
-    dlse_ptr += h * stride_dlse_h
     dl_sum_ptr += b * stride_dl_sum_b
     dl_sum_ptr += h * stride_dl_sum_h
     if dK_ptr is not None:
@@ -1075,11 +1051,8 @@ def attention_sinks_backward_dK_dV_kernel(
             other=0.0
         )  # S15
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < i_stop, other=0.0)  # S16
         dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < i_stop, other=0.0)  # S16
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - dl_sum_i.to(tl.float32)[None, :]
-        )  # S16
+        dS_2 = P_2 * (dP_2 - dl_sum_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
@@ -1125,11 +1098,8 @@ def attention_sinks_backward_dK_dV_kernel(
             other=0.0
         )  # S15
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S16
         dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i)  # S16
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - dl_sum_i.to(tl.float32)[None, :]
-        )  # S16
+        dS_2 = P_2 * (dP_2 - dl_sum_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S19
     # Some rows have ended.
@@ -1151,11 +1121,8 @@ def attention_sinks_backward_dK_dV_kernel(
             other=0.0
         )  # S15
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < i_stop, other=0.0)  # S16
         dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < i_stop, other=0.0)  # S16
-        dS_2 = P_2 * (
-            dP_2 + dlse_i.to(tl.float32)[None, :] - dl_sum_i.to(tl.float32)[None, :]
-        )  # S16
+        dS_2 = P_2 * (dP_2 - dl_sum_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
                 i[None, :] >= j[:, None],
@@ -1255,9 +1222,8 @@ attention_sinks_backward_dK_dV_kernel_tuned = {
 
 @triton.jit
 def attention_sinks_backward_dsinks_kernel(
-    dsinks_part_ptr, dsinks_part_2_ptr, dsinks_ptr,
+    dsinks_part_ptr, dsinks_ptr,
     stride_dsinks_part_b, stride_dsinks_part_h,
-    stride_dsinks_part_2_b, stride_dsinks_part_2_h,
     stride_dsinks_h,
     B, H,
     INDEX: tl.constexpr,
@@ -1265,7 +1231,7 @@ def attention_sinks_backward_dsinks_kernel(
 ):
     """A program does BLOCK_H iterations of h.
 
-    Reads dsinks_part (B, H), dsinks_part_2 (B, H).
+    Reads dsinks_part (B, H).
     Writes dsinks (H,).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -1281,16 +1247,7 @@ def attention_sinks_backward_dsinks_kernel(
             mask=h[:, None] < H,
             other=0.0
         )  # S20
-        dsinks_part_2_bh = tl.load(
-            dsinks_part_2_ptr
-            + b[None, :] * stride_dsinks_part_2_b
-            + h[:, None] * stride_dsinks_part_2_h,
-            mask=h[:, None] < H,
-            other=0.0
-        )  # S20
-        dsinks = dsinks + tl.sum(
-            dsinks_part_bh.to(tl.float32) + dsinks_part_2_bh.to(tl.float32), axis=1
-        )  # S20
+        dsinks = dsinks + tl.sum(dsinks_part_bh.to(tl.float32), axis=1)  # S20
     # The last, partial block.
     for b_first in range(b_full, B, BLOCK_B):
         b = (b_first + tl.arange(0, BLOCK_B)).to(INDEX)
@@ -1299,16 +1256,7 @@ def attention_sinks_backward_dsinks_kernel(
             mask=(h[:, None] < H) & (b[None, :] < B),
             other=0.0
         )  # S20
-        dsinks_part_2_bh = tl.load(
-            dsinks_part_2_ptr
-            + b[None, :] * stride_dsinks_part_2_b
-            + h[:, None] * stride_dsinks_part_2_h,
-            mask=(h[:, None] < H) & (b[None, :] < B),
-            other=0.0
-        )  # S20
-        dsinks = dsinks + tl.sum(
-            dsinks_part_bh.to(tl.float32) + dsinks_part_2_bh.to(tl.float32), axis=1
-        )  # S20
+        dsinks = dsinks + tl.sum(dsinks_part_bh.to(tl.float32), axis=1)  # S20
     tl.store(dsinks_ptr + h * stride_dsinks_h, dsinks, mask=h < H)  # S20
 
 
@@ -1569,9 +1517,6 @@ def attention_sinks_backward(
     dsinks_part = None
     if "dsinks" in wanted:
         dsinks_part = torch.empty((B, H), dtype=torch.float32, device=Q.device)
-    dsinks_part_2 = None
-    if "dsinks" in wanted:
-        dsinks_part_2 = torch.empty((B, H), dtype=torch.float32, device=Q.device)
     dQ = None
     if "dQ" in wanted:
         dQ = torch.empty((B, H, M, E), dtype=Q.dtype, device=Q.device)
@@ -1585,9 +1530,7 @@ def attention_sinks_backward(
     if "dsinks" in wanted:
         dsinks = torch.empty((H,), dtype=Q.dtype, device=Q.device)
     index = _index_type(
-        *_given(
-            Q, K, V, sinks, lse, O, dO, dlse, dl_sum, dsinks_part, dsinks_part_2, dQ, dK, dV, dsinks
-        ),
+        *_given(Q, K, V, sinks, lse, O, dO, dlse, dl_sum, dsinks_part, dQ, dK, dV, dsinks),
         window_left
     )
     width = Q.element_size()
@@ -1605,9 +1548,10 @@ def attention_sinks_backward(
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                O, dO, dl_sum,
+                O, dO, dlse, dl_sum,
                 *O.stride(),
                 *dO.stride(),
+                *dlse.stride(),
                 *dl_sum.stride(),
                 H, M, D,
                 INDEX=index,
@@ -1615,10 +1559,10 @@ def attention_sinks_backward(
             )
 
     if _INTERPRETED or not tune:
-        run = attention_sinks_backward_dsinks_part_dsinks_part_2_kernel
-        blocks = attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_default.all_kwargs()
+        run = attention_sinks_backward_dsinks_part_kernel
+        blocks = attention_sinks_backward_dsinks_part_kernel_default.all_kwargs()
     else:
-        run = attention_sinks_backward_dsinks_part_dsinks_part_2_kernel_tuned
+        run = attention_sinks_backward_dsinks_part_kernel_tuned
         blocks = {}
 
     def grid(meta):
@@ -1627,13 +1571,11 @@ def attention_sinks_backward(
     if min(B, H) > 0 and "dsinks" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                sinks, lse, dlse, dl_sum, dsinks_part, dsinks_part_2,
+                sinks, lse, dl_sum, dsinks_part,
                 *sinks.stride(),
                 *lse.stride(),
-                *dlse.stride(),
                 *dl_sum.stride(),
                 *dsinks_part.stride(),
-                *dsinks_part_2.stride(),
                 H, M,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,
@@ -1661,13 +1603,12 @@ def attention_sinks_backward(
     if min(B, H, M) > 0 and "dQ" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, dlse, dl_sum, dQ,
+                Q, K, V, lse, dO, dl_sum, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *dl_sum.stride(),
                 *dQ.stride(),
                 H, M, N, window_left,
@@ -1699,13 +1640,12 @@ def attention_sinks_backward(
     if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, lse, dO, dlse, dl_sum, dK, dV,
+                Q, K, V, lse, dO, dl_sum, dK, dV,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *lse.stride(),
                 *dO.stride(),
-                *dlse.stride(),
                 *dl_sum.stride(),
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
@@ -1729,9 +1669,8 @@ def attention_sinks_backward(
     if H > 0 and "dsinks" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                dsinks_part, dsinks_part_2, dsinks,
+                dsinks_part, dsinks,
                 *dsinks_part.stride(),
-                *dsinks_part_2.stride(),
                 *dsinks.stride(),
                 B, H,
                 INDEX=index,
@@ -1740,7 +1679,7 @@ def attention_sinks_backward(
     return dQ, dK, dV, dsinks
 
 
-@torch.library.custom_op("looptrans::attention_sinks_forward_5a0215a1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_forward_069d605a", mutates_args=())
 def _attention_sinks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     tune: bool
@@ -1760,7 +1699,7 @@ def _(Q, K, V, window_left, sinks, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_sinks_backward_5a0215a1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_sinks_backward_069d605a", mutates_args=())
 def _attention_sinks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],
