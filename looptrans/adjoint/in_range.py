@@ -16,7 +16,7 @@ from looptrans.ir.condition import Condition, Data, Relation, negation, walk_con
 from looptrans.ir.index import Index, Int, Param, Var, variables
 from looptrans.ir.value import Access, Call, Holds, Read, Reduce, Select, Value, value_children
 
-Extents = Callable[[str], tuple[Index | None, ...]]
+Extents = Callable[[Access], tuple[Index | None, ...]]
 
 
 def conditions_of_reads(
@@ -27,12 +27,12 @@ def conditions_of_reads(
     Args:
         value: What is read.
         facts: What holds where it is.
-        extents: The extents of an array, none where they are not known.
+        extents: The extents of what an access reads, where it does; None where they are not known.
         known: The variables that a condition may mention.
     """
     found: dict[Condition, None] = {}
     for access, here in _reads(value, facts):
-        for index, extent in zip(access.indices, extents(access.array), strict=False):
+        for index, extent in zip(access.indices, extents(access), strict=False):
             if extent is None or not _is_plain(index, known):
                 continue
             for condition in (Relation(">=", index, Int(0)), Relation("<", index, extent)):

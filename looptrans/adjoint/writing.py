@@ -49,7 +49,7 @@ from looptrans.ir.condition import (
     is_data_dependent,
     negation,
 )
-from looptrans.ir.index import Arith, Index, Int, Var, variables
+from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables
 from looptrans.ir.listing import condition_text, contract_text, index_text
 from looptrans.ir.program import Declaration, Program
 from looptrans.ir.rewrite import replaced
@@ -330,12 +330,14 @@ class Writer:
             scalars.append(replace(scalar, value=value))
         return replace(nest, conditions=(*nest.conditions, *more), scalars=tuple(scalars))
 
-    def _extents(self, name: str) -> tuple[Index | None, ...]:
-        definition = self.system.definitions.get(name)
+    def _extents(self, access: Access) -> tuple[Index | None, ...]:
+        definition = self.system.definitions.get(access.array)
         if definition is not None:
-            return definition.extents
+            # How far one index goes may depend on another: j < i + 1.
+            here = dict(zip(definition.variables, access.indices, strict=True))
+            return tuple(substitute(extent, here) for extent in definition.extents)
         arrays = {array.name: array for array in self.program.arrays}
-        return arrays[name].shape if name in arrays else ()
+        return arrays[access.array].shape if access.array in arrays else ()
 
     def _as_in_text(
         self, given: tuple[Generator, ...], inside: tuple[Generator, ...] = ()
