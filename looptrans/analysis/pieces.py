@@ -272,7 +272,9 @@ class _Cutter:
     ) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
         """Take from a union of few parts those that are a single distance for all sizes.
 
-        The union is more than that.
+        Args:
+            within: The distances, which the caller has found not to be a single one.
+            whole: What they are distances of.
         """
         within = within.coalesce()
         basics = within.get_basic_set_list()
