@@ -35,14 +35,13 @@ from looptrans.adjoint.solving import (
     replacing,
     value_changed,
 )
+from looptrans.adjoint.standing import Scalar, has_sum, outside_sums, put_in
 from looptrans.adjoint.sums import Term, combined, expanded, in_order, term_moved, value_of
 from looptrans.algebra.cells import condition_moved, moved, value_moved
-from looptrans.algebra.values import negative
 from looptrans.frontend import parse
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
-    Every,
     Relation,
     Some,
     conjunction,
@@ -62,7 +61,6 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Select,
-    Unary,
     Value,
     walk_value,
 )
@@ -76,15 +74,6 @@ class Gradient:
     name: str
     indices: tuple[Generator, ...]
     terms: tuple[Term, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A value worked out inside a nest: which cell of which definition."""
-
-    name: str
-    cell: Access
-    value: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,14 +278,14 @@ class Writer:
         body = work.out(value)
         tested = tuple(_only_condition(work.out(Holds(c))) for c in conditions)
         scalars = {
-            access: replace(scalar, value=_outside(scalar.value, tested))
+            access: replace(scalar, value=outside_sums(scalar.value, tested))
             for access, scalar in work.guarded().items()
         }
-        body = _outside(body, tested)
-        heavy = any(_has_sum(s.value) for s in scalars.values())
+        body = outside_sums(body, tested)
+        heavy = any(has_sum(s.value) for s in scalars.values())
         inner: tuple[Generator, ...] = ()
         if heavy and generators:
-            scalars, body = _put_in(scalars, body, tested)
+            scalars, body = put_in(scalars, body, tested)
             used: set[str] = set()
             for scalar in scalars.values():
                 used |= set(free_variables(scalar.value))
@@ -436,82 +425,6 @@ class Writer:
         inner = ", ".join(index_text(extent) for extent in extents)
         shape = f"({inner})" if len(extents) > 1 else inner
         return f"{name} = zeros({shape}, dtype=float32)" if precise else f"{name} = zeros({shape})"
-
-
-def _put_in(
-    scalars: dict[Access, Scalar], body: Value, conditions: tuple[Condition, ...]
-) -> tuple[dict[Access, Scalar], Value]:
-    """Write into an update what would keep it inside loops that no sum depends on.
-
-    for e: for i: s = sum(…)                      for i: s = sum(…)
-                  k = K[i, e] + b[e]        ->           for e: A[e] = A[e] + s * (K[i, e] + b[e])
-                  A[e] = A[e] + s * k
-    """
-    values = [s.value for s in scalars.values() if _has_sum(s.value)]
-    values += [Holds(condition) for condition in conditions]
-    values += [Read(access) for access, s in scalars.items() if _has_sum(s.value)]
-    needed: set[str] = set()
-    stay: set[Access] = set()
-    while values:
-        value = values.pop()
-        needed |= set(free_variables(value))
-        for part in walk_value(value):
-            if isinstance(part, Read) and part.access in scalars and part.access not in stay:
-                stay.add(part.access)
-                values += [part, scalars[part.access].value]
-
-    def change(part: Value) -> Value | None:
-        match part:
-            case Unary("-", Read() as operand):
-                value = change(operand)
-                return None if value is None else negative(value)
-            case Read(access) if access in scalars and access not in stay:
-                value = scalars[access].value
-                if {*free_variables(part), *free_variables(value)} <= needed:
-                    return None
-                return replaced(value, change)
-            case _:
-                return None
-
-    left = {
-        access: replace(scalar, value=replaced(scalar.value, change))
-        for access, scalar in scalars.items()
-        if change(Read(access)) is None
-    }
-    return left, replaced(body, change)
-
-
-def _outside(value: Value, known: tuple[Condition, ...]) -> Value:
-    """Ask before a sum what is the same for all its terms, and not what is known.
-
-    sum(q[e] * k[e] for e if j <= i)    ->    sum(q[e] * k[e] for e) if j <= i else 0
-    """
-
-    def change(part: Value) -> Value | None:
-        if not isinstance(part, Reduce):
-            return None
-        bound = {g.variable for g in part.generators}
-        before: list[Condition] = []
-        left = []
-        for g in part.generators:
-            parts = [c for c in _each(g.condition) if c != ALWAYS and c not in known]
-            alike = [c for c in parts if not condition_variables(c) & bound]
-            if part.function == "sum":
-                before += alike
-                parts = [c for c in parts if c not in alike]
-            left.append(replace(g, condition=conjunction(*parts)))
-        found: Value = Reduce(part.function, tuple(left), _outside(part.body, known))
-        return Select(conjunction(*before), found, Const(0.0)) if before else found
-
-    return replaced(value, change)
-
-
-def _each(condition: Condition) -> tuple[Condition, ...]:
-    return condition.parts if isinstance(condition, Every) else (condition,)
-
-
-def _has_sum(value: Value) -> bool:
-    return any(isinstance(part, Reduce) for part in walk_value(value))
 
 
 def _given(conditions: tuple[Condition, ...], indices: tuple[Generator, ...]) -> dict[str, Index]:
