@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from looptrans.algebra.certificate import digest, law_tree
 from looptrans.derivation.backward import passes
+from looptrans.derivation.derive import derive
 from looptrans.derivation.moves import made
 from looptrans.derivation.sharing import alternatives, formed
 from looptrans.derivation.step import (
@@ -131,6 +132,7 @@ def read(text: str) -> dict[str, Tree]:
     """
     try:
         found = json.loads(text, object_pairs_hook=_once_each)
+        json.dumps(found, ensure_ascii=False).encode()  # half a character may stand in it escaped
     except (ValueError, RecursionError) as error:
         raise Malformed(f"it is no JSON: {error}") from None
     if not isinstance(found, dict) or "steps" not in found or "schema" not in found:
@@ -197,7 +199,7 @@ def _problems(found: dict[str, Tree]) -> list[str]:
         if isinstance(step["kind"], str):
             reached[step["kind"]] = program
     if found["to"] != "backward":
-        problems += _goal(found)
+        problems += _goal(found, first)
     elif not problems:
         # Its steps are of the right form.
         problems += _backward(found, first, reached.get("backward nest"))
@@ -212,8 +214,11 @@ _BEGUN = {"made once", "rows in place"}
 _OF_BACKWARD = {"hand over", "adjoint", "backward nest", "one launch", "one nest", "atomics"}
 
 
-def _goal(found: dict[str, Tree]) -> list[str]:
-    """Compare the verdict on the whole with what its steps reach."""
+def _goal(found: dict[str, Tree], first: Program) -> list[str]:
+    """Compare the verdict on the whole with what its steps reach, or with what is found again.
+
+    Steps show that there is something; only looking again shows that there is nothing.
+    """
     others = {"fold": {"blocks", "parts"}, "forward": {"parts"}, "split": {"blocks"}}
     if not isinstance(found["to"], str) or found["to"] not in others:
         return [f"there is no derivation to {found['to']!r}"]
@@ -225,6 +230,8 @@ def _goal(found: dict[str, Tree]) -> list[str]:
         found["to"] == "split" and (verdict == "legal") != ("parts" in kinds)
     ):
         return [f"the verdict is {verdict!r}, which its steps do not show"]
+    if verdict != "legal" and verdict != (again := derive(first, found["to"]).decision):
+        return [f"the verdict is {verdict!r}, and {again!r} is found again"]
     return []
 
 
