@@ -30,10 +30,13 @@ from looptrans.ir.condition import (
     Condition,
     Data,
     Every,
+    Not,
     Relation,
+    Some,
     conjunction,
     is_data_dependent,
     negation,
+    opposite,
 )
 from looptrans.ir.index import Extremum, Index, Var, substitute, variables
 from looptrans.ir.listing import condition_text, index_text, value_text
@@ -199,6 +202,8 @@ def _parts(condition: Condition) -> list[Condition]:
     match condition:
         case Every(parts):
             return [inner for part in parts for inner in _parts(part)]
+        case Not(Some() as part):
+            return _parts(opposite(part))
         case Relation(("<" | "<=") as op, left, Extremum("min", arguments)):
             return [Relation(op, left, a) for a in arguments]
         case Relation((">" | ">=") as op, left, Extremum("max", arguments)):
