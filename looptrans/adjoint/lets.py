@@ -6,15 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from looptrans.algebra.cells import plain
-from looptrans.ir.condition import (
-    Condition,
-    Data,
-    Every,
-    Not,
-    Relation,
-    Some,
-    walk_condition,
-)
+from looptrans.ir.condition import Condition, Relation, walk_condition, with_operands
 from looptrans.ir.index import Index, lets, opaque_terms, variables
 from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
@@ -75,19 +67,7 @@ def value_without_lets(value: Value) -> Value:
 
 def condition_without_lets(condition: Condition) -> Condition:
     """Return a condition with integer scalars replaced by what they stand for."""
-    match condition:
-        case Relation(op, left, right):
-            return Relation(op, plain(left), plain(right))
-        case Data(value):
-            return Data(value_without_lets(value))
-        case Every(parts):
-            return Every(tuple(condition_without_lets(part) for part in parts))
-        case Some(parts):
-            return Some(tuple(condition_without_lets(part) for part in parts))
-        case Not(part):
-            return Not(condition_without_lets(part))
-        case _:
-            return condition
+    return with_operands(condition, index=plain, value=value_without_lets)
 
 
 def program_without_lets(program: Program) -> Program:

@@ -17,13 +17,10 @@ from looptrans.adjoint.sums import Term, bracketed, term_moved
 from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
 from looptrans.ir.condition import (
     Condition,
-    Data,
-    Every,
-    Not,
     Relation,
-    Some,
     is_data_dependent,
     walk_condition,
+    with_operands,
 )
 from looptrans.ir.index import (
     Arith,
@@ -244,19 +241,7 @@ def value_changed(value: Value, change: Callable[[Index], Index]) -> Value:
 
 def condition_changed(condition: Condition, change: Callable[[Index], Index]) -> Condition:
     """Change the index expressions of a condition."""
-    match condition:
-        case Relation(op, left, right):
-            return Relation(op, change(left), change(right))
-        case Data(value):
-            return Data(value_changed(value, change))
-        case Every(parts):
-            return Every(tuple(condition_changed(part, change) for part in parts))
-        case Some(parts):
-            return Some(tuple(condition_changed(part, change) for part in parts))
-        case Not(part):
-            return Not(condition_changed(part, change))
-        case _:
-            return condition
+    return with_operands(condition, index=change, value=lambda value: value_changed(value, change))
 
 
 def simplified_brackets(term: Term, facts: Facts) -> Term | None:

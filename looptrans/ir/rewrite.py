@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from looptrans.ir.condition import Condition, Data, Every, Not, Some
+from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node
 from looptrans.ir.value import (
     Access,
@@ -64,17 +64,7 @@ def replaced_in_condition(
     condition: Condition, change: Callable[[Value], Value | None]
 ) -> Condition:
     """Replace parts of the values a condition depends on; see `replaced`."""
-    match condition:
-        case Data(value):
-            return Data(replaced(value, change))
-        case Every(parts):
-            return Every(tuple(replaced_in_condition(part, change) for part in parts))
-        case Some(parts):
-            return Some(tuple(replaced_in_condition(part, change) for part in parts))
-        case Not(part):
-            return Not(replaced_in_condition(part, change))
-        case _:
-            return condition
+    return with_operands(condition, value=lambda value: replaced(value, change))
 
 
 def replaced_part(value: Value, old: Value, new: Value) -> Value:
