@@ -3,7 +3,8 @@
 `backward.backward` goes through the steps; what it meets on the way, in that order:
 
 what equations are        definitions, sums, facts, refusal
-made ready for reading    lets, digits, lengths, packed, guards, choices, tightening
+made ready for reading    lets, digits, lengths, packed, guards, choices, picking,
+                          tightening
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
 loops of more than sums   closing, closed_nodes, kept_values, carrying
 equations put in order    equal, apart, together, shared_terms, offered

@@ -18,6 +18,7 @@ from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.lengths import Extended, extended
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
+from looptrans.adjoint.picking import Picked, with_picks_added
 from looptrans.adjoint.proofs import Step, steps_of
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
@@ -126,6 +127,9 @@ def _backward(
     placed = with_arrays_made_once(program) or with_rows_in_place(program)
     if placed is not None:
         return _counted(_backward(placed.program, of, wrt), program, placed)
+    picked = with_picks_added(program)
+    if picked is not None:
+        return _counted(_backward(picked.program, of, wrt), program, picked)
     bounded = with_ends_said(program)
     if bounded is not None:
         return _said(_backward(bounded.program, of, wrt), program, bounded)
@@ -163,8 +167,8 @@ def _backward(
     return found.backward(notes)
 
 
-def _counted(found: Backward, program: Program, placed: Shifted | MadeOnce) -> Backward:
-    """Return the backward pass of a listing, from that of one that places its arrays otherwise."""
+def _counted(found: Backward, program: Program, placed: Shifted | MadeOnce | Picked) -> Backward:
+    """Return the backward pass of a listing, from that of one that places or sets otherwise."""
     forward = program if found.forward is found.listing else found.forward
     step = Step(placed.text, (placed.certificate,))
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))

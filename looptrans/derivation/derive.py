@@ -13,6 +13,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
+from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.lets import program_without_lets
 from looptrans.analysis import api
 from looptrans.derivation.apart import branching
@@ -38,8 +39,11 @@ from looptrans.derivation.step import (
 from looptrans.derivation.two_nests import TwoNests, left_over, two_nests
 from looptrans.derivation.writing import reread
 from looptrans.ir.facts import DependenceReport, LoopVerdict
+from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Decision
+from looptrans.ir.walk import nodes
 from looptrans.transforms.tree import (
     LoopPath,
     Position,
@@ -240,6 +244,7 @@ class _Work:
         if self.take("rows in place") is None:
             # Of rows that are counted where they are it may be known how many there can be.
             self.take("made once")
+        self.take("picked")
 
     # Bringing passes together
 
@@ -539,6 +544,7 @@ class _Work:
             _free(path.loop, verdict.names)
             for path, verdict in self._facts()
             if verdict.decision in ("parallel", "privatize")
+            and not _gathers(path.loop, verdict.names)
         ]
         if free and self.take("parallel", *free) is not None:
             for each in free:
@@ -575,6 +581,19 @@ def _load_analysis() -> None:
 def _free(loop: Loop, private: tuple[str, ...]) -> str:
     """Return a loop with its private names as the step takes them."""
     return f"{_name(loop)}: {', '.join(private)}" if private else _name(loop)
+
+
+def _gathers(loop: Loop, private: tuple[str, ...]) -> bool:
+    """Tell whether iterations add to one cell, though no two of them: it is a sum all the same."""
+    for node in nodes(loop.body):
+        match node:
+            case Assign(targets=(target,), values=(value,)) if target.array not in private:
+                own = {
+                    v for s in target.subscripts if not isinstance(s, Whole) for v in variables(s)
+                }
+                if loop.variable not in own and accumulation(target, value) is not None:
+                    return True
+    return False
 
 
 def _name(loop: Loop) -> str:

@@ -16,6 +16,7 @@ from looptrans.derivation.ordinary import (
     in_parallel,
     in_place,
     made_once,
+    picked,
     transformed,
 )
 from looptrans.derivation.parts import in_parts
@@ -33,6 +34,7 @@ Move = Callable[..., DerivationStep]
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "made once": (made_once, ()),
     "rows in place": (in_place, ()),
+    "picked": (picked, ()),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),
     "one pass": (one_pass, (str,)),
