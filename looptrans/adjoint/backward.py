@@ -447,7 +447,11 @@ def _closed(closing: Closing) -> Step:
     return Step(name, closing.certificates)
 
 
-def _unguarded(formula: str) -> Step:
+def _unguarded(found: tuple[str, bool]) -> Step:
+    formula, is_guarded = found
+    if not is_guarded:
+        certificate = Certificate("algebra", formula, "legal", "what has a name is put in")
+        return Step("divide once", (certificate,))
     law = f"{formula} wherever anything is differentiated"
     reason = (
         "where the divisor, a sum of exponentials, is 0, each of them is, and each is a factor of "
