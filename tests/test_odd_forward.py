@@ -703,7 +703,9 @@ def test_loops_that_hold_nothing(
 
 def test_a_listing_without_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "listing.py"
-    path.write_text("def f(N):\n    y = zeros(N)\n    for i in range(N):\n        pass\n    return y\n")
+    path.write_text(
+        "def f(N):\n    y = zeros(N)\n    for i in range(N):\n        pass\n    return y\n"
+    )
     for verb in ("emit", "verify"):
         assert main([verb, str(path)]) == 1
         assert "there is no statement in it" in capsys.readouterr().err
