@@ -73,6 +73,19 @@ def test_claims_true_and_false(line: str, claim: str, expected: str) -> None:
         assert any(decision == "refuted" for _, decision in found), found
 
 
+@pytest.mark.parametrize("condition", ["j > 2", "x[j] > 0.0", "x[i] > 0.0 and j > 2"])
+def test_a_guard_that_chooses_the_value_changes_it(condition: str) -> None:
+    lines = (
+        f"if {condition}:",
+        "    a = x[i]",
+        "    A[i, j] = a  # TLoop: i",
+        "else:",
+        "    a = 1.0",
+    )
+    found = judged(nest(*lines, "B[i, j] = a  # TLoop: (i, j)", "C[i, j] = a  # TLoop: i"))
+    assert [decision for _, decision in found] == ["holds", "holds", "refuted"]
+
+
 @pytest.mark.parametrize("claim", ["TLoop: k", "Aggregation over k", "SLoop: (i", "RAW on nothing"])
 def test_what_cannot_be_judged_does_not_hold(claim: str) -> None:
     found = judged(nest(f"A[i, j] = x[i, j]  # {claim}"))

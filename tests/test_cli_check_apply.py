@@ -263,14 +263,20 @@ def _umask() -> int:
     return mask
 
 
-@pytest.mark.parametrize("target", ["", "missing/out.py", "."])
+@pytest.mark.parametrize("target", ["missing/out.py", "."])
 def test_files_that_cannot_be_written(
     capsys: Capture, nest: str, tmp_path: Path, target: str
 ) -> None:
-    path = str(tmp_path / target) if target else ""
-    status, out, err = ran(capsys, "apply", nest, "reverse(i)", "-o", path)
+    status, out, err = ran(capsys, "apply", nest, "reverse(i)", "-o", str(tmp_path / target))
     assert (status, out) == (2, "")
     assert "error[E060]: cannot write" in err
+
+
+def test_an_empty_name_of_a_file_is_refused(capsys: Capture, nest: str) -> None:
+    for verb in (["apply", nest, "reverse(i)"], ["derive", nest], ["emit", nest]):
+        status, out, err = ran(capsys, *verb, "-o", "")
+        assert (status, out) == (2, "")
+        assert "'' is no name of a file" in err
 
 
 def test_output_through_a_link_and_to_a_device(capsys: Capture, nest: str, tmp_path: Path) -> None:

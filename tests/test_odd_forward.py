@@ -703,3 +703,35 @@ def test_a_row_that_sees_nothing_is_masked_as_its_scores_are(tested: str, tmp_pa
     path.write_text(text)
     sizes = ["--sizes", "M=5,N=5,E=3,D=2"]
     assert main(["verify", str(path), "--dtype", "float32", *sizes]) == 0
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        "    y = zeros(N)\n    for i in range(N):\n        pass\n    for i in range(N):\n"
+        "        for j in range(N):\n            pass\n        y[i] = 2.0 * x[i]\n    return y\n",
+        "    y = zeros(N)\n    for i in range(N):\n        row = zeros(N)\n    for i in range(N):\n"
+        "        if x[i] > 0.0:\n            pass\n        y[i] = x[i]\n    return y\n",
+    ],
+)
+def test_loops_that_hold_nothing(
+    listing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text(f'def f(x: Float[Array, "N"]):\n{listing}')
+    assert main(["derive", str(path)]) == 0
+    assert main(["verify", str(path), "--dtype", "float32", "--sizes", "N=5"]) == 0
+    capsys.readouterr()
+
+
+def test_a_listing_without_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text(
+        "def f(N):\n    y = zeros(N)\n    for i in range(N):\n        pass\n    return y\n"
+    )
+    for verb in ("emit", "verify"):
+        assert main([verb, str(path)]) == 1
+        assert "there is no statement in it" in capsys.readouterr().err
+    path.write_text("for i in range(N):\n    pass\n")
+    assert main(["derive", str(path)]) == 3
+    assert "There is no statement in it." in capsys.readouterr().out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from looptrans.frontend.placement import annotated_placement
-from looptrans.ir.listing import index_text
+from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Program
 from looptrans.ir.step import Image, Step
 from looptrans.ir.value import Create
@@ -132,6 +132,12 @@ def test_a_guard_that_is_empty_afterwards_goes() -> None:
         return t
         """)
     assert agrees(step)
+
+
+def test_a_size_that_only_the_guard_mentions_is_an_argument() -> None:
+    step = hoist(read("def f(D):\n    for j in range(N):\n        D[0] = 1.0\n"), "S1", "j")
+    assert listing(step.after).startswith("def f(D, N: int):\n    if 0 < N:\n")
+    assert read(listing(step.after)) == step.after
 
 
 @pytest.mark.parametrize("name", ["flash_forward", "flash_forward_as_printed"])

@@ -2,10 +2,11 @@
 
 Two sets of loops stand behind SLoop and TLoop. A value's *support* are the loops in the
 subscripts of the data it is computed from, followed through scalar copies; its *variation* are
-all loops with which it can change, including the loops that carry a dependence into it. A claim
-about loops holds when it names all of the support and nothing outside the variation; TLoop,
-which says where the statement may stand, must besides reach down to the innermost loop of the
-variation: placed in fewer loops the value would be stale.
+all loops with which it can change, including the loops that carry a dependence into it and those
+in guards that choose which write is seen. A claim about loops holds when it names all of the
+support and nothing outside the variation; TLoop, which says where the statement may stand, must
+besides reach down to the innermost loop of the variation: placed in fewer loops the value would be
+stale.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from looptrans.ir.claim import (
     TargetLoops,
     Touches,
 )
-from looptrans.ir.condition import Relation, walk_condition
+from looptrans.ir.condition import Condition, Relation, walk_condition
 from looptrans.ir.facts import ClaimDecision, ClaimFact
 from looptrans.ir.index import Index, variables
-from looptrans.ir.program import Assign
+from looptrans.ir.program import Assign, If
 from looptrans.ir.value import Access, Holds, IndexValue, Select, walk_value
 from looptrans.ir.verdict import Witness
 from looptrans.ir.walk import accesses
@@ -52,6 +53,7 @@ class Knowledge:
         into: Value-based flow by sink.
         support: By statement number, the loops its data are subscripted with.
         variation: By statement number, the loops its value can change with.
+        guards: By position, the numbers of the conditions on data.
         cycles: By statement number, the pairs inside its component of the flow graph.
     """
 
@@ -59,6 +61,7 @@ class Knowledge:
     into: dict[int, list[Found]] = field(default_factory=dict)
     support: dict[int, frozenset[str]] = field(default_factory=dict)
     variation: dict[int, frozenset[str]] = field(default_factory=dict)
+    guards: dict[tuple[int, ...], int] = field(default_factory=dict)
     cycles: dict[int, list[Carried]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -71,6 +74,8 @@ class Knowledge:
             read = frozenset(name for r in _reads(statement) for name in _variables(r))
             own = (read & loops) | _values_used(statement)
             self.support[statement.number] = self.variation[statement.number] = own
+            if isinstance(statement.place.node, If):
+                self.guards[statement.place.position[:-1]] = statement.number
         self._close()
         graph, edges = dependence_graph(self.analysis, "flow")
         for members in nx.strongly_connected_components(graph):
@@ -106,13 +111,28 @@ class Knowledge:
         own = _variables(read) & {loop.variable for loop in statement.loops}
         for found in self._flows(statement, read):
             shared = frozenset(loop.variable for loop in found.piece.loops)
-            own |= self.variation[found.relation.source] & shared
+            source = self.analysis.statement(found.relation.source)
+            own |= (self.variation[source.number] | self._choice(source, statement)) & shared
             own |= {
                 loop.variable
                 for loop, sign in zip(found.piece.loops, found.piece.direction, strict=True)
                 if sign != "="
             }
         return own
+
+    def _choice(self, source: StatementModel, sink: StatementModel) -> frozenset[str]:
+        """Return the loops with which it changes whether a sink's value is that of this source.
+
+        They are those of the guards around the source alone: where one does not hold, the sink
+        gets the value of another statement.
+        """
+        found: frozenset[str] = frozenset()
+        for branch, condition in zip(source.place.branches, source.place.conditions, strict=True):
+            if branch in sink.place.branches:
+                continue
+            guard = self.guards.get(branch[:-1])
+            found |= _compared(condition) if guard is None else self.variation[guard]
+        return found
 
     def comes_back(self, statement: StatementModel, loop: str) -> bool:
         """Tell whether a statement writes a cell of its target in several iterations of a loop."""
@@ -149,18 +169,22 @@ def _values_used(statement: StatementModel) -> frozenset[str]:
     """Return the loop variables a statement uses as numbers or tests in its values."""
     node = statement.place.node
     values = node.values if isinstance(node, Assign) else (Holds(node.condition),)
-    indices: list[Index] = []
+    used: frozenset[str] = frozenset()
     for value in (inner for outer in values for inner in walk_value(outer)):
         match value:
             case IndexValue(index):
-                indices.append(index)
+                used |= _loops_in((index,))
             case Holds(condition) | Select(condition):
-                for part in walk_condition(condition):
-                    if isinstance(part, Relation):
-                        indices += [part.left, part.right]
+                used |= _compared(condition)
             case _:
                 pass
-    return _loops_in(tuple(indices)) & {loop.variable for loop in statement.loops}
+    return used & {loop.variable for loop in statement.loops}
+
+
+def _compared(condition: Condition) -> frozenset[str]:
+    """Return the variables in the comparisons of a condition."""
+    relations = (part for part in walk_condition(condition) if isinstance(part, Relation))
+    return frozenset(name for each in relations for name in _loops_in((each.left, each.right)))
 
 
 def judge_claims(analysis: Analysis) -> tuple[ClaimFact, ...]:

@@ -37,7 +37,7 @@ from looptrans.derivation.step import (
     NotNeeded,
 )
 from looptrans.derivation.two_nests import TwoNests, left_over, two_nests
-from looptrans.derivation.writing import reread
+from looptrans.derivation.writing import reread, without
 from looptrans.ir.facts import DependenceReport, LoopVerdict
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Node, Program
@@ -86,8 +86,9 @@ def derive(
             must where several loops of an iteration use them.
     """
     _load_analysis()
-    # The docstring speaks of the listing as it was written.
-    plain = replace(program, docstring=None)
+    plain = _plain(program)
+    if not plain.body:
+        return Derivation(reread(program), goal, (), "unknown", ("There is no statement in it.",))
     work = _Work(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
@@ -154,7 +155,9 @@ def derive_two_nests(program: Program) -> InTwoNests:
         NotDone: No loop can be split, or not with its parts as programs of their own.
     """
     _load_analysis()
-    plain = program_without_lets(replace(program, docstring=None))
+    plain = program_without_lets(_plain(program))
+    if not plain.body:
+        raise NotDone("there is no statement in it")
     work = _Work(reread(with_guards(with_selects(plain))))
     work.own_arrays()
     work.sums()
@@ -566,6 +569,14 @@ class _Work:
             for path, fact in zip(loop_paths(self.program), facts, strict=True)
             if path.loop.execution == "sequential"
         ]
+
+
+def _plain(program: Program) -> Program:
+    """Return a program without its docstring, and without loops and guards that hold nothing.
+
+    The docstring speaks of the listing as it was written.
+    """
+    return replace(program, docstring=None, body=without(program.body, lambda _: False))
 
 
 def _load_analysis() -> None:

@@ -12,7 +12,8 @@ from looptrans.derivation.derive import NESTS, derive
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
 from looptrans.emit.refusal import Refused
-from looptrans.ir.program import Program
+from looptrans.ir.program import Assign, Program
+from looptrans.ir.walk import nodes
 from looptrans.version import __version__
 
 
@@ -43,6 +44,8 @@ def lowered(program: Program, *, rounded: Rounding | None = None) -> BlockProgra
     Raises:
         Refused: It cannot be run in blocks.
     """
+    if not any(isinstance(node, Assign) for node in nodes(program.body)):
+        raise Refused(NotLowered("there is no statement in it"), program, program)
     refusal: Refused | None = None
     joined = False
     # Nests that are not joined, and what a kernel cannot keep, go through memory, from one kernel

@@ -74,7 +74,7 @@ def reference_of(program: Program) -> Reference:
     free = []
     facts = api.loop_facts(parallel, assumptions=False, witnesses=False)
     for path, fact in zip(loop_paths(parallel), facts, strict=True):
-        if fact.memory.decision in ("parallel", "privatize"):
+        if fact.memory.decision in ("parallel", "privatize") and statements_in((path.loop,)):
             own = f": {', '.join(fact.memory.names)}" if fact.memory.names else ""
             free.append(f"{_name(path.loop)}{own}")
     if not free:

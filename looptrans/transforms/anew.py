@@ -19,7 +19,7 @@ from looptrans.ir.program import Assign, Declaration, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access, Binary, Const, Create, Unary, Value, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import Placed, live_out, placed
+from looptrans.ir.walk import Placed, inner_bodies, live_out, placed
 from looptrans.transforms.accesses import listed, require_no_index, sites_of
 from looptrans.transforms.expand import dimension
 from looptrans.transforms.extents import extents_of
@@ -118,7 +118,9 @@ def _made_once(program: Program, array: str) -> tuple[Program, bool]:
 
     def without(node: Node) -> tuple[Node, ...]:
         is_declared = isinstance(node, Declaration) and node.array == array
-        return () if is_declared or node is creation else (node,)
+        bodies = inner_bodies(node)
+        is_left_empty = bodies and not any(bodies)
+        return () if is_declared or node is creation or is_left_empty else (node,)
 
     def at_its_part(access: Access) -> Access:
         if access.array != array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.frontend.appearance import names_in
+from looptrans.frontend.appearance import names_at, names_in
 from looptrans.frontend.comments import label_of
 from looptrans.frontend.labels import Labels
 from looptrans.ir.index import parameters as sizes_of
@@ -44,7 +44,7 @@ def finished(program: Program, images: Images) -> tuple[Program, dict[str, Image
     body = rewritten(program.body, lambda node: (_with_guard_label(node, guards),))
     if not _labels_agree(body):
         body = rewritten(body, lambda node: (_with_stated_label(node),))
-    found = _in_order(replace(program, body=body))
+    found = _in_order(_with_sizes_stated(replace(program, body=body)))
     _require_language(found)
     return found, {guards.get(label, label): image for label, image in images.items()}
 
@@ -85,6 +85,36 @@ def _with_stated_label(node: Node) -> Node:
         return node
     comment = f"{node.label}: {node.comment}" if node.comment else node.label
     return replace(node, comment=comment, labelled=True)
+
+
+def _with_sizes_stated(program: Program) -> Program:
+    """Make arguments of the sizes that guards alone mention: a free name means a size in a bound.
+
+    A size that a bound or a subscript mentions, or the shape of an argument, is known from there.
+    """
+    if not program.is_function:
+        return program
+    guarded: set[str] = set()
+    known = set(program.arguments)
+    for node in nodes(program.body):
+        if isinstance(node, If):
+            guarded |= names_at(node)
+        else:
+            known |= names_at(node)
+    for array in program.arrays:
+        extents = [*array.shape, *(array.value_range or ())]
+        known |= {n for extent in extents if extent is not None for n in sizes_of(extent)}
+    lost = [
+        replace(each, annotation="int")
+        for each in program.parameters
+        if each.kind == "size" and "." not in each.name and each.name in guarded - known
+    ]
+    stated = {each.name: each for each in lost}
+    return replace(
+        program,
+        arguments=(*program.arguments, *stated),
+        parameters=tuple(stated.get(each.name, each) for each in program.parameters),
+    )
 
 
 def _in_order(program: Program) -> Program:
