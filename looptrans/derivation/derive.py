@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
 from looptrans.adjoint.lets import program_without_lets
+from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.analysis import api
 from looptrans.derivation.apart import branching
 from looptrans.derivation.bodies import flow, recurrence_of
@@ -83,7 +84,7 @@ def derive(
     """
     _load_analysis()
     # The docstring speaks of the listing as it was written.
-    plain = replace(program, docstring=None)
+    plain = with_tests_put_in(replace(program, docstring=None), keep=False)
     work = _Work(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
@@ -150,7 +151,8 @@ def derive_two_nests(program: Program) -> InTwoNests:
         NotDone: No loop can be split, or not with its parts as programs of their own.
     """
     _load_analysis()
-    plain = program_without_lets(replace(program, docstring=None))
+    plain = with_tests_put_in(replace(program, docstring=None), keep=False)
+    plain = program_without_lets(plain)
     work = _Work(reread(with_guards(with_selects(plain))))
     work.own_arrays()
     work.sums()
