@@ -24,6 +24,7 @@ from looptrans.derivation.step import (
     Argument,
     Derivation,
     DerivationStep,
+    Goal,
     NotDone,
 )
 from looptrans.frontend import parse
@@ -219,18 +220,23 @@ def _goal(found: dict[str, Tree], first: Program) -> list[str]:
 
     Steps show that there is something; only looking again shows that there is nothing.
     """
-    others = {"fold": {"blocks", "parts"}, "forward": {"parts"}, "split": {"blocks"}}
-    if not isinstance(found["to"], str) or found["to"] not in others:
+    others: dict[Goal, set[str]] = {
+        "fold": {"blocks", "parts"},
+        "forward": {"parts"},
+        "split": {"blocks"},
+    }
+    goal = next((goal for goal in others if goal == found["to"]), None)
+    if goal is None:
         return [f"there is no derivation to {found['to']!r}"]
     kinds = [step["kind"] for step in found["steps"]]
-    if (others[found["to"]] | _OF_BACKWARD) & set(kinds):
-        return [f"its steps do not lead to {found['to']}"]
+    if (others[goal] | _OF_BACKWARD) & set(kinds):
+        return [f"its steps do not lead to {goal}"]
     verdict = found["verdict"]
     if verdict not in ("legal", "illegal", "unknown") or (
-        found["to"] == "split" and (verdict == "legal") != ("parts" in kinds)
+        goal == "split" and (verdict == "legal") != ("parts" in kinds)
     ):
         return [f"the verdict is {verdict!r}, which its steps do not show"]
-    if verdict != "legal" and verdict != (again := derive(first, found["to"]).decision):
+    if verdict != "legal" and verdict != (again := derive(first, goal).decision):
         return [f"the verdict is {verdict!r}, and {again!r} is found again"]
     return []
 
