@@ -13,7 +13,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
-from looptrans.adjoint.lets import program_without_lets
+from looptrans.adjoint.lets import program_of_indices, program_without_lets
 from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.analysis import api
 from looptrans.derivation.apart import branching
@@ -152,7 +152,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     """
     _load_analysis()
     plain = with_tests_put_in(replace(program, docstring=None), keep=False)
-    plain = program_without_lets(plain)
+    plain = program_of_indices(plain)
     work = _Work(reread(with_guards(with_selects(plain))))
     work.own_arrays()
     work.sums()
