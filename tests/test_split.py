@@ -320,7 +320,7 @@ def test_the_two_nests_are_a_listing_and_mean_the_same() -> None:
 
 
 def test_bounds_with_names_are_put_in() -> None:
-    """Their statements stand in the loops around, where a part would not be a program of its own."""
+    """Their statements stand in the loops around, and a part is to be a program of its own."""
     text = """\
 def f(X: Float[Array, "H M N"], Z: Float[Array, "G N"], W: int):
     assert H % G == 0
