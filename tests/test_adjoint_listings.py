@@ -599,6 +599,23 @@ def f(Q: Float[Array, "M H E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
                 for d in range(0, D):
                     O[i, h, d] = O[i, h, d] + w * V[j, d]
     return O, lse
+### dropped, divided once by the sum and by what is kept
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      keep: Bool[Array, "M N"], p: float):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            s = Q[i] @ K[j]
+            t = max(m, s)
+            l = l * exp(m - t) + exp(s - t)
+            for d in range(0, D):
+                O[i, d] = O[i, d] * exp(m - t) + (exp(s - t) * V[j, d] if keep[i, j] else 0.0)
+            m = t
+        for d in range(0, D):
+            O[i, d] = O[i, d] / ((1.5 + p) * l)
+    return O
 ### a mask that is data
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       ok: Bool[Array, "M N"]):

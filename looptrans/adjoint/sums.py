@@ -98,6 +98,8 @@ def expanded(value: Value, names: Names) -> list[Term]:
             return [*expanded(left, names), *scaled(expanded(right, names), -1)]
         case Binary("*", left, right):
             a, b = expanded(left, names), expanded(right, names)
+            # What is divided by is taken back whole: x / (1 - p) * (1 - p) is x.
+            a, b = _unless_divisor(left, a, b), _unless_divisor(right, b, a)
             if len(a) * len(b) <= MOST_TERMS:
                 return [times(x, y) for x in a for y in b]
             return [Term(Fraction(1), ((value, 1),))]
@@ -125,6 +127,15 @@ def expanded(value: Value, names: Names) -> list[Term]:
         case _:
             pass
     return [Term(Fraction(1), ((value, 1),))]
+
+
+def _unless_divisor(value: Value, terms: list[Term], others: list[Term]) -> list[Term]:
+    """Return the terms of a sum, or the sum as one factor where all others are divided by it."""
+    if len(terms) < 2 or not others:
+        return terms
+    if all(dict(other.factors).get(value, 0) < 0 for other in others):
+        return [Term(Fraction(1), ((value, 1),))]
+    return terms
 
 
 def _reciprocal(value: Value, names: Names) -> Term:

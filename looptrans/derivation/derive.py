@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
 from looptrans.adjoint.accumulating import accumulation
-from looptrans.adjoint.lets import program_without_lets
+from looptrans.adjoint.lets import program_of_indices, program_without_lets
+from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.analysis import api
 from looptrans.derivation.apart import branching
 from looptrans.derivation.bodies import flow, recurrence_of
@@ -86,7 +87,7 @@ def derive(
             must where several loops of an iteration use them.
     """
     _load_analysis()
-    plain = _plain(program)
+    plain = with_tests_put_in(_plain(program), keep=False)
     if not plain.body:
         return Derivation(reread(program), goal, (), "unknown", ("There is no statement in it.",))
     work = _Work(
@@ -155,7 +156,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
         NotDone: No loop can be split, or not with its parts as programs of their own.
     """
     _load_analysis()
-    plain = program_without_lets(_plain(program))
+    plain = program_of_indices(with_tests_put_in(_plain(program), keep=False))
     if not plain.body:
         raise NotDone("there is no statement in it")
     work = _Work(reread(with_guards(with_selects(plain))))
