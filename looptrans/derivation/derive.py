@@ -234,6 +234,7 @@ class _Work:
 
     def own_arrays(self, *, reused_too: bool = False) -> None:
         """Count rows where they are, and let each iteration have its part of what it makes."""
+        self.take("worked out again")
         self.take("made once")
         for array, loops in reused(self.program) if reused_too else ():
             self.take("transformation", f"expand({array}, {', '.join(loops)})")
