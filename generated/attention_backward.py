@@ -199,6 +199,7 @@
 # ruff: noqa: E741
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import triton
@@ -218,8 +219,17 @@ class _Tuned:
     Those are alike that have the same powers of two above them: so lengths may change at each call.
     """
 
-    def __init__(self, tuner):
-        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
+    def __init__(self, kernel, configs, key, restored=(), fitting=None):
+        self.kernel, self.restored, self.fitting = kernel, restored, fitting
+        self.found, self.waiting, self.called = {}, (), None
+        self.tuner = triton.autotune(
+            configs,
+            key=key,
+            restore_value=restored,
+            prune_configs_by={"early_config_prune": self.pruned},
+            do_bench=self.timed,
+            cache_results=True,
+        )(kernel)
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -231,13 +241,35 @@ class _Tuned:
         like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
             self.tuner.best_config = self.found[like]
-            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+            self.kernel[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             # What is None is not put back between trials: Triton 3.6 would copy it.
             given = [name for name in self.restored if sizes[name] is not None]
             self.tuner.restore_value = given
-            self.tuner[grid](*arguments, **options)
+            self.called = grid, arguments, options
+            try:
+                self.tuner[grid](*arguments, **options)
+            finally:
+                self.called, self.waiting = None, ()
             self.found[like] = self.tuner.best_config
+
+    def pruned(self, configs, arguments, /, **sizes):
+        """Return the configurations that fit, for Triton's autotuner."""
+        if self.fitting is not None:
+            configs = self.fitting(configs, sizes)
+        self.waiting = configs
+        return configs
+
+    def timed(self, call, quantiles):
+        """Return the times of a call; before the first one all are compiled, side by side."""
+        if self.waiting:
+            grid, arguments, options = self.called
+            # What cannot be compiled is met again, and reported, where it is timed.
+            with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
+                for config in self.waiting:
+                    self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
+            self.waiting = ()
+        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
 
 
 def _fitted(config, footprint, width, sizes, device, most=144):
@@ -267,9 +299,9 @@ def _fitted(config, footprint, width, sizes, device, most=144):
 
 
 def _fitting(footprint, width):
-    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+    """Return what leaves out the configurations that do not fit a GPU."""
 
-    def fitting(configs, arguments, /, **sizes):
+    def fitting(configs, sizes):
         where = (footprint, width, sizes, torch.cuda.current_device())
         # What is timed may hold more than what is not: the times tell.
         kept = [config for config in configs if _fitted(config, *where, 192) is config]
@@ -447,7 +479,8 @@ attention_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_kernel,
         [
             attention_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
@@ -455,10 +488,10 @@ attention_kernel_tuned = {
             )
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_kernel_footprint, 2)},
-        cache_results=True,
-    )(attention_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_kernel,
         [
             attention_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
@@ -466,9 +499,8 @@ attention_kernel_tuned = {
             )
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_kernel_footprint, 4)},
-        cache_results=True,
-    )(attention_kernel)),
+        fitting=_fitting(attention_kernel_footprint, 4),
+    ),
 }
 
 
@@ -547,14 +579,14 @@ def attention_backward_delta_kernel_config(BLOCK_I, BLOCK_D, num_warps, num_stag
 attention_backward_delta_kernel_default = attention_backward_delta_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-attention_backward_delta_kernel_tuned = _Tuned(triton.autotune(
+attention_backward_delta_kernel_tuned = _Tuned(
+    attention_backward_delta_kernel,
     [
         attention_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
-    cache_results=True,
-)(attention_backward_delta_kernel))
+)
 
 
 @triton.jit
@@ -691,16 +723,17 @@ attention_backward_dQ_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_backward_dQ_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_backward_dQ_kernel,
         [
             attention_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_backward_dQ_kernel_footprint, 2)},
-        cache_results=True,
-    )(attention_backward_dQ_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_backward_dQ_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_backward_dQ_kernel,
         [
             attention_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
@@ -708,9 +741,8 @@ attention_backward_dQ_kernel_tuned = {
             )
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_backward_dQ_kernel_footprint, 4)},
-        cache_results=True,
-    )(attention_backward_dQ_kernel)),
+        fitting=_fitting(attention_backward_dQ_kernel_footprint, 4),
+    ),
 }
 
 
@@ -872,16 +904,17 @@ attention_backward_dK_dV_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_backward_dK_dV_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_backward_dK_dV_kernel,
         [
             attention_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_backward_dK_dV_kernel_footprint, 2)},
-        cache_results=True,
-    )(attention_backward_dK_dV_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_backward_dK_dV_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_backward_dK_dV_kernel,
         [
             attention_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
             for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
@@ -889,9 +922,8 @@ attention_backward_dK_dV_kernel_tuned = {
             )
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_backward_dK_dV_kernel_footprint, 4)},
-        cache_results=True,
-    )(attention_backward_dK_dV_kernel)),
+        fitting=_fitting(attention_backward_dK_dV_kernel_footprint, 4),
+    ),
 }
 
 
@@ -1219,7 +1251,7 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_forward_820f4bd1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_forward_5c18b3f6", mutates_args=())
 def _attention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1238,7 +1270,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_backward_820f4bd1", mutates_args=())
+@torch.library.custom_op("looptrans::attention_backward_5c18b3f6", mutates_args=())
 def _attention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

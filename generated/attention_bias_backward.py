@@ -253,6 +253,7 @@
 # ruff: noqa: E741
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import triton
@@ -272,8 +273,17 @@ class _Tuned:
     Those are alike that have the same powers of two above them: so lengths may change at each call.
     """
 
-    def __init__(self, tuner):
-        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
+    def __init__(self, kernel, configs, key, restored=(), fitting=None):
+        self.kernel, self.restored, self.fitting = kernel, restored, fitting
+        self.found, self.waiting, self.called = {}, (), None
+        self.tuner = triton.autotune(
+            configs,
+            key=key,
+            restore_value=restored,
+            prune_configs_by={"early_config_prune": self.pruned},
+            do_bench=self.timed,
+            cache_results=True,
+        )(kernel)
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -285,13 +295,35 @@ class _Tuned:
         like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
             self.tuner.best_config = self.found[like]
-            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+            self.kernel[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             # What is None is not put back between trials: Triton 3.6 would copy it.
             given = [name for name in self.restored if sizes[name] is not None]
             self.tuner.restore_value = given
-            self.tuner[grid](*arguments, **options)
+            self.called = grid, arguments, options
+            try:
+                self.tuner[grid](*arguments, **options)
+            finally:
+                self.called, self.waiting = None, ()
             self.found[like] = self.tuner.best_config
+
+    def pruned(self, configs, arguments, /, **sizes):
+        """Return the configurations that fit, for Triton's autotuner."""
+        if self.fitting is not None:
+            configs = self.fitting(configs, sizes)
+        self.waiting = configs
+        return configs
+
+    def timed(self, call, quantiles):
+        """Return the times of a call; before the first one all are compiled, side by side."""
+        if self.waiting:
+            grid, arguments, options = self.called
+            # What cannot be compiled is met again, and reported, where it is timed.
+            with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
+                for config in self.waiting:
+                    self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
+            self.waiting = ()
+        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
 
 
 def _fitted(config, footprint, width, sizes, device, most=144):
@@ -321,9 +353,9 @@ def _fitted(config, footprint, width, sizes, device, most=144):
 
 
 def _fitting(footprint, width):
-    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+    """Return what leaves out the configurations that do not fit a GPU."""
 
-    def fitting(configs, arguments, /, **sizes):
+    def fitting(configs, sizes):
         where = (footprint, width, sizes, torch.cuda.current_device())
         # What is timed may hold more than what is not: the times tell.
         kept = [config for config in configs if _fitted(config, *where, 192) is config]
@@ -517,7 +549,8 @@ attention_bias_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_bias_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_bias_kernel,
         [
             attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
@@ -525,10 +558,10 @@ attention_bias_kernel_tuned = {
             )
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_bias_kernel_footprint, 2)},
-        cache_results=True,
-    )(attention_bias_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_bias_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_bias_kernel,
         [
             attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
@@ -536,9 +569,8 @@ attention_bias_kernel_tuned = {
             )
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_bias_kernel_footprint, 4)},
-        cache_results=True,
-    )(attention_bias_kernel)),
+        fitting=_fitting(attention_bias_kernel_footprint, 4),
+    ),
 }
 
 
@@ -614,14 +646,14 @@ attention_bias_backward_delta_kernel_default = attention_bias_backward_delta_ker
 )
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-attention_bias_backward_delta_kernel_tuned = _Tuned(triton.autotune(
+attention_bias_backward_delta_kernel_tuned = _Tuned(
+    attention_bias_backward_delta_kernel,
     [
         attention_bias_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["H", "M", "D"],
-    cache_results=True,
-)(attention_bias_backward_delta_kernel))
+)
 
 
 @triton.jit
@@ -787,18 +819,17 @@ attention_bias_backward_dQ_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_bias_backward_dQ_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_bias_backward_dQ_kernel,
         [
             attention_bias_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_bias_backward_dQ_kernel_footprint, 2)
-        },
-        cache_results=True,
-    )(attention_bias_backward_dQ_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_bias_backward_dQ_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_bias_backward_dQ_kernel,
         [
             attention_bias_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
@@ -806,11 +837,8 @@ attention_bias_backward_dQ_kernel_tuned = {
             )
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_bias_backward_dQ_kernel_footprint, 4)
-        },
-        cache_results=True,
-    )(attention_bias_backward_dQ_kernel)),
+        fitting=_fitting(attention_bias_backward_dQ_kernel_footprint, 4),
+    ),
 }
 
 
@@ -990,18 +1018,17 @@ attention_bias_backward_dK_dV_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_bias_backward_dK_dV_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_bias_backward_dK_dV_kernel,
         [
             attention_bias_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_bias_backward_dK_dV_kernel_footprint, 2)
-        },
-        cache_results=True,
-    )(attention_bias_backward_dK_dV_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_bias_backward_dK_dV_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_bias_backward_dK_dV_kernel,
         [
             attention_bias_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
             for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
@@ -1009,11 +1036,8 @@ attention_bias_backward_dK_dV_kernel_tuned = {
             )
         ],
         key=["H", "M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_bias_backward_dK_dV_kernel_footprint, 4)
-        },
-        cache_results=True,
-    )(attention_bias_backward_dK_dV_kernel)),
+        fitting=_fitting(attention_bias_backward_dK_dV_kernel_footprint, 4),
+    ),
 }
 
 
@@ -1137,7 +1161,8 @@ attention_bias_backward_dbias_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_bias_backward_dbias_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_bias_backward_dbias_kernel,
         [
             attention_bias_backward_dbias_kernel_config(*row)
             for row in [
@@ -1147,22 +1172,17 @@ attention_bias_backward_dbias_kernel_tuned = {
             ]
         ],
         key=["B", "M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_bias_backward_dbias_kernel_footprint, 2)
-        },
-        cache_results=True,
-    )(attention_bias_backward_dbias_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_bias_backward_dbias_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_bias_backward_dbias_kernel,
         [
             attention_bias_backward_dbias_kernel_config(*row)
             for row in itertools.product((64, 32), (64, 32), (4,), (2, 3))
         ],
         key=["B", "M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_bias_backward_dbias_kernel_footprint, 4)
-        },
-        cache_results=True,
-    )(attention_bias_backward_dbias_kernel)),
+        fitting=_fitting(attention_bias_backward_dbias_kernel_footprint, 4),
+    ),
 }
 
 
@@ -1221,14 +1241,14 @@ attention_bias_backward_dscale_kernel_default = attention_bias_backward_dscale_k
 )
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-attention_bias_backward_dscale_kernel_tuned = _Tuned(triton.autotune(
+attention_bias_backward_dscale_kernel_tuned = _Tuned(
+    attention_bias_backward_dscale_kernel,
     [
         attention_bias_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["B", "H", "M"],
-    cache_results=True,
-)(attention_bias_backward_dscale_kernel))
+)
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -1655,7 +1675,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op("looptrans::attention_bias_forward_e65e1663", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_forward_0cc4e5fe", mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1675,7 +1695,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_bias_backward_e65e1663", mutates_args=())
+@torch.library.custom_op("looptrans::attention_bias_backward_0cc4e5fe", mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -81,6 +81,7 @@
 # ruff: noqa: E741
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import triton
@@ -100,8 +101,17 @@ class _Tuned:
     Those are alike that have the same powers of two above them: so lengths may change at each call.
     """
 
-    def __init__(self, tuner):
-        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
+    def __init__(self, kernel, configs, key, restored=(), fitting=None):
+        self.kernel, self.restored, self.fitting = kernel, restored, fitting
+        self.found, self.waiting, self.called = {}, (), None
+        self.tuner = triton.autotune(
+            configs,
+            key=key,
+            restore_value=restored,
+            prune_configs_by={"early_config_prune": self.pruned},
+            do_bench=self.timed,
+            cache_results=True,
+        )(kernel)
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -113,13 +123,35 @@ class _Tuned:
         like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
             self.tuner.best_config = self.found[like]
-            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+            self.kernel[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             # What is None is not put back between trials: Triton 3.6 would copy it.
             given = [name for name in self.restored if sizes[name] is not None]
             self.tuner.restore_value = given
-            self.tuner[grid](*arguments, **options)
+            self.called = grid, arguments, options
+            try:
+                self.tuner[grid](*arguments, **options)
+            finally:
+                self.called, self.waiting = None, ()
             self.found[like] = self.tuner.best_config
+
+    def pruned(self, configs, arguments, /, **sizes):
+        """Return the configurations that fit, for Triton's autotuner."""
+        if self.fitting is not None:
+            configs = self.fitting(configs, sizes)
+        self.waiting = configs
+        return configs
+
+    def timed(self, call, quantiles):
+        """Return the times of a call; before the first one all are compiled, side by side."""
+        if self.waiting:
+            grid, arguments, options = self.called
+            # What cannot be compiled is met again, and reported, where it is timed.
+            with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
+                for config in self.waiting:
+                    self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
+            self.waiting = ()
+        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
 
 
 def _fitted(config, footprint, width, sizes, device, most=144):
@@ -149,9 +181,9 @@ def _fitted(config, footprint, width, sizes, device, most=144):
 
 
 def _fitting(footprint, width):
-    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+    """Return what leaves out the configurations that do not fit a GPU."""
 
-    def fitting(configs, arguments, /, **sizes):
+    def fitting(configs, sizes):
         where = (footprint, width, sizes, torch.cuda.current_device())
         # What is timed may hold more than what is not: the times tell.
         kept = [config for config in configs if _fitted(config, *where, 192) is config]
@@ -325,7 +357,8 @@ attention_bshd_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_bshd_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_bshd_kernel,
         [
             attention_bshd_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
@@ -333,10 +366,10 @@ attention_bshd_kernel_tuned = {
             )
         ],
         key=["M", "H", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_bshd_kernel_footprint, 2)},
-        cache_results=True,
-    )(attention_bshd_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_bshd_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_bshd_kernel,
         [
             attention_bshd_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
@@ -344,9 +377,8 @@ attention_bshd_kernel_tuned = {
             )
         ],
         key=["M", "H", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_bshd_kernel_footprint, 4)},
-        cache_results=True,
-    )(attention_bshd_kernel)),
+        fitting=_fitting(attention_bshd_kernel_footprint, 4),
+    ),
 }
 
 

@@ -144,6 +144,7 @@
 # ruff: noqa: E741
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import triton
@@ -163,8 +164,17 @@ class _Tuned:
     Those are alike that have the same powers of two above them: so lengths may change at each call.
     """
 
-    def __init__(self, tuner):
-        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
+    def __init__(self, kernel, configs, key, restored=(), fitting=None):
+        self.kernel, self.restored, self.fitting = kernel, restored, fitting
+        self.found, self.waiting, self.called = {}, (), None
+        self.tuner = triton.autotune(
+            configs,
+            key=key,
+            restore_value=restored,
+            prune_configs_by={"early_config_prune": self.pruned},
+            do_bench=self.timed,
+            cache_results=True,
+        )(kernel)
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -176,13 +186,35 @@ class _Tuned:
         like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
             self.tuner.best_config = self.found[like]
-            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+            self.kernel[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             # What is None is not put back between trials: Triton 3.6 would copy it.
             given = [name for name in self.restored if sizes[name] is not None]
             self.tuner.restore_value = given
-            self.tuner[grid](*arguments, **options)
+            self.called = grid, arguments, options
+            try:
+                self.tuner[grid](*arguments, **options)
+            finally:
+                self.called, self.waiting = None, ()
             self.found[like] = self.tuner.best_config
+
+    def pruned(self, configs, arguments, /, **sizes):
+        """Return the configurations that fit, for Triton's autotuner."""
+        if self.fitting is not None:
+            configs = self.fitting(configs, sizes)
+        self.waiting = configs
+        return configs
+
+    def timed(self, call, quantiles):
+        """Return the times of a call; before the first one all are compiled, side by side."""
+        if self.waiting:
+            grid, arguments, options = self.called
+            # What cannot be compiled is met again, and reported, where it is timed.
+            with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
+                for config in self.waiting:
+                    self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
+            self.waiting = ()
+        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
 
 
 def _fitted(config, footprint, width, sizes, device, most=144):
@@ -212,9 +244,9 @@ def _fitted(config, footprint, width, sizes, device, most=144):
 
 
 def _fitting(footprint, width):
-    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+    """Return what leaves out the configurations that do not fit a GPU."""
 
-    def fitting(configs, arguments, /, **sizes):
+    def fitting(configs, sizes):
         where = (footprint, width, sizes, torch.cuda.current_device())
         # What is timed may hold more than what is not: the times tell.
         kept = [config for config in configs if _fitted(config, *where, 192) is config]
@@ -375,7 +407,8 @@ attention_naive_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_naive_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_naive_kernel,
         [
             attention_naive_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
@@ -383,10 +416,10 @@ attention_naive_kernel_tuned = {
             )
         ],
         key=["M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_naive_kernel_footprint, 2)},
-        cache_results=True,
-    )(attention_naive_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_naive_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_naive_kernel,
         [
             attention_naive_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
@@ -394,9 +427,8 @@ attention_naive_kernel_tuned = {
             )
         ],
         key=["M", "N", "E", "D"],
-        prune_configs_by={"early_config_prune": _fitting(attention_naive_kernel_footprint, 4)},
-        cache_results=True,
-    )(attention_naive_kernel)),
+        fitting=_fitting(attention_naive_kernel_footprint, 4),
+    ),
 }
 
 
@@ -462,14 +494,14 @@ attention_naive_backward_delta_kernel_default = attention_naive_backward_delta_k
 )
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-attention_naive_backward_delta_kernel_tuned = _Tuned(triton.autotune(
+attention_naive_backward_delta_kernel_tuned = _Tuned(
+    attention_naive_backward_delta_kernel,
     [
         attention_naive_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "D"],
-    cache_results=True,
-)(attention_naive_backward_delta_kernel))
+)
 
 
 @triton.jit
@@ -581,18 +613,17 @@ attention_naive_backward_dQ_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_naive_backward_dQ_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_naive_backward_dQ_kernel,
         [
             attention_naive_backward_dQ_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_naive_backward_dQ_kernel_footprint, 2)
-        },
-        cache_results=True,
-    )(attention_naive_backward_dQ_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_naive_backward_dQ_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_naive_backward_dQ_kernel,
         [
             attention_naive_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
@@ -600,11 +631,8 @@ attention_naive_backward_dQ_kernel_tuned = {
             )
         ],
         key=["M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_naive_backward_dQ_kernel_footprint, 4)
-        },
-        cache_results=True,
-    )(attention_naive_backward_dQ_kernel)),
+        fitting=_fitting(attention_naive_backward_dQ_kernel_footprint, 4),
+    ),
 }
 
 
@@ -737,18 +765,17 @@ attention_naive_backward_dK_dV_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_naive_backward_dK_dV_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        attention_naive_backward_dK_dV_kernel,
         [
             attention_naive_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_naive_backward_dK_dV_kernel_footprint, 2)
-        },
-        cache_results=True,
-    )(attention_naive_backward_dK_dV_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(attention_naive_backward_dK_dV_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_naive_backward_dK_dV_kernel,
         [
             attention_naive_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
             for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
@@ -756,11 +783,8 @@ attention_naive_backward_dK_dV_kernel_tuned = {
             )
         ],
         key=["M", "N", "E", "D"],
-        prune_configs_by={
-            "early_config_prune": _fitting(attention_naive_backward_dK_dV_kernel_footprint, 4)
-        },
-        cache_results=True,
-    )(attention_naive_backward_dK_dV_kernel)),
+        fitting=_fitting(attention_naive_backward_dK_dV_kernel_footprint, 4),
+    ),
 }
 
 
@@ -1062,7 +1086,7 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_naive_forward_6699297e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_forward_e985f5d9", mutates_args=())
 def _attention_naive_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1079,7 +1103,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_naive_backward_6699297e", mutates_args=())
+@torch.library.custom_op("looptrans::attention_naive_backward_e985f5d9", mutates_args=())
 def _attention_naive_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

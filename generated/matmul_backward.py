@@ -98,6 +98,7 @@
 #         return dA, dB, dbias
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import triton
@@ -117,8 +118,17 @@ class _Tuned:
     Those are alike that have the same powers of two above them: so lengths may change at each call.
     """
 
-    def __init__(self, tuner):
-        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
+    def __init__(self, kernel, configs, key, restored=(), fitting=None):
+        self.kernel, self.restored, self.fitting = kernel, restored, fitting
+        self.found, self.waiting, self.called = {}, (), None
+        self.tuner = triton.autotune(
+            configs,
+            key=key,
+            restore_value=restored,
+            prune_configs_by={"early_config_prune": self.pruned},
+            do_bench=self.timed,
+            cache_results=True,
+        )(kernel)
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -130,13 +140,35 @@ class _Tuned:
         like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
             self.tuner.best_config = self.found[like]
-            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+            self.kernel[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             # What is None is not put back between trials: Triton 3.6 would copy it.
             given = [name for name in self.restored if sizes[name] is not None]
             self.tuner.restore_value = given
-            self.tuner[grid](*arguments, **options)
+            self.called = grid, arguments, options
+            try:
+                self.tuner[grid](*arguments, **options)
+            finally:
+                self.called, self.waiting = None, ()
             self.found[like] = self.tuner.best_config
+
+    def pruned(self, configs, arguments, /, **sizes):
+        """Return the configurations that fit, for Triton's autotuner."""
+        if self.fitting is not None:
+            configs = self.fitting(configs, sizes)
+        self.waiting = configs
+        return configs
+
+    def timed(self, call, quantiles):
+        """Return the times of a call; before the first one all are compiled, side by side."""
+        if self.waiting:
+            grid, arguments, options = self.called
+            # What cannot be compiled is met again, and reported, where it is timed.
+            with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
+                for config in self.waiting:
+                    self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
+            self.waiting = ()
+        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
 
 
 def _fitted(config, footprint, width, sizes, device, most=144):
@@ -166,9 +198,9 @@ def _fitted(config, footprint, width, sizes, device, most=144):
 
 
 def _fitting(footprint, width):
-    """Return what leaves out the configurations that do not fit, for Triton's autotuner."""
+    """Return what leaves out the configurations that do not fit a GPU."""
 
-    def fitting(configs, arguments, /, **sizes):
+    def fitting(configs, sizes):
         where = (footprint, width, sizes, torch.cuda.current_device())
         # What is timed may hold more than what is not: the times tell.
         kept = [config for config in configs if _fitted(config, *where, 192) is config]
@@ -259,7 +291,8 @@ matmul_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 matmul_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        matmul_kernel,
         [
             matmul_kernel_config(*row)
             for row in [
@@ -272,18 +305,17 @@ matmul_kernel_tuned = {
             ]
         ],
         key=["M", "K", "N"],
-        prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 2)},
-        cache_results=True,
-    )(matmul_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(matmul_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        matmul_kernel,
         [
             matmul_kernel_config(*row)
             for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
-        prune_configs_by={"early_config_prune": _fitting(matmul_kernel_footprint, 4)},
-        cache_results=True,
-    )(matmul_kernel)),
+        fitting=_fitting(matmul_kernel_footprint, 4),
+    ),
 }
 
 
@@ -384,7 +416,8 @@ matmul_backward_dA_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 matmul_backward_dA_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        matmul_backward_dA_kernel,
         [
             matmul_backward_dA_kernel_config(*row)
             for row in [
@@ -397,18 +430,17 @@ matmul_backward_dA_kernel_tuned = {
             ]
         ],
         key=["M", "K", "N"],
-        prune_configs_by={"early_config_prune": _fitting(matmul_backward_dA_kernel_footprint, 2)},
-        cache_results=True,
-    )(matmul_backward_dA_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(matmul_backward_dA_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        matmul_backward_dA_kernel,
         [
             matmul_backward_dA_kernel_config(*row)
             for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
-        prune_configs_by={"early_config_prune": _fitting(matmul_backward_dA_kernel_footprint, 4)},
-        cache_results=True,
-    )(matmul_backward_dA_kernel)),
+        fitting=_fitting(matmul_backward_dA_kernel_footprint, 4),
+    ),
 }
 
 
@@ -509,7 +541,8 @@ matmul_backward_dB_kernel_default = {
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 matmul_backward_dB_kernel_tuned = {
-    2: _Tuned(triton.autotune(
+    2: _Tuned(
+        matmul_backward_dB_kernel,
         [
             matmul_backward_dB_kernel_config(*row)
             for row in [
@@ -522,18 +555,17 @@ matmul_backward_dB_kernel_tuned = {
             ]
         ],
         key=["M", "K", "N"],
-        prune_configs_by={"early_config_prune": _fitting(matmul_backward_dB_kernel_footprint, 2)},
-        cache_results=True,
-    )(matmul_backward_dB_kernel)),
-    4: _Tuned(triton.autotune(
+        fitting=_fitting(matmul_backward_dB_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        matmul_backward_dB_kernel,
         [
             matmul_backward_dB_kernel_config(*row)
             for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
-        prune_configs_by={"early_config_prune": _fitting(matmul_backward_dB_kernel_footprint, 4)},
-        cache_results=True,
-    )(matmul_backward_dB_kernel)),
+        fitting=_fitting(matmul_backward_dB_kernel_footprint, 4),
+    ),
 }
 
 
@@ -601,14 +633,14 @@ def matmul_backward_dbias_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
 matmul_backward_dbias_kernel_default = matmul_backward_dbias_kernel_config(128, 32, 4, 2)
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-matmul_backward_dbias_kernel_tuned = _Tuned(triton.autotune(
+matmul_backward_dbias_kernel_tuned = _Tuned(
+    matmul_backward_dbias_kernel,
     [
         matmul_backward_dbias_kernel_config(*row)
         for row in itertools.product((64, 128, 256), (8, 32, 64), (4, 8), (2,))
     ],
     key=["M", "N"],
-    cache_results=True,
-)(matmul_backward_dbias_kernel))
+)
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -876,7 +908,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op("looptrans::matmul_forward_bcf9dcd0", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_forward_b14190b1", mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -890,7 +922,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op("looptrans::matmul_backward_bcf9dcd0", mutates_args=())
+@torch.library.custom_op("looptrans::matmul_backward_b14190b1", mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -96,6 +96,7 @@
 #         return dX, dw, deps
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import triton
@@ -129,8 +130,17 @@ class _Tuned:
     Those are alike that have the same powers of two above them: so lengths may change at each call.
     """
 
-    def __init__(self, tuner):
-        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
+    def __init__(self, kernel, configs, key, restored=(), fitting=None):
+        self.kernel, self.restored, self.fitting = kernel, restored, fitting
+        self.found, self.waiting, self.called = {}, (), None
+        self.tuner = triton.autotune(
+            configs,
+            key=key,
+            restore_value=restored,
+            prune_configs_by={"early_config_prune": self.pruned},
+            do_bench=self.timed,
+            cache_results=True,
+        )(kernel)
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -142,13 +152,35 @@ class _Tuned:
         like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
             self.tuner.best_config = self.found[like]
-            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+            self.kernel[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             # What is None is not put back between trials: Triton 3.6 would copy it.
             given = [name for name in self.restored if sizes[name] is not None]
             self.tuner.restore_value = given
-            self.tuner[grid](*arguments, **options)
+            self.called = grid, arguments, options
+            try:
+                self.tuner[grid](*arguments, **options)
+            finally:
+                self.called, self.waiting = None, ()
             self.found[like] = self.tuner.best_config
+
+    def pruned(self, configs, arguments, /, **sizes):
+        """Return the configurations that fit, for Triton's autotuner."""
+        if self.fitting is not None:
+            configs = self.fitting(configs, sizes)
+        self.waiting = configs
+        return configs
+
+    def timed(self, call, quantiles):
+        """Return the times of a call; before the first one all are compiled, side by side."""
+        if self.waiting:
+            grid, arguments, options = self.called
+            # What cannot be compiled is met again, and reported, where it is timed.
+            with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
+                for config in self.waiting:
+                    self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
+            self.waiting = ()
+        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
 
 
 @triton.jit
@@ -232,14 +264,14 @@ def rmsnorm_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 rmsnorm_kernel_default = rmsnorm_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-rmsnorm_kernel_tuned = _Tuned(triton.autotune(
+rmsnorm_kernel_tuned = _Tuned(
+    rmsnorm_kernel,
     [
         rmsnorm_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
-    cache_results=True,
-)(rmsnorm_kernel))
+)
 
 
 @triton.jit
@@ -365,14 +397,14 @@ def rmsnorm_backward_dX_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
 rmsnorm_backward_dX_kernel_default = rmsnorm_backward_dX_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-rmsnorm_backward_dX_kernel_tuned = _Tuned(triton.autotune(
+rmsnorm_backward_dX_kernel_tuned = _Tuned(
+    rmsnorm_backward_dX_kernel,
     [
         rmsnorm_backward_dX_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
-    cache_results=True,
-)(rmsnorm_backward_dX_kernel))
+)
 
 
 @triton.jit
@@ -442,14 +474,14 @@ def rmsnorm_backward_dw_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
 rmsnorm_backward_dw_kernel_default = rmsnorm_backward_dw_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-rmsnorm_backward_dw_kernel_tuned = _Tuned(triton.autotune(
+rmsnorm_backward_dw_kernel_tuned = _Tuned(
+    rmsnorm_backward_dw_kernel,
     [
         rmsnorm_backward_dw_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["M", "N"],
-    cache_results=True,
-)(rmsnorm_backward_dw_kernel))
+)
 
 
 @triton.jit
@@ -496,14 +528,14 @@ def rmsnorm_backward_deps_kernel_config(BLOCK_I, num_warps, num_stages):
 rmsnorm_backward_deps_kernel_default = rmsnorm_backward_deps_kernel_config(512, 4, 2)
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-rmsnorm_backward_deps_kernel_tuned = _Tuned(triton.autotune(
+rmsnorm_backward_deps_kernel_tuned = _Tuned(
+    rmsnorm_backward_deps_kernel,
     [
         rmsnorm_backward_deps_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
     key=["M"],
-    cache_results=True,
-)(rmsnorm_backward_deps_kernel))
+)
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -773,7 +805,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op("looptrans::rmsnorm_forward_8547efab", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_forward_9234e7bf", mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -790,7 +822,7 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::rmsnorm_backward_8547efab", mutates_args=())
+@torch.library.custom_op("looptrans::rmsnorm_backward_9234e7bf", mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -84,6 +84,7 @@
 # ruff: noqa: E741
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import triton
@@ -103,8 +104,17 @@ class _Tuned:
     Those are alike that have the same powers of two above them: so lengths may change at each call.
     """
 
-    def __init__(self, tuner):
-        self.tuner, self.found, self.restored = tuner, {}, tuner.restore_value
+    def __init__(self, kernel, configs, key, restored=(), fitting=None):
+        self.kernel, self.restored, self.fitting = kernel, restored, fitting
+        self.found, self.waiting, self.called = {}, (), None
+        self.tuner = triton.autotune(
+            configs,
+            key=key,
+            restore_value=restored,
+            prune_configs_by={"early_config_prune": self.pruned},
+            do_bench=self.timed,
+            cache_results=True,
+        )(kernel)
 
     def __getitem__(self, grid):
         return lambda *arguments, **options: self.run(grid, arguments, options)
@@ -116,13 +126,35 @@ class _Tuned:
         like = (torch.cuda.current_device(), *like, *dtypes)
         if like in self.found:
             self.tuner.best_config = self.found[like]
-            self.tuner.fn[grid](*arguments, **options, **self.found[like].all_kwargs())
+            self.kernel[grid](*arguments, **options, **self.found[like].all_kwargs())
         else:
             # What is None is not put back between trials: Triton 3.6 would copy it.
             given = [name for name in self.restored if sizes[name] is not None]
             self.tuner.restore_value = given
-            self.tuner[grid](*arguments, **options)
+            self.called = grid, arguments, options
+            try:
+                self.tuner[grid](*arguments, **options)
+            finally:
+                self.called, self.waiting = None, ()
             self.found[like] = self.tuner.best_config
+
+    def pruned(self, configs, arguments, /, **sizes):
+        """Return the configurations that fit, for Triton's autotuner."""
+        if self.fitting is not None:
+            configs = self.fitting(configs, sizes)
+        self.waiting = configs
+        return configs
+
+    def timed(self, call, quantiles):
+        """Return the times of a call; before the first one all are compiled, side by side."""
+        if self.waiting:
+            grid, arguments, options = self.called
+            # What cannot be compiled is met again, and reported, where it is timed.
+            with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
+                for config in self.waiting:
+                    self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
+            self.waiting = ()
+        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
 
 
 @triton.jit
@@ -191,14 +223,14 @@ def softmax_cross_entropy_kernel_config(BLOCK_N, BLOCK_V, num_warps, num_stages)
 softmax_cross_entropy_kernel_default = softmax_cross_entropy_kernel_config(4, 512, 4, 2)
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-softmax_cross_entropy_kernel_tuned = _Tuned(triton.autotune(
+softmax_cross_entropy_kernel_tuned = _Tuned(
+    softmax_cross_entropy_kernel,
     [
         softmax_cross_entropy_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
     key=["N", "V"],
-    cache_results=True,
-)(softmax_cross_entropy_kernel))
+)
 
 
 @triton.jit
@@ -254,14 +286,14 @@ softmax_cross_entropy_backward_kernel_default = softmax_cross_entropy_backward_k
 )
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
-softmax_cross_entropy_backward_kernel_tuned = _Tuned(triton.autotune(
+softmax_cross_entropy_backward_kernel_tuned = _Tuned(
+    softmax_cross_entropy_backward_kernel,
     [
         softmax_cross_entropy_backward_kernel_config(*row)
         for row in itertools.product((4, 16), (128, 256, 512), (4, 8), (1,))
     ],
     key=["N", "V"],
-    cache_results=True,
-)(softmax_cross_entropy_backward_kernel))
+)
 
 
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
@@ -457,7 +489,7 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
     return (dX,)
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_7160d650", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_forward_3561a4a2", mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -473,7 +505,7 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_7160d650", mutates_args=())
+@torch.library.custom_op("looptrans::softmax_cross_entropy_backward_3561a4a2", mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor, wanted: list[bool],
     tune: bool

@@ -217,6 +217,67 @@ def test_gradients_are_those_of_autograd_over_the_listing_as_it_is(name: str) ->
         assert errors and max(errors) < 1e-10
 
 
+DIVIDED = """
+    O = zeros((M, D))
+    L = full(M, -inf)
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            if j <= i - 1 and j >= i - 2:
+                s = Q[i] @ K[j]
+                t = max(m, s)
+                l = l * exp(m - t) + exp(s - t)
+                for d in range(0, D):
+                    O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+                m = t
+{end}
+    return O, L
+"""
+ENDS = {
+    "a guard around both": """\
+        if l > 0.0:
+            for d in range(0, D):
+                O[i, d] = O[i, d] / l
+            L[i] = m + log(l)""",
+    "both sides of a guard": """\
+        for d in range(0, D):
+            if 0.0 < l:
+                O[i, d] = O[i, d] / l
+            else:
+                O[i, d] = 0.0
+        L[i] = m + log(l)""",
+    "a factor that is 0": """\
+        r = 1.0 / l if l != 0 else 0.0
+        for d in range(0, D):
+            O[i, d] *= r
+        L[i] = m + log(l) if not l <= 0 else -inf""",
+    "a divisor that is never 0": """\
+        c = l if l > 0 else 1.0
+        for d in range(0, D):
+            O[i, d] = O[i, d] / c
+        L[i] = m + log(l)""",
+    "a factor in one branch": """\
+        if l == 0.0:
+            for d in range(0, D):
+                O[i, d] = 0.0
+        else:
+            r = 1.0 / l
+            for d in range(0, D):
+                O[i, d] = O[i, d] * r
+        L[i] = m + log(l)""",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_rows_are_divided_without_working_them_out_again(end: str) -> None:
+    found = backward(program(HEAD + DIVIDED.format(end=ENDS[end])))
+    assert all(step.decision == "legal" for step in found.steps)
+    assert {saved.name for saved in found.saved} <= {"O", "L"}
+    for seed in range(2):
+        assert max(gaps(found, seed)) < 1e-10
+
+
 BANKS = {
     "a second loop goes on, its weights masked by data": (
         HEAD.replace(

@@ -579,6 +579,25 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], si
             for j in range(0, N):
                 O[i, d] = O[i, d] + exp(S[i, j] - m) / l * V[j, d]
     return O
+### a sink, and a log-sum-exp whose axes are not in the order of the loops
+def f(Q: Float[Array, "M H E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      sink: Float[Array, "H"]):
+    O = zeros((M, H, D))
+    lse = zeros((H, M))
+    for i in range(0, M):
+        for h in range(0, H):
+            m = sink[h]
+            for j in range(0, N):
+                m = max(m, sum(Q[i, h, e] * K[j, e] for e in range(0, E)))
+            l = exp(sink[h] - m)
+            for j in range(0, N):
+                l = l + exp(sum(Q[i, h, e] * K[j, e] for e in range(0, E)) - m)
+            lse[h, i] = m + log(l)
+            for j in range(0, N):
+                w = exp(sum(Q[i, h, e] * K[j, e] for e in range(0, E)) - m) / l
+                for d in range(0, D):
+                    O[i, h, d] = O[i, h, d] + w * V[j, d]
+    return O, lse
 ### a mask that is data
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       ok: Bool[Array, "M N"]):

@@ -221,6 +221,23 @@ CASES: dict[str, tuple[str, list[tuple[str, int, str]]]] = {
         at_top(arguments='A: Int[Array, "N", "4"], x, N'),
         [("E018", 1, 'Int[Array, "N", "4"]')],
     ),
+    "element type misspelt": (
+        at_top(arguments='A: Flaot[Array, "N"], x, N'),
+        [("E018", 1, "Flaot")],
+    ),
+    "shape that is no string": (
+        at_top(arguments="A: Float[Array, N], x, N"),
+        [("E018", 1, "Float[Array, N]")],
+    ),
+    "a third string": (
+        at_top(arguments='A: Int[Array, "N", "0:N", "0:4"], x, N'),
+        [("E018", 1, 'Int[Array, "N", "0:N", "0:4"]')],
+    ),
+    "negative extent": (
+        at_top(arguments='A: Float[Array, "N -3"], x, N'),
+        [("E018", 1, 'Float[Array, "N -3"]')],
+    ),
+    "array annotated as a number": (at_top(arguments="x: float, N"), [("E015", 1, "float")]),
     "size assigned": (
         at_top("M = 3", arguments='A: Float[Array, "M"], x, N'),
         [("E018", 1, 'Float[Array, "M"]'), ("E011", 2, "M")],

@@ -50,6 +50,9 @@ CLAIMS = {
         ("Aggregation over j", "RAW on A", "WAR on A", "WAW on A", "Self dependency over j"),
         ("Aggregation over i", "No self dependency", "No self dependency over j", "RAW on x"),
     ),
+    "A[i, j // 2] += x[j]  # {}": (("Aggregation over j",), ("Aggregation over i",)),
+    "A[i, k[j]] += x[j]  # {}": (("Aggregation over j",), ("Aggregation over i",)),
+    "A[i, j] = A[i, j - 1] + x[j]  # {}": ((), ("Aggregation over j",)),
     "A[i, j] = x[i]  # {}": (("SLoop: i",), ("SLoop: j", "SLoop: (i, j)")),
     "A[i, j] = x[i] + y[j]  # {}": (("SLoop: (i, j)",), ("SLoop: (j, i)", "SLoop: (i, i)")),
 }

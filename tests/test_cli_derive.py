@@ -163,6 +163,21 @@ def test_what_is_said_of_the_whole_is_checked_too(
     assert saved.recheck(json.dumps(without_digest(document | change)))
 
 
+def test_a_verdict_that_is_not_found_again() -> None:
+    whole = saved.document(derive(spec("stencil"), "forward"))
+    for verdict in ("illegal", "unknown"):
+        wrong = without_digest(whole | {"verdict": verdict})
+        assert saved.recheck(json.dumps(wrong)) == (
+            f"the verdict is {verdict!r}, and 'legal' is found again",
+        )
+    assert saved.recheck(json.dumps(saved.document(derive(spec("prefix_sum"), "forward")))) == ()
+
+
+def test_half_a_character_is_malformed(document: dict[str, Tree]) -> None:
+    with pytest.raises(saved.Malformed, match="surrogates"):
+        saved.recheck(json.dumps(document | {"notes": ["\ud800"]}))
+
+
 @pytest.mark.usefixtures("quick")
 def test_fields_left_out_or_added_are_found(document: dict[str, Tree]) -> None:
     for name in document:

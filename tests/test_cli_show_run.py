@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from looptrans.executor.errors import EXECUTION_MISTAKES
 from looptrans.frontend import load
 from looptrans.frontend.mistakes import MISTAKES
 from looptrans.ir.listing import listing
+from looptrans.ir.verdict import CertificateKind
 
 ROOT = Path(__file__).parent.parent
 SPECS = ROOT / "specs"
@@ -172,6 +173,9 @@ def test_run_prints_arrays_of_more_dimensions(capsys: Capture, tmp_path: Path) -
         (["--sizes", "Z=1"], "'Z' is given, and is no argument or size of matmul"),
         (["--sizes", "M=-1"], "extent of A is -1"),
         (["--sizes", "M=1,M=2"], "M as 1 and as 2"),
+        (["--sizes", "M=1", "--sizes", "M=2"], "M as 1 and as 2"),
+        (["--sizes", "M=inf"], "M is an integer"),
+        (["--out", ""], "'' is no name of a file"),
         (["--sizes", "M=1.5"], "M is an integer"),
         (["--sizes", "M=100000000,K=100000"], "cells"),
         (["--sizes", "M"], "is not NAME=NUMBER"),
@@ -255,6 +259,13 @@ def test_explain_says_what_a_code_means(capsys: Capture, mistake: type[Exception
     text = stdout(capsys, "explain", code.lower())
     assert text.startswith(f"{code}: {title}\n\n")
     assert len(text.splitlines()) > 2
+
+
+def test_explain_says_what_a_certificate_shows(capsys: Capture) -> None:
+    for kind in get_args(CertificateKind):
+        text = stdout(capsys, "explain", kind)
+        assert text.startswith(f"{kind}: ")
+        assert len(text.splitlines()) > 2
 
 
 def test_explain_of_an_unknown_code(capsys: Capture) -> None:

@@ -43,6 +43,9 @@ SHAPED += "    for i in range(M):\n        Q[i, 0] = K[0, 0] + scale\n"
         ({"M": 1}, {"M": 2}, "given twice"),
         ({}, {"M": [1, 2]}, "M is a number"),
         ({}, {"M": 1.5}, "M is an integer"),
+        ({"M": float("inf")}, {}, "M is an integer, and inf is given"),
+        ({"M": float("nan")}, {}, "M is an integer, and nan is given"),
+        ({"M": 10**20}, {}, "more than 64 bits"),
     ],
 )
 def test_inputs_that_do_not_fit(

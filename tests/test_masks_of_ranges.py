@@ -202,6 +202,42 @@ def f(X: Float[Array, "M N"], V: Float[Array, "N"], S: int, W: int):
     assert_visited(kernel, mask)
 
 
+ONLINE = """\
+def f(X: Float[Array, "M N"], V: Float[Array, "N"], pad: Bool[Array, "N"]):
+    y = zeros(M)
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            if {mask}:
+                s = 2.0 * X[i, j]
+                t = max(m, s)
+                l = l * exp(m - t) + exp(s - t)
+                y[i] = y[i] * exp(m - t) + exp(s - t) * V[j]
+                m = t
+        y[i] = y[i] / l
+    return y
+"""
+
+
+@pytest.mark.parametrize("mask", ["not pad[j] and j <= i", "not (pad[j] or j > i)"])
+def test_what_indices_say_is_a_bound_beside_data(mask: str) -> None:
+    both = emitted_with_backward(program(ONLINE.format(mask=mask)))
+    seen = 0
+    for kernel in (*both.forward.kernels, *both.backward.kernels):
+        if not any(isinstance(op, TileLoop) for op in kernel.body):
+            continue
+        (own,) = (dim.name for dim in kernel.grid if dim.role == "rows")
+        blocks = {d.block or "": 4 for d in kernel.dims}
+        for visit in visits(kernel, SIZES[1], blocks, {"pad": np.zeros(SIZES[1]["N"], np.bool_)}):
+            for block in visit.blocks:
+                others = range(block.first, block.first + 4)
+                every = product(visit.places[own], others)
+                assert any((j <= i if own == "i" else i <= j) for i, j in every), kernel.name
+                seen += 1
+    assert seen
+
+
 # Random masks: the same things asked, and the numbers.
 
 NUMBERS = st.integers(2, 5)

@@ -219,6 +219,10 @@ REFUSED: dict[str, tuple[str, str, int, str, str, str]] = {
         inside("private: ()", "x[j] = 0.0"),
         *("E025", 2, "()", "names nothing", "private: (x, y)"),
     ),
+    "private with a value": (
+        inside("private: s = 1.0", "s = x[j]", "x[j] = s"),
+        *("E025", 2, "private: s = 1.0", "gives a value", "on a line of its own"),
+    ),
     "private of an element": (
         inside("private: x[j]", "x[j] = 0.0"),
         *("E025", 2, "x[j]", "is no name", "private: (x, y)"),

@@ -136,6 +136,16 @@ def test_may_sets_contracts_warnings_and_gaps_are_shown() -> None:
     assert "The answer is incomplete: the budget of 30 s ran out" in text
 
 
+def test_what_is_not_known_is_not_called_none() -> None:
+    text = render_dependences(replace(HOSTILE, dependences=()))
+    assert "not known" in text
+    assert "incomplete" in text
+    assert "No statement instance" not in text
+    text = render_components(ComponentReport("flow", (), "the budget of 30 s ran out"))
+    assert "not known" in text
+    assert "0 strongly" not in text
+
+
 def test_instances_are_listed_up_to_a_limit() -> None:
     text = render_dependences(STENCIL)
     assert "instances (1) (1,2)→(2,1)" in text

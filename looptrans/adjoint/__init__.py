@@ -1,1 +1,16 @@
-"""Reverse mode: the backward pass of a listing, as a listing."""
+"""Reverse mode: the backward pass of a listing, as a listing.
+
+`backward.backward` goes through the steps; what it meets on the way, in that order:
+
+what equations are        definitions, sums, facts, refusal
+made ready for reading    lets, digits, lengths, packed, guards, choices, tightening
+a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
+loops of more than sums   closing, closed_nodes, kept_values, carrying
+equations put in order    equal, apart, together, shared_terms, offered
+softmax and its kin       weights, totals, statistics, hanging
+adjoints                  reverse, pulling, derivatives, solving, in_range
+adjoints made simpler     simplifying, recognition, in_parts, vanishing
+what is kept in memory    size, saving
+the backward listing      writing, standing, printing
+the whole, with proofs    backward, proofs
+"""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.definitions import Definition, System, free_variables, refreshed
 from looptrans.algebra.cells import value_moved
-from looptrans.ir.condition import ALWAYS, Condition, Data, Every, Not, Some
+from looptrans.ir.condition import ALWAYS, Condition, with_operands
 from looptrans.ir.index import Var, substitute, variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Select, Value
@@ -69,17 +69,7 @@ def _apart(system: System, value: Value, of: Definition, scope: dict[str, Genera
 def _apart_in(
     system: System, condition: Condition, of: Definition, scope: dict[str, Generator]
 ) -> Condition:
-    match condition:
-        case Data(value):
-            return Data(_apart(system, value, of, scope))
-        case Every(parts):
-            return Every(tuple(_apart_in(system, p, of, scope) for p in parts))
-        case Some(parts):
-            return Some(tuple(_apart_in(system, p, of, scope) for p in parts))
-        case Not(part):
-            return Not(_apart_in(system, part, of, scope))
-        case _:
-            return condition
+    return with_operands(condition, value=lambda value: _apart(system, value, of, scope))
 
 
 def _closed(indices: tuple[Generator, ...], scope: dict[str, Generator]) -> tuple[Generator, ...]:

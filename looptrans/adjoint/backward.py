@@ -14,8 +14,9 @@ from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.digits import Parted, parted
 from looptrans.adjoint.empty import in_one_form
 from looptrans.adjoint.equal import made_one
+from looptrans.adjoint.guards import taken_out
 from looptrans.adjoint.hanging import hangs_on_extreme
-from looptrans.adjoint.idle import Unguarded
+from looptrans.adjoint.idle import QUOTIENT, Unguarded
 from looptrans.adjoint.lengths import Extended, extended
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
@@ -319,6 +320,7 @@ class _Derivation:
         totals = totals_of(self.system)
         returned = frozenset(self.outputs.values())
         self.unguarded, self.held = in_one_form(self.system, totals, returned)
+        self.divided = taken_out(self.system, returned)
         stored = returned | {each.name for each in self.held}
         self.carried = carried(self.system, frozenset(self.outputs.values()))
         self.prepared = prepared(self.system, stored)
@@ -425,6 +427,7 @@ class _Derivation:
         once, *shown = steps_of(self.reverse, statistics, writer)
         simpler = [
             *map(_unguarded, (*self.unguarded, *(each.why for each in self.held))),
+            *map(_divided_once, self.divided),
             *([_carried(self.carried)] * bool(self.carried)),
         ]
         steps = (*map(_closed, self.closings), once, *simpler, *shown)
@@ -462,6 +465,14 @@ def _closed(closing: Closing) -> Step:
 def _unguarded(found: Unguarded) -> Step:
     law = f"{found.formula} wherever anything is differentiated"
     return Step("leave out a guard", (Certificate("algebra", law, "legal", found.reason),))
+
+
+def _divided_once(found: tuple[str, bool]) -> Step:
+    formula, is_guarded = found
+    if is_guarded:
+        return _unguarded(Unguarded(formula, QUOTIENT))
+    certificate = Certificate("algebra", formula, "legal", "what has a name is put in")
+    return Step("divide once", (certificate,))
 
 
 def _carried(terms: tuple[Moved, ...]) -> Step:

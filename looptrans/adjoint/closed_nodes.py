@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.lets import condition_without_lets, value_without_lets
 from looptrans.algebra.closed import ClosedFold, FoldComponent, number_of
 from looptrans.algebra.finding import Finding
 from looptrans.algebra.inputs import Input
@@ -118,7 +119,26 @@ class ClosedNodes:
 
     def _given(self) -> dict[str, Value]:
         given: tuple[Input, ...] = (*self.finding.recurrence.inputs, *self.step.parameters)
-        return {item.name: item.value for item in given}
+        if not self._sets_indices():
+            return {item.name: item.value for item in given}
+        # Their statements stay behind in a loop of their own.
+        return {item.name: value_without_lets(item.value) for item in given}
+
+    def _condition(self) -> Condition | None:
+        condition = self.step.condition
+        if condition is None or not self._sets_indices():
+            return condition
+        return condition_without_lets(condition)
+
+    def _sets_indices(self) -> bool:
+        """Tell whether the loop sets integer scalars, which index expressions may read."""
+        written = {
+            target.array
+            for node in nodes(self.iteration.loop.body)
+            if isinstance(node, Assign)
+            for target in node.targets
+        }
+        return any(a.element == "int" and a.name in written for a in self.program.arrays)
 
     # The statements that stay
 
@@ -240,7 +260,7 @@ class ClosedNodes:
                 guarded = replace(guard, body=(*body, self._over(state, step)))
                 found.append(self._loop((*before, guarded)))
             case _:
-                inner = self._over(state, step, condition)
+                inner = self._over(state, step, self._condition())
                 found.append(self._loop((*inside, inner)))
         if component.finish != Real("y"):
             finish = put(component.finish, {"y": cell, **known})

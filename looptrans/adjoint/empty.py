@@ -19,7 +19,7 @@ from looptrans.adjoint.definitions import (
     System,
 )
 from looptrans.adjoint.idle import Held, Idle, Unguarded, reads_data
-from looptrans.adjoint.nothing import Nothing
+from looptrans.adjoint.nothing import Nothing, is_weighed
 from looptrans.adjoint.sums import condition_of
 from looptrans.adjoint.tops import Total, counts, is_lowest
 from looptrans.algebra.cells import value_moved
@@ -248,7 +248,11 @@ class _Form:
             if total.top == access.array and total.guard(total.at_top(access.indices)) == guard:
                 return MINUS_INFINITY
         divisor = self.nothing.asked_of(guard)
-        return ZERO if divisor is not None and self.nothing.is_weighed(access, divisor) else None
+        return (
+            ZERO
+            if divisor is not None and is_weighed(self.nothing.system, access, divisor)
+            else None
+        )
 
 
 def _bare(condition: Condition) -> Condition:

@@ -25,7 +25,7 @@ from looptrans.adjoint.definitions import Definition, System, free_variables
 from looptrans.adjoint.facts import Facts
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.ir.affine import form_of, is_same, simplified
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.condition import Condition, Relation, with_operands
 from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, substitute, variables
 from looptrans.ir.program import Program
 from looptrans.ir.rewrite import replaced
@@ -241,17 +241,7 @@ class _Equal:
         return self._access(Access(known.access.array, moved))
 
     def _condition(self, condition: Condition) -> Condition:
-        match condition:
-            case Data(value):
-                return Data(self._value(value))
-            case Every(parts):
-                return Every(tuple(self._condition(part) for part in parts))
-            case Some(parts):
-                return Some(tuple(self._condition(part) for part in parts))
-            case Not(part):
-                return Not(self._condition(part))
-            case _:
-                return condition
+        return with_operands(condition, value=self._value)
 
 
 def _rises(index: Index, name: str) -> bool:

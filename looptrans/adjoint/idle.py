@@ -17,7 +17,7 @@ from looptrans.adjoint.definitions import (
     plain_name,
     refreshed_generators,
 )
-from looptrans.adjoint.nothing import Nothing
+from looptrans.adjoint.nothing import Nothing, is_weighed
 from looptrans.adjoint.sums import expanded
 from looptrans.adjoint.tops import is_lowest
 from looptrans.adjoint.totals import EXPONENTIALS
@@ -38,7 +38,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 
-_QUOTIENT = (
+QUOTIENT = (
     "where the divisor, a sum of exponentials, is 0, each of them is, and each is a factor of "
     "a term of what is divided: no term is left"
 )
@@ -100,7 +100,7 @@ class Idle:
             if divisor is None:
                 continue
             if is_number(other, 0.0) and self._is_quotient(whole, divisor):
-                reason = _QUOTIENT
+                reason = QUOTIENT
             elif is_lowest(other) and self._is_logarithm(whole, divisor):
                 reason = _LOGARITHM
             else:
@@ -137,7 +137,7 @@ class Idle:
             return
 
     @staticmethod
-    def _shown(definition: Definition, reason: str = _QUOTIENT) -> Unguarded:
+    def _shown(definition: Definition, reason: str = QUOTIENT) -> Unguarded:
         """Say what a definition is wherever anything is differentiated."""
         own = {v: Var(plain_name(v)) for v in definition.variables}
         cell, value = value_moved(definition.cell, own), value_moved(definition.value, own)
@@ -165,7 +165,7 @@ class Idle:
                 for atom, power in factors.items()
                 if isinstance(atom, Read)
                 and power == 1
-                and self.nothing.is_weighed(atom.access, divisor)
+                and is_weighed(self.nothing.system, atom.access, divisor)
             ]
             # Another factor would receive the quotient, which is not worked out where l is 0.
             if len(weighed) != 1 or any(reads_data(a) for a in factors if a != weighed[0]):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from looptrans.adjoint.definitions import System, range_moved
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.recognition import unify
-from looptrans.adjoint.sums import Term, expanded
-from looptrans.adjoint.tops import Total, parts_of, runs
+from looptrans.adjoint.sums import Term, expanded, held_together
+from looptrans.adjoint.tops import Total, runs
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, negation
@@ -56,35 +56,36 @@ class Nothing:
         assert isinstance(definition.value, Reduce)
         here = dict(zip(definition.variables, gathered.indices, strict=True))
         bound = definition.value.generators
-        wanted = [part for g in bound for part in parts_of(g.condition)] + runs(bound)
+        wanted = [part for g in bound for part in held_together(g.condition)] + runs(bound)
         known = Facts((given,))
         return any(known.refute(condition_moved(part, here)) for part in wanted)
 
-    def is_weighed(self, above: Access, total: Access) -> bool:
-        """Tell whether each term of a sum has an exponential of the terms of another as factor."""
-        top, bottom = (self.system.definitions.get(access.array) for access in (above, total))
-        if top is None or bottom is None:
+
+def is_weighed(system: System, above: Access, total: Access) -> bool:
+    """Tell whether each term of a sum has an exponential of the terms of another as factor."""
+    top, bottom = (system.definitions.get(access.array) for access in (above, total))
+    if top is None or bottom is None:
+        return False
+    match bottom.value:
+        case Reduce("sum", bound, Call("exp" | "exp2") as exponential):
+            pass
+        case _:
             return False
-        match bottom.value:
-            case Reduce("sum", bound, Call("exp" | "exp2") as exponential):
-                pass
-            case _:
-                return False
-        here = dict(zip(top.variables, above.indices, strict=True))
-        terms = expanded(value_moved(top.value, here), self.system.names)
-        own = frozenset((*bottom.variables, *(g.variable for g in bound)))
-        wanted = dict(zip(bottom.variables, total.indices, strict=True))
-        for term in terms:
-            ranges = {g.variable: g for g in term.generators}
-            for atom, power in term.factors:
-                given: dict[str, Index] = dict(wanted)
-                if power < 1 or not unify(exponential, atom, own, given):
-                    continue
-                if _same_terms(bound, term, ranges, given):
-                    break
-            else:
-                return False
-        return bool(terms)
+    here = dict(zip(top.variables, above.indices, strict=True))
+    terms = expanded(value_moved(top.value, here), system.names)
+    own = frozenset((*bottom.variables, *(g.variable for g in bound)))
+    wanted = dict(zip(bottom.variables, total.indices, strict=True))
+    for term in terms:
+        ranges = {g.variable: g for g in term.generators}
+        for atom, power in term.factors:
+            given: dict[str, Index] = dict(wanted)
+            if power < 1 or not unify(exponential, atom, own, given):
+                continue
+            if _same_terms(bound, term, ranges, given):
+                break
+        else:
+            return False
+    return bool(terms)
 
 
 def _same_terms(
@@ -100,6 +101,6 @@ def _same_terms(
         if mine is None or range_moved(g.range, given) != range_moved(mine.range, {}):
             return False
         needed = condition_moved(g.condition, given)
-        if needed != ALWAYS and any(part not in term.brackets for part in parts_of(needed)):
+        if any(part not in term.brackets for part in held_together(needed) if part != ALWAYS):
             return False
     return True

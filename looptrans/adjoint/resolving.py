@@ -14,7 +14,7 @@ from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.state import LoopAround, Place, Position, State, Version
 from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.ir.condition import Condition, Data, Every, Not, Some, negation
+from looptrans.ir.condition import Condition, negation, with_operands
 from looptrans.ir.index import Var
 from looptrans.ir.program import Assign
 from looptrans.ir.rewrite import replaced
@@ -54,17 +54,7 @@ def resolved(state: State, value: Value, place: Place, facts: Facts) -> Value:
 
 def resolved_condition(state: State, condition: Condition, place: Place, facts: Facts) -> Condition:
     """Return a condition over definitions and inputs."""
-    match condition:
-        case Data(value):
-            return Data(resolved(state, value, place, facts))
-        case Every(parts):
-            return Every(tuple(resolved_condition(state, p, place, facts) for p in parts))
-        case Some(parts):
-            return Some(tuple(resolved_condition(state, p, place, facts) for p in parts))
-        case Not(part):
-            return Not(resolved_condition(state, part, place, facts))
-        case _:
-            return condition
+    return with_operands(condition, value=lambda value: resolved(state, value, place, facts))
 
 
 def read_of(

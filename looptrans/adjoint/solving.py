@@ -17,11 +17,7 @@ from looptrans.adjoint.sums import Term, bracketed, term_moved
 from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
 from looptrans.ir.condition import (
     Condition,
-    Data,
-    Every,
-    Not,
     Relation,
-    Some,
     is_data_dependent,
     walk_condition,
 )
@@ -37,17 +33,10 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.program import Contract
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import condition_changed, value_changed
 from looptrans.ir.value import (
-    Access,
     Generator,
-    Holds,
-    IndexValue,
     Range,
-    Read,
-    Reduce,
-    Select,
-    Value,
 )
 
 
@@ -202,61 +191,6 @@ def replacing(old: Index, new: Index) -> Callable[[Index], Index]:
         return rebuild(part, tuple(change(p) for p in parts)) if parts else part
 
     return change
-
-
-def access_changed(access: Access, change: Callable[[Index], Index]) -> Access:
-    """Change the subscripts of a cell."""
-    return Access(access.array, tuple(change(index) for index in access.indices))
-
-
-def value_changed(value: Value, change: Callable[[Index], Index]) -> Value:
-    """Change the index expressions of a value."""
-
-    def each(part: Value) -> Value | None:
-        match part:
-            case Read(access):
-                return Read(access_changed(access, change))
-            case IndexValue(index):
-                return IndexValue(change(index))
-            case Select(condition, chosen, otherwise):
-                return Select(
-                    condition_changed(condition, change),
-                    value_changed(chosen, change),
-                    value_changed(otherwise, change),
-                )
-            case Holds(condition):
-                return Holds(condition_changed(condition, change))
-            case Reduce(function, generators, body):
-                found = tuple(
-                    Generator(
-                        g.variable,
-                        Range(change(g.range.start), change(g.range.stop), g.range.step),
-                        condition_changed(g.condition, change),
-                    )
-                    for g in generators
-                )
-                return Reduce(function, found, value_changed(body, change))
-            case _:
-                return None
-
-    return replaced(value, each)
-
-
-def condition_changed(condition: Condition, change: Callable[[Index], Index]) -> Condition:
-    """Change the index expressions of a condition."""
-    match condition:
-        case Relation(op, left, right):
-            return Relation(op, change(left), change(right))
-        case Data(value):
-            return Data(value_changed(value, change))
-        case Every(parts):
-            return Every(tuple(condition_changed(part, change) for part in parts))
-        case Some(parts):
-            return Some(tuple(condition_changed(part, change) for part in parts))
-        case Not(part):
-            return Not(condition_changed(part, change))
-        case _:
-            return condition
 
 
 def simplified_brackets(term: Term, facts: Facts) -> Term | None:

@@ -36,6 +36,7 @@ class LogSum:
     Attributes:
         weight: The weight.
         name: The definition of the saved number.
+        cell: The saved number, in the variables of the weight.
         before: The weight as a quotient.
         after: The weight from the saved number.
         value: What is saved.
@@ -43,6 +44,7 @@ class LogSum:
 
     weight: Weight
     name: str
+    cell: Value
     before: Value
     after: Value
     value: Value
@@ -80,7 +82,7 @@ def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> 
             above = Data(Compare(">", cell, MINUS_INFINITY))
             after = Select(above, after, ZERO)
         system.add(replace(own, value=after))
-        found.append(LogSum(weight, name, before, after, logarithm))
+        found.append(LogSum(weight, name, cell, before, after, logarithm))
     return tuple(found)
 
 
@@ -90,8 +92,7 @@ def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
     own, other = system.definitions[weight.name], system.definitions[main.weight.name]
     here = {v: Var(w) for v, w in zip(other.variables, own.variables, strict=False)}
     logarithm = value_moved(main.value, here)
-    outer = own.variables[: len(system.definitions[main.name].indices)]
-    cell = Read(Access(main.name, tuple(Var(v) for v in outer)))
+    cell = value_moved(main.cell, here)
     kept = summands(weight.exponent, 1)
     # The last one is the logarithm of the sum itself, and goes with what is divided by it.
     for sign, part in summands(logarithm, 1)[:-1]:
@@ -106,7 +107,7 @@ def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
         after = Select(above, after, ZERO)
     before = own.value
     system.add(replace(own, value=after))
-    return LogSum(weight, main.name, before, after, logarithm)
+    return LogSum(weight, main.name, cell, before, after, logarithm)
 
 
 def _known(

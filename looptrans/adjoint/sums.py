@@ -30,10 +30,13 @@ from looptrans.ir.condition import (
     Condition,
     Data,
     Every,
+    Not,
     Relation,
+    Some,
     conjunction,
     is_data_dependent,
     negation,
+    opposite,
 )
 from looptrans.ir.index import Extremum, Index, Var, substitute, variables
 from looptrans.ir.listing import condition_text, index_text, value_text
@@ -189,17 +192,19 @@ def bracketed(term: Term, *conditions: Condition) -> Term:
     """Return a term that is zero where a condition does not hold."""
     found = list(term.brackets)
     for condition in conditions:
-        for part in _parts(condition):
+        for part in held_together(condition):
             if part != ALWAYS and part not in found:
                 found.append(part)
     return replace(term, brackets=tuple(found))
 
 
-def _parts(condition: Condition) -> list[Condition]:
+def held_together(condition: Condition) -> list[Condition]:
     """Return what must hold all together; `v < min(a, b)` is `v < a` and `v < b`."""
     match condition:
         case Every(parts):
-            return [inner for part in parts for inner in _parts(part)]
+            return [inner for part in parts for inner in held_together(part)]
+        case Not(Some() as part):
+            return held_together(opposite(part))
         case Relation(("<" | "<=") as op, left, Extremum("min", arguments)):
             return [Relation(op, left, a) for a in arguments]
         case Relation((">" | ">=") as op, left, Extremum("max", arguments)):

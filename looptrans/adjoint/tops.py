@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from looptrans.adjoint.definitions import Definition, System, condition_variables, range_moved
+from looptrans.adjoint.sums import held_together
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
-from looptrans.ir.condition import ALWAYS, Condition, Data, Every, Relation, negation
+from looptrans.ir.condition import ALWAYS, Condition, Data, Relation, negation
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.value import (
     Access,
@@ -113,8 +114,8 @@ def counts(system: System, cell: Access, total: Total) -> bool:
             return False
         there[g.variable] = Var(g.variable)
         here[own.variable] = Var(g.variable)
-    seen = [condition_moved(part, here) for g in mine for part in parts_of(g.condition)]
-    there_too = [part for g in bound for part in parts_of(g.condition)]
+    seen = [condition_moved(part, here) for g in mine for part in held_together(g.condition)]
+    there_too = [part for g in bound for part in held_together(g.condition)]
     there_too += unmasked(system, exponent)
     wanted = [condition_moved(part, there) for part in there_too]
     return {c for c in seen if c != ALWAYS} == {c for c in wanted if c != ALWAYS}
@@ -131,7 +132,7 @@ def unmasked(system: System, exponent: Value) -> tuple[Condition, ...]:
                 here = dict(zip(definition.variables, access.indices, strict=True))
                 return unmasked(system, value_moved(definition.value, here))
         case Select(condition, _, otherwise) if is_lowest(otherwise):
-            return parts_of(condition)
+            return tuple(held_together(condition))
         case Select(condition, chosen, _) if is_lowest(chosen):
             return (negation(condition),)
     return ()
@@ -151,7 +152,7 @@ def needed(definition: Definition) -> tuple[Condition, ...]:
     if not isinstance(definition.value, Reduce):
         return ()
     own = set(definition.variables)
-    conditions = [part for g in definition.value.generators for part in parts_of(g.condition)]
+    conditions = [part for g in definition.value.generators for part in held_together(g.condition)]
     return tuple(c for c in conditions if c != ALWAYS and condition_variables(c) <= own)
 
 
@@ -172,8 +173,3 @@ def runs(bound: tuple[Generator, ...]) -> list[Condition]:
         for g in bound
         if g.range.step > 0 and not {*variables(g.range.start), *variables(g.range.stop)} & names
     ]
-
-
-def parts_of(condition: Condition) -> tuple[Condition, ...]:
-    """Return conditions that hold together just where one holds."""
-    return condition.parts if isinstance(condition, Every) else (condition,)

@@ -30,10 +30,7 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import (
-    access_changed,
-    condition_changed,
     replacing,
-    value_changed,
 )
 from looptrans.adjoint.standing import Scalar, has_sum, outside_sums, put_in
 from looptrans.adjoint.sums import Term, combined, expanded, in_order, term_moved, value_of
@@ -51,7 +48,7 @@ from looptrans.ir.condition import (
 from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables
 from looptrans.ir.listing import condition_text, contract_text, index_text
 from looptrans.ir.program import Declaration, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import access_changed, condition_changed, replaced, value_changed
 from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Access,

@@ -3,4 +3,13 @@
 The only folder that imports sympy. What goes in and what comes out are IR values over positional
 names (`s1` a state variable, `x1` an input of an iteration, `p1` a number that stays the same), so
 no name of the listing can decide anything here.
+
+what values are           values, trees, cells, bound, inputs
+one iteration, on symbols iteration, recurrence, order, branches
+is it equal               normal, terms, atoms, numbers, ordering, readable
+combine operators         search, operator, laws, weights, conjugation, refusal, finding
+other forms of a loop     closed, change_of_state, fusion
+a block at once           append, append_laws, append_state, appended
+derivatives               derivatives
+kept and proved again     certificate
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.index import Arith, Index, Int, Let, Neg, Var, children, rebuild, substitute
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.rewrite import replaced
@@ -182,19 +182,11 @@ def value_moved(value: Value, indices: Mapping[str, Index]) -> Value:
 
 def condition_moved(condition: Condition, indices: Mapping[str, Index]) -> Condition:
     """Replace loop variables in a condition."""
-    match condition:
-        case Relation(op, left, right):
-            return Relation(op, substitute(left, indices), substitute(right, indices))
-        case Data(value):
-            return Data(value_moved(value, indices))
-        case Every(parts):
-            return Every(tuple(condition_moved(part, indices) for part in parts))
-        case Some(parts):
-            return Some(tuple(condition_moved(part, indices) for part in parts))
-        case Not(part):
-            return Not(condition_moved(part, indices))
-        case _:
-            return condition
+    return with_operands(
+        condition,
+        index=lambda index: substitute(index, indices),
+        value=lambda value: value_moved(value, indices),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,12 +67,8 @@ def _comment(knowledge: Knowledge, statement: StatementModel) -> str:
     loops.append(f"TLoop: {_tuple(_ordered(knowledge.variation[number], statement))}")
     text += f": [{', '.join(loops)}]"
     carried = {each.variable for each in knowledge.cycles[number] if each.variable is not None}
-    fixed = {
-        loop.variable
-        for loop in statement.loops
-        if all(loop.variable not in knowledge.variables_of(target) for target in node.targets)
-    }
-    gathered = _ordered(frozenset(carried & fixed), statement)
+    again = {name for name in carried if knowledge.comes_back(statement, name)}
+    gathered = _ordered(frozenset(again), statement)
     if gathered:
         text += f" # Aggregation over {', '.join(gathered)}"
     names = list(dict.fromkeys(r.array for r in written_operands(node)))

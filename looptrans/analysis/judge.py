@@ -114,10 +114,16 @@ class Knowledge:
             }
         return own
 
-    @staticmethod
-    def variables_of(access: Access) -> frozenset[str]:
-        """Return the loop variables in the subscripts of an access."""
-        return _variables(access)
+    def comes_back(self, statement: StatementModel, loop: str) -> bool:
+        """Tell whether a statement writes a cell of its target in several iterations of a loop."""
+        node = statement.place.node
+        assert isinstance(node, Assign)
+        return all(loop not in _variables(target) for target in node.targets) or any(
+            each.variable == loop
+            for each in self.analysis.carried("memory")
+            if each.relation.kind == "output"
+            and each.relation.source == each.relation.sink == statement.number
+        )
 
     def _flows(self, statement: StatementModel, read: Access) -> list[Found]:
         return [
@@ -280,11 +286,9 @@ class _Judge:
         return "refuted", f"{claim.statement} {deed[claim.kind]}", None
 
     def _aggregation(self, claim: Aggregation) -> _Judgement:
-        node = self.statement.place.node
-        assert isinstance(node, Assign)
         shown: tuple[str, Witness | None] = ("", None)
         for loop in claim.loops:
-            if any(loop in _variables(target) for target in node.targets):
+            if not self.knowledge.comes_back(self.statement, loop):
                 text = f"{claim.statement} writes another cell in every iteration of {loop}"
                 return "refuted", text, None
             cycles = self.knowledge.cycles[self.statement.number]

@@ -11,15 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from looptrans.ir.condition import (
-    Condition,
-    Data,
-    Every,
-    Not,
-    Relation,
-    Some,
-    Truth,
-)
+from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -133,17 +125,7 @@ class Normalizer:
 
     def condition(self, condition: Condition) -> Condition:
         """Return the normal form of a condition; `Data` stays as it is."""
-        match condition:
-            case Relation(op, left, right):
-                return Relation(op, self.index(left), self.index(right))
-            case Every(parts):
-                return Every(tuple(self.condition(part) for part in parts))
-            case Some(parts):
-                return Some(tuple(self.condition(part) for part in parts))
-            case Not(part):
-                return Not(self.condition(part))
-            case Truth() | Data():
-                return condition
+        return with_operands(condition, index=self.index)
 
 
 def _varies(index: Index) -> bool:

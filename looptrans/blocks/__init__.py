@@ -1,1 +1,11 @@
-"""A scheduled nest as operations on blocks."""
+"""A scheduled nest as operations on blocks.
+
+the block IR              program, text, shapes, arithmetic, identities
+from a nest to kernels    lower, builder, nest, grid, storage, sites, reach, serial, unit_steps
+statements and values     statements, values, sums, contraction, slices, appending, bottom
+what a loop visits        ranges, solving, ends, order, lifting, masked, runs
+rows that share a block   groups, balance
+loops in parts            parts
+made faster               exponents, units, magnitude, outside, finite, late, sharing, scalar_form
+what fits a GPU           configs, footprint
+"""

@@ -17,6 +17,7 @@ from looptrans.cli.verb import (
     add_listing,
     add_verb,
     element_type,
+    file_name,
     names,
     parameters,
     seed,
@@ -114,10 +115,13 @@ def add_bench(verbs: Verbs) -> None:
     parser.add_argument("--seed", type=seed, default=0, help="of random inputs (default: 0)")
     parser.add_argument(
         "--output",
+        type=file_name,
         metavar="FILE",
         help="write the results as JSON; in a folder the file is named after the GPU",
     )
-    parser.add_argument("--plot", metavar="FILE", help="write the rates as an SVG, likewise")
+    parser.add_argument(
+        "--plot", type=file_name, metavar="FILE", help="write the rates as an SVG, likewise"
+    )
     parser.add_argument(
         "--plan", action="store_true", help="say what would be timed, and time nothing"
     )

@@ -13,6 +13,7 @@ from looptrans.cli.verb import (
     add_listing,
     add_placement,
     add_verb,
+    file_name,
     load_listing,
     names,
 )
@@ -86,7 +87,11 @@ def add_derive(verbs: Verbs) -> None:
     add_format(parser, "text", "json", "md")
     add_placement(parser)
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="save the derivation there, for recheck"
+        "-o",
+        "--output",
+        type=file_name,
+        metavar="OUT",
+        help="save the derivation there, for recheck",
     )
 
 
@@ -118,11 +123,11 @@ def derive(arguments: argparse.Namespace) -> int:
         return 2
     found = _derived(arguments, program)
     style = Style(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-    print(render_derivation(found, arguments.format, style), end="")
     if arguments.output is not None:
         from looptrans.cli.output import write_text
 
         write_text(arguments.output, saved(found))
+    print(render_derivation(found, arguments.format, style), end="")
     return STATUS[found.decision]
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from looptrans.cli.verb import Verbs, add_listing, add_verb, names
+from looptrans.cli.verb import Verbs, add_listing, add_verb, file_name, names
 
 if TYPE_CHECKING:
     from looptrans.emit.backward import EmittedBackward
@@ -85,7 +85,7 @@ def add_emit(verbs: Verbs) -> None:
         action="store_true",
         help="a module that computes a loop in parts where rows are few",
     )
-    parser.add_argument("-o", "--output", metavar="DIR", help="write DIR/NAME.py")
+    parser.add_argument("-o", "--output", type=file_name, metavar="DIR", help="write DIR/NAME.py")
     parser.add_argument(
         "--check",
         action="store_true",

@@ -1,4 +1,4 @@
-"""`looptrans explain`: an error code in plain words."""
+"""`looptrans explain`: an error code, or a kind of certificate, in plain words."""
 
 from __future__ import annotations
 
@@ -8,11 +8,43 @@ import sys
 
 from looptrans.cli.verb import Verbs, add_verb
 from looptrans.ir.diagnostic import Mistake
+from looptrans.ir.verdict import CertificateKind
 
 EXAMPLES = """
 looptrans explain
 looptrans explain E012
+looptrans explain storage
 """
+CERTIFICATES: dict[CertificateKind, tuple[str, str]] = {
+    "order": (
+        "no dependence is reversed",
+        """\
+Two accesses to one cell, one of them a write, come in the same order after the step as before it,
+for all sizes and inputs. It is shown on the exact sets of iterations; where it does not hold, the
+smallest two iterations that would change places are the example.""",
+    ),
+    "storage": (
+        "every read gets the value it got before",
+        """\
+A value that is kept elsewhere (in a local, a private copy, a larger array, a partial result) or
+worked out again is, at every read, the one that the write before the step would have given. It is
+shown by the last write before each read, for all sizes and inputs; where it does not hold, the
+example is a read, the write it saw and the write it would see now.""",
+    ),
+    "algebra": (
+        "two expressions are equal",
+        """\
+Equal over the real numbers, for all values: a law of an operator, a rescaled sum, a gradient. It
+is shown by bringing both sides to one normal form; where they differ, the example is numbers.""",
+    ),
+    "rounding": (
+        "equal over the reals, not bit for bit",
+        """\
+Floating-point operations are done in another order or another form, so the last digits may differ.
+It is stated wherever it is so, and holds nothing back: what makes the two equal over the reals is
+shown by the other certificates of the step.""",
+    ),
+}
 
 
 def add_explain(verbs: Verbs) -> None:
@@ -21,10 +53,15 @@ def add_explain(verbs: Verbs) -> None:
         verbs,
         "explain",
         explain,
-        summary="explain an error code in plain words",
+        summary="explain an error or certificate code in plain words",
         examples=EXAMPLES,
     )
-    parser.add_argument("code", metavar="CODE", nargs="?", help="such as E012; all without one")
+    parser.add_argument(
+        "code",
+        metavar="CODE",
+        nargs="?",
+        help="such as E012, or a kind of certificate; all errors without one",
+    )
 
 
 def explain(arguments: argparse.Namespace) -> int:
@@ -35,9 +72,13 @@ def explain(arguments: argparse.Namespace) -> int:
             print(f"{code}  {mistake.title}")
         return 0
     found = mistakes.get(arguments.code.strip().upper())
+    for kind, (title, text) in CERTIFICATES.items():
+        if kind == arguments.code.strip().lower():
+            print(f"{kind}: {title}\n\n{text}")
+            return 0
     if found is None:
         print(f"error: there is no code {arguments.code!r}", file=sys.stderr)
-        print(f"  help: the codes are {', '.join(mistakes)}", file=sys.stderr)
+        print(f"  help: the codes are {', '.join((*mistakes, *CERTIFICATES))}", file=sys.stderr)
         return 2
     print(f"{found.code}: {found.title}\n\n{inspect.cleandoc(found.__doc__ or '')}")
     return 0

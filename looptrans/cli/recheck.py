@@ -38,7 +38,7 @@ def recheck(arguments: argparse.Namespace) -> int:
     try:
         text = _text(arguments.file)
         problems = checked(text)
-    except (OSError, UnicodeDecodeError, Malformed) as error:
+    except (OSError, ValueError, Malformed) as error:
         reason = getattr(error, "strerror", None) or str(error)
         print(f"error: cannot recheck {arguments.file}: {reason}", file=sys.stderr)
         return 2

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from looptrans.cli.verb import Verbs, add_format, add_listing, add_sizes, add_verb, element_type
+from looptrans.cli.verb import (
+    Verbs,
+    add_format,
+    add_listing,
+    add_sizes,
+    add_verb,
+    element_type,
+    file_name,
+)
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.source import Source
 
@@ -45,8 +53,10 @@ def add_run(verbs: Verbs) -> None:
     )
     add_listing(parser)
     add_sizes(parser)
-    parser.add_argument("--inputs", metavar="IN.npz", help="arrays by argument name")
-    parser.add_argument("--out", metavar="OUT.npz", help="write the outputs there")
+    parser.add_argument(
+        "--inputs", type=file_name, metavar="IN.npz", help="arrays by argument name"
+    )
+    parser.add_argument("--out", type=file_name, metavar="OUT.npz", help="write the outputs there")
     parser.add_argument("--seed", type=_seed, default=0, help="of random inputs (default: 0)")
     parser.add_argument(
         "--dtype",
@@ -144,8 +154,9 @@ def _unique(sizes: list[tuple[str, int | float]]) -> dict[str, int | float]:
 
     found: dict[str, int | float] = {}
     for name, value in sizes:
-        if found.setdefault(name, value) != value:
+        if name in found and found[name] != value:
             raise InputMismatch(
                 f"--sizes gives {name} as {found[name]} and as {value}", None, remedy="give it once"
             )
+        found[name] = value
     return found

@@ -14,6 +14,7 @@ from looptrans.cli.verb import (
     add_listing,
     add_placement,
     add_verb,
+    file_name,
     load_listing,
 )
 
@@ -100,7 +101,9 @@ def add_apply(verbs: Verbs) -> None:
     add_format(parser, "text", "json")
     add_placement(parser)
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("-o", "--output", metavar="OUT", help="write the result there")
+    shown.add_argument(
+        "-o", "--output", type=file_name, metavar="OUT", help="write the result there"
+    )
     shown.add_argument("--steps", action="store_true", help="print the nest after every step")
     shown.add_argument("--diff", action="store_true", help="print what every step changes")
     parser.add_argument(

@@ -151,8 +151,25 @@ def parameters(text: str) -> list[tuple[str, int | float]]:
         name, equals, value = (each.strip() for each in part.partition("="))
         if not (name and equals and value):
             raise argparse.ArgumentTypeError(f"{part!r} is not NAME=NUMBER, as in M=4,N=5")
-        found.append((name, _number(part, value)))
+        number = _number(part, value)
+        before = dict(found).get(name, number)
+        if before != number:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} gives {name} as {before} and as {number}: give it once"
+            )
+        found.append((name, number))
     return found
+
+
+def file_name(text: str) -> str:
+    """Read the name of a file or folder.
+
+    Raises:
+        argparse.ArgumentTypeError: It is empty, or holds what no name can hold.
+    """
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a file")
+    return text
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -3,4 +3,12 @@
 A step is either an ordinary transformation (`looptrans.transforms`, judged by the analysis) or an
 algebraic one, written here from what `looptrans.algebra` finds and proves. Whoever rewrote the
 nest, the loop is read again afterwards, and what it now computes is held against what was proved.
+
+what a step is            step, moves, saved
+which steps, in order     derive, backward
+no algebra needed         ordinary, free, flows, buffers, gathering, with_atomics
+one form for one idea     selects, masks, loops_as_sums
+several loops as one      passes, one_pass, side_by_side, one_nest, nests, apart, sharing
+a loop written anew       loop, bodies, state, blocks, parts, two_nests, joining, reading, writing
+the empty prefix          guard, guards
 """

@@ -90,6 +90,8 @@ def kept_of(body: tuple[Node, ...], condition: Condition | None) -> Kept:
         found = _under(body[first - 1])
         if found is None or found[0] != condition:
             break
+        if _data_arrays(condition) & written_in(found[1]):
+            break
         inside = (*found[1], *inside)
         first -= 1
     return Kept(body[:first], inside, condition)
@@ -97,7 +99,7 @@ def kept_of(body: tuple[Node, ...], condition: Condition | None) -> Kept:
 
 def _under(node: Node) -> tuple[Condition, tuple[Node, ...]] | None:
     """Return the guard of a node, guards inside one another as one, and what is behind it."""
-    if not isinstance(node, If) or node.orelse or node.label is not None:
+    if not isinstance(node, If) or node.orelse:
         return None
     if len(node.body) == 1:
         inner = _under(node.body[0])

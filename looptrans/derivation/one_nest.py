@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.adjoint.definitions import range_moved
-from looptrans.adjoint.solving import access_changed, condition_changed, replacing, value_changed
+from looptrans.adjoint.solving import replacing
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.derivation.gathering import gathered, named, put, require_apart, require_sums
 from looptrans.derivation.nests import (
@@ -20,7 +20,14 @@ from looptrans.derivation.writing import reread
 from looptrans.ir.index import Arith, Var
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten, with_accesses
+from looptrans.ir.rewrite import (
+    access_changed,
+    condition_changed,
+    replaced,
+    rewritten,
+    value_changed,
+    with_accesses,
+)
 from looptrans.ir.value import Access, Generator, Read, Reduce, Value, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.accesses import listed

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from looptrans.algebra.certificate import digest, law_tree
 from looptrans.derivation.backward import passes
+from looptrans.derivation.derive import derive
 from looptrans.derivation.moves import made
 from looptrans.derivation.sharing import alternatives, formed
 from looptrans.derivation.step import (
@@ -23,6 +24,7 @@ from looptrans.derivation.step import (
     Argument,
     Derivation,
     DerivationStep,
+    Goal,
     NotDone,
 )
 from looptrans.frontend import parse
@@ -131,6 +133,7 @@ def read(text: str) -> dict[str, Tree]:
     """
     try:
         found = json.loads(text, object_pairs_hook=_once_each)
+        json.dumps(found, ensure_ascii=False).encode()  # half a character may stand in it escaped
     except (ValueError, RecursionError) as error:
         raise Malformed(f"it is no JSON: {error}") from None
     if not isinstance(found, dict) or "steps" not in found or "schema" not in found:
@@ -197,7 +200,7 @@ def _problems(found: dict[str, Tree]) -> list[str]:
         if isinstance(step["kind"], str):
             reached[step["kind"]] = program
     if found["to"] != "backward":
-        problems += _goal(found)
+        problems += _goal(found, first)
     elif not problems:
         # Its steps are of the right form.
         problems += _backward(found, first, reached.get("backward nest"))
@@ -212,19 +215,29 @@ _BEGUN = {"made once", "rows in place"}
 _OF_BACKWARD = {"hand over", "adjoint", "backward nest", "one launch", "one nest", "atomics"}
 
 
-def _goal(found: dict[str, Tree]) -> list[str]:
-    """Compare the verdict on the whole with what its steps reach."""
-    others = {"fold": {"blocks", "parts"}, "forward": {"parts"}, "split": {"blocks"}}
-    if not isinstance(found["to"], str) or found["to"] not in others:
+def _goal(found: dict[str, Tree], first: Program) -> list[str]:
+    """Compare the verdict on the whole with what its steps reach, or with what is found again.
+
+    Steps show that there is something; only looking again shows that there is nothing.
+    """
+    others: dict[Goal, set[str]] = {
+        "fold": {"blocks", "parts"},
+        "forward": {"parts"},
+        "split": {"blocks"},
+    }
+    goal = next((goal for goal in others if goal == found["to"]), None)
+    if goal is None:
         return [f"there is no derivation to {found['to']!r}"]
     kinds = [step["kind"] for step in found["steps"]]
-    if (others[found["to"]] | _OF_BACKWARD) & set(kinds):
-        return [f"its steps do not lead to {found['to']}"]
+    if (others[goal] | _OF_BACKWARD) & set(kinds):
+        return [f"its steps do not lead to {goal}"]
     verdict = found["verdict"]
     if verdict not in ("legal", "illegal", "unknown") or (
-        found["to"] == "split" and (verdict == "legal") != ("parts" in kinds)
+        goal == "split" and (verdict == "legal") != ("parts" in kinds)
     ):
         return [f"the verdict is {verdict!r}, which its steps do not show"]
+    if verdict != "legal" and verdict != (again := derive(first, goal).decision):
+        return [f"the verdict is {verdict!r}, and {again!r} is found again"]
     return []
 
 

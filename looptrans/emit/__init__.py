@@ -1,4 +1,12 @@
-"""Triton source for block programs."""
+"""Triton source for block programs.
+
+from a listing            listing, backward, split, refusal, needs
+a module                  module, header, layout, identifiers, facts
+a kernel                  kernel, expressions, functions, widths, grid, together
+its launcher              launcher, parameters, arguments, sizes, checks, launches, configurations,
+                          python_text, runtime_text
+autograd                  autograd
+"""
 
 from looptrans.emit.arguments import (
     Argument,

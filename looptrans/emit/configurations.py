@@ -128,16 +128,14 @@ class Configurations:
             if isinstance(argument, Pointer) and argument.array in self.kernel.restored
         ]
         rows = list(dict.fromkeys(self._row(config) for config in choice.tuned))
-        lines = [f"{head}_Tuned(triton.autotune("]
+        lines = [f"{head}_Tuned(", f"{INDENT}{self.text.name},"]
         lines += [INDENT + line for line in self._table(rows, depth)]
         lines += _listed("key", keys, depth)
         if restored:
-            lines += _listed("restore_value", restored, depth)
+            lines += _listed("restored", restored, depth)
         if self.footprint is not None:
-            pruned = f'{{"early_config_prune": _fitting({self.footprint}, {width})}}'
-            lines += statement(f"prune_configs_by={pruned},", 1)
-        lines.append(f"{INDENT}cache_results=True,")
-        lines.append(f")({self.text.name}))")
+            lines += statement(f"fitting=_fitting({self.footprint}, {width}),", 1)
+        lines.append(")")
         return [INDENT * depth + line for line in lines]
 
     def _table(self, rows: list[Row], depth: int) -> list[str]:

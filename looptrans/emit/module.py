@@ -24,6 +24,7 @@ from looptrans.emit.together import together
 OWN = (
     *MODULE_WORDS,
     "itertools",
+    "ThreadPoolExecutor",
     *HELPERS,
     *FITTING,
     *FUNCTIONS,
@@ -32,6 +33,12 @@ OWN = (
     "_INT",
     "_BOOL",
 )
+
+# What of Python's own a module imports, by what it then calls.
+_STANDARD = {
+    "itertools.": "import itertools",
+    "ThreadPoolExecutor(": "from concurrent.futures import ThreadPoolExecutor",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +193,8 @@ def written(
     body += functions
     body += below
     imports = ["import torch", "import triton", "import triton.language as tl"]
-    if any("itertools." in line for line in lines):
-        imports = ["import itertools", "", *imports]
+    standard = [text for name, text in _STANDARD.items() if any(name in line for line in lines)]
+    imports = [*standard, "", *imports] if standard else imports
     text = [*head, "", *_waived([*lines, *imports]), *imports]
     for each in body:
         text += ["", "", *each]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from looptrans.ir.condition import NEGATED, Condition, Data, Every, Not, Relation, Some, Truth
+from looptrans.ir.condition import NEGATED, Condition, Data, Relation, Truth, with_operands
 from looptrans.ir.condition import parts_of as condition_parts
 from looptrans.ir.index import Index, Let, Opaque, Param, Var, children, rebuild, walk
 from looptrans.ir.listing import condition_text, index_text
@@ -87,19 +87,11 @@ def generators_python(generators: tuple[Generator, ...], names: Mapping[str, str
 
 
 def _condition(condition: Condition, names: Mapping[str, str]) -> Condition:
-    match condition:
-        case Relation(op, left, right):
-            return Relation(op, renamed(left, names), renamed(right, names))
-        case Data(value):
-            return Data(_value(value, names))
-        case Every():
-            return Every(tuple(_condition(part, names) for part in condition_parts(condition)))
-        case Some():
-            return Some(tuple(_condition(part, names) for part in condition_parts(condition)))
-        case Not(part):
-            return Not(_condition(part, names))
-        case _:
-            return condition
+    return with_operands(
+        condition,
+        index=lambda index: renamed(index, names),
+        value=lambda value: _value(value, names),
+    )
 
 
 def _value(value: Value, names: Mapping[str, str]) -> Value:

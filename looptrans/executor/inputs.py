@@ -136,13 +136,20 @@ def _sorted_out(
 
 def _as_number(parameter: Parameter, value: ArrayLike) -> float:
     array = np.asarray(value)
+    if isinstance(value, int) and array.dtype.kind == "O":
+        raise InputMismatch(
+            f"{parameter.name} is given as {value}, an integer of more than 64 bits",
+            parameter.span,
+            remedy="give a smaller one",
+        )
     if array.ndim or array.dtype.kind not in "fiub":
         raise InputMismatch(
             f"{parameter.name} is a number, and an array of shape {array.shape} is given",
             parameter.span,
             remedy="give one number",
         )
-    if parameter.is_integer and (array.dtype.kind == "f" and array != np.floor(array)):
+    whole = array.dtype.kind != "f" or (np.isfinite(array) and array == np.floor(array))
+    if parameter.is_integer and not whole:
         raise InputMismatch(
             f"{parameter.name} is an integer, and {array.item()} is given",
             parameter.span,

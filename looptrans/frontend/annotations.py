@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from looptrans.frontend.mistakes import BadAnnotation
-from looptrans.frontend.syntax import span_of
+from looptrans.frontend.syntax import short, span_of
 from looptrans.ir.index import Arith, ArithmeticOperator, Index, Int, Neg, Param, parameters
 from looptrans.ir.program import Element, ParameterKind
 
 _FLOATS = "Float Float16 Float32 Float64 BFloat16 Real Inexact Num Number Shaped"
-_INTEGERS = "Int Int8 Int16 Int32 Int64 Integer UInt UInt8 UInt32 UInt64"
+_INTEGERS = "Int Int8 Int16 Int32 Int64 Integer UInt UInt8 UInt16 UInt32 UInt64"
 ELEMENTS: dict[str, Element] = {
     **dict.fromkeys(_FLOATS.split(), "float"),
     **dict.fromkeys(_INTEGERS.split(), "int"),
     "Bool": "bool",
 }
+# What makes an annotation with a string one of a shape, whatever stands before the bracket.
+_ARRAYS = ("Array", "ArrayLike", "NDArray", "ndarray", "Tensor")
+EXAMPLE = 'write it as in Float[Array, "M E"], or Int[Array, "B T", "0:NP"] with a range of values'
 NAMES: dict[Element, str] = {"float": "Float", "int": "Int", "bool": "Bool"}
 KINDS: dict[str, ParameterKind] = {
     "Const": "const",
@@ -56,8 +60,7 @@ class Shape:
 def kind_of(annotation: ast.expr | None) -> ParameterKind | None:
     """Return the kind of parameter an annotation states, or None."""
     node = _unquoted(annotation)
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
-    return KINDS.get(name or "")
+    return None if node is None else KINDS.get(_name(node))
 
 
 def shape_of(annotation: ast.expr | None) -> Shape | None:
@@ -80,7 +83,12 @@ def shape_of(annotation: ast.expr | None) -> Shape | None:
                 span_of(annotation),
                 remedy="name every dimension",
             )
-        extents.append(None if text == "_" else _extent(text, annotation))
+        extent = None if text == "_" else _extent(text, annotation)
+        if isinstance(extent, Int) and extent.value < 0:
+            raise BadAnnotation(
+                f"the extent {text} is negative", span_of(annotation), remedy="give 0 or more"
+            )
+        extents.append(extent)
     if len(strings) == 1:
         return Shape(element, tuple(extents), None)
     low, colon, high = strings[1].partition(":")
@@ -106,17 +114,42 @@ def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
 
 
 def _parts(annotation: ast.expr | None) -> tuple[Element, list[str]] | None:
-    if not isinstance(annotation, ast.Subscript) or not isinstance(annotation.slice, ast.Tuple):
+    """Return the element type and the strings of a shape; None for an annotation of another kind.
+
+    Raises:
+        BadAnnotation: It looks like one, and is none: nothing of it may be passed over.
+    """
+    if not isinstance(annotation, ast.Subscript):
         return None
-    base = annotation.value
-    name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", None)
-    element = ELEMENTS.get(name or "")
+    parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+    name, array = _name(annotation.value), _name(parts[0])
     strings = [
         part.value
-        for part in annotation.slice.elts[1:]
+        for part in parts[1:]
         if isinstance(part, ast.Constant) and isinstance(part.value, str)
     ]
-    return (element, strings) if element is not None and strings else None
+    if name in ELEMENTS:
+        if len(parts) not in (2, 3) or len(strings) != len(parts) - 1:
+            raise BadAnnotation(
+                f"{short(annotation)} does not give an array type and a shape",
+                span_of(annotation),
+                why="a shape is one string of extents, and the range of values another one",
+                remedy=EXAMPLE,
+            )
+        return ELEMENTS[name], strings
+    if strings and array in _ARRAYS and name != "Annotated":
+        close = get_close_matches(name, ELEMENTS, 1)
+        raise BadAnnotation(
+            f"{name!r} is no element type",
+            span_of(annotation.value),
+            why="the elements of an array are real numbers, integers or Booleans",
+            remedy=f"did you mean {close[0]}?" if close else "write Float, Int or Bool",
+        )
+    return None
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _extent(token: str, annotation: ast.expr) -> Index:

@@ -50,8 +50,12 @@ LARGEST_LET = 100
 AFFINE = "an index expression is a sum of loop variables and sizes times constants"
 
 
-def integer(node: ast.Constant) -> int:
+def integer(node: ast.Constant, remedy: str) -> int:
     """Return an integer literal.
+
+    Args:
+        node: The literal.
+        remedy: What to do where it is too large.
 
     Raises:
         UnsupportedExpression: It has more than 64 bits.
@@ -59,7 +63,7 @@ def integer(node: ast.Constant) -> int:
     assert isinstance(node.value, int)
     if abs(node.value) >= LARGEST_INTEGER:
         raise UnsupportedExpression(
-            "the integer has more than 64 bits", span_of(node), remedy="write it as a float"
+            "the integer has more than 64 bits", span_of(node), remedy=remedy
         )
     return node.value
 
@@ -82,7 +86,7 @@ class Indices:
             return self.extent(node, extent[0], extent[1])
         match node:
             case ast.Constant(value=value) if type(value) is int:
-                return Int(integer(node))
+                return Int(integer(node, "use a smaller one, or a size"))
             case ast.Name() | ast.Attribute():
                 return self._name(node)
             case ast.UnaryOp(op=ast.USub(), operand=operand):

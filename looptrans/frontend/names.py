@@ -218,6 +218,14 @@ class _Finder:
                 span=span,
             )
         elif name in usage.subscripted or self.ranks.get(name, 0) or name in self.read:
+            if kind_of(annotation) is not None:
+                self.mistakes.append(
+                    WrongRank(
+                        f"{name!r} is annotated as a number, and used as an array",
+                        span_of(annotation or argument),
+                        remedy=f'annotate it, {name}: Float[Array, "…"], or leave that out',
+                    )
+                )
             names.arrays[name] = self._plain(name, text, span)
         elif name in usage.assigned:
             names.arrays[name] = Array(name, 0, "float", "input", (), None, text, span=span)

@@ -35,6 +35,13 @@ def is_private_line(statement: ast.stmt, names: Names) -> bool:
     )
 
 
+def is_private_with_value(statement: ast.AnnAssign, names: Names) -> bool:
+    """Tell whether a statement is `private: x = 1`, where x is an array or scalar."""
+    return statement.value is not None and is_private_line(
+        ast.AnnAssign(statement.target, statement.annotation, None, 1), names
+    )
+
+
 def private_names(annotation: ast.expr, names: Names) -> tuple[dict[str, Span], list[BadPrivate]]:
     """Read what stands after `private:`.
 

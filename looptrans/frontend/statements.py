@@ -20,7 +20,7 @@ from looptrans.frontend.mistakes import (
     UnsupportedStatement,
 )
 from looptrans.frontend.names import Names
-from looptrans.frontend.privates import is_private_line, private_names
+from looptrans.frontend.privates import is_private_line, is_private_with_value, private_names
 from looptrans.frontend.remedies import alone_instead
 from looptrans.frontend.scope import GUARD, Block
 from looptrans.frontend.sections import require_barrier, section_head, section_word
@@ -164,6 +164,13 @@ class Statements:
                 return self._assignments.extremum(statement) or self._guard(statement)
             case ast.Assign(value=ast.Lambda()) | ast.FunctionDef() | ast.Pass():
                 return None
+            case ast.AnnAssign() if is_private_with_value(statement, self.names):
+                raise BadPrivate(
+                    "private: gives a value",
+                    span_of(statement),
+                    why="a private copy starts without a value",
+                    remedy="name it alone, and set it on a line of its own",
+                )
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
                 return self._assignments.read(statement, value)
             case ast.AugAssign():

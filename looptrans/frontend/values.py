@@ -75,7 +75,7 @@ class Values(Conditions):
             case ast.Constant(value=value) if isinstance(value, bool | float):
                 return Const(value)
             case ast.Constant(value=int()):
-                return Const(integer(node))
+                return Const(integer(node, "write it as a float"))
             case ast.Name() | ast.Attribute():
                 return self.named(node)
             case _:

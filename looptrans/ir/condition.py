@@ -6,7 +6,7 @@ and from `Data` (the truth of a value, known only when the program runs).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -129,6 +129,38 @@ def walk_condition(condition: Condition) -> Iterator[Condition]:
     yield condition
     for part in parts_of(condition):
         yield from walk_condition(part)
+
+
+def with_operands(
+    condition: Condition,
+    *,
+    index: Callable[[Index], Index] | None = None,
+    value: Callable[[Value], Value] | None = None,
+) -> Condition:
+    """Return a condition that compares other index expressions and tests other values.
+
+    Args:
+        condition: Any condition.
+        index: What stands for a side of a comparison; nothing changes there without.
+        value: What stands for a value that is tested; nothing changes there without.
+    """
+
+    def each(part: Condition) -> Condition:
+        match part:
+            case Relation(op, left, right) if index is not None:
+                return Relation(op, index(left), index(right))
+            case Data(tested) if value is not None:
+                return Data(value(tested))
+            case Every(parts):
+                return Every(tuple(map(each, parts)))
+            case Some(parts):
+                return Some(tuple(map(each, parts)))
+            case Not(inner):
+                return Not(each(inner))
+            case _:
+                return part
+
+    return each(condition)
 
 
 def is_data_dependent(condition: Condition) -> bool:

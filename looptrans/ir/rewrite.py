@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from looptrans.ir.condition import Condition, Data, Every, Not, Some
+from looptrans.ir.condition import Condition, with_operands
+from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node
 from looptrans.ir.value import (
     Access,
@@ -15,11 +16,14 @@ from looptrans.ir.value import (
     Create,
     Generator,
     Holds,
+    IndexValue,
+    Range,
     Read,
     Reduce,
     Select,
     Unary,
     Value,
+    Whole,
 )
 
 
@@ -64,17 +68,7 @@ def replaced_in_condition(
     condition: Condition, change: Callable[[Value], Value | None]
 ) -> Condition:
     """Replace parts of the values a condition depends on; see `replaced`."""
-    match condition:
-        case Data(value):
-            return Data(replaced(value, change))
-        case Every(parts):
-            return Every(tuple(replaced_in_condition(part, change) for part in parts))
-        case Some(parts):
-            return Some(tuple(replaced_in_condition(part, change) for part in parts))
-        case Not(part):
-            return Not(replaced_in_condition(part, change))
-        case _:
-            return condition
+    return with_operands(condition, value=lambda value: replaced(value, change))
 
 
 def replaced_part(value: Value, old: Value, new: Value) -> Value:
@@ -92,6 +86,51 @@ def _reading(change: Callable[[Access], Access]) -> Callable[[Value], Value | No
         return Read(change(part.access)) if isinstance(part, Read) else None
 
     return changed
+
+
+def access_changed(access: Access, change: Callable[[Index], Index]) -> Access:
+    """Change the subscripts of a cell."""
+    return Access(
+        access.array, tuple(s if isinstance(s, Whole) else change(s) for s in access.subscripts)
+    )
+
+
+def value_changed(value: Value, change: Callable[[Index], Index]) -> Value:
+    """Change the index expressions of a value."""
+
+    def each(part: Value) -> Value | None:
+        match part:
+            case Read(access):
+                return Read(access_changed(access, change))
+            case IndexValue(index):
+                return IndexValue(change(index))
+            case Select(condition, chosen, otherwise):
+                return Select(
+                    condition_changed(condition, change),
+                    value_changed(chosen, change),
+                    value_changed(otherwise, change),
+                )
+            case Holds(condition):
+                return Holds(condition_changed(condition, change))
+            case Reduce(function, generators, body):
+                found = tuple(
+                    Generator(
+                        g.variable,
+                        Range(change(g.range.start), change(g.range.stop), g.range.step),
+                        condition_changed(g.condition, change),
+                    )
+                    for g in generators
+                )
+                return Reduce(function, found, value_changed(body, change))
+            case _:
+                return None
+
+    return replaced(value, each)
+
+
+def condition_changed(condition: Condition, change: Callable[[Index], Index]) -> Condition:
+    """Change the index expressions of a condition."""
+    return with_operands(condition, index=change, value=lambda value: value_changed(value, change))
 
 
 def rewritten(

@@ -33,11 +33,13 @@ GROUPS: Final[tuple[tuple[Basis, DependenceKind, str], ...]] = (
 # A column is never wider than this for the sake of one long row; that row runs over instead.
 _WIDEST: Final = (14, 10, 12, 34, 16)
 _INSTANCES_SHOWN: Final = 12
+_NOT_KNOWN: Final = "the dependences are not known"
 
 
 def dependences_text(report: DependenceReport, style: Style = PLAIN) -> str:
     """Return the dependence table of a program, with what it leans on and what to look at."""
-    pieces = counted(len(report.dependences), "dependence")
+    found = bool(report.dependences) or report.unknown is None
+    pieces = counted(len(report.dependences), "dependence") if found else _NOT_KNOWN
     lines = paragraph(f"{printable(report.program)}: {pieces}")
     lines[0] = style.paint("bold", lines[0])
     return block([*lines, *dependence_lines(report, style), *notes(report, style)])
@@ -45,7 +47,7 @@ def dependences_text(report: DependenceReport, style: Style = PLAIN) -> str:
 
 def dependence_lines(report: DependenceReport, style: Style = PLAIN) -> list[str]:
     """Return the table's lines, grouped by basis and kind."""
-    if not report.dependences:
+    if not report.dependences and report.unknown is None:
         return ["", "No statement instance depends on another: any order gives the same values."]
     repeated = repeated_loops(report.dependences)
     lines: list[str] = []
@@ -81,7 +83,7 @@ def notes(report: DependenceReport, style: Style = PLAIN) -> list[str]:
 def summary(report: DependenceReport) -> list[str]:
     """Return how many dependences there are of each sort, in two sentences at most."""
     if not report.dependences:
-        return ["no dependences"]
+        return ["no dependences" if report.unknown is None else _NOT_KNOWN]
     sorts = [
         f"{number} {kind} {'by value' if basis == 'value' else 'in memory'}"
         for basis, kind, _ in GROUPS

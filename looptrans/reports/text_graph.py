@@ -59,7 +59,10 @@ def component_lines(report: ComponentReport, style: Style = PLAIN) -> list[str]:
     """Return a line for each component; a cycle says which loops carry it."""
     graph = "flow" if report.graph == "flow" else "whole"
     number = counted(len(report.components), "strongly connected component")
-    lines = [style.paint("bold", f"{number} of the {graph} dependence graph, in order")]
+    heading = f"{number} of the {graph} dependence graph, in order"
+    if report.unknown is not None and not report.components:
+        heading = f"the components of the {graph} dependence graph are not known"
+    lines = [style.paint("bold", heading)]
     names = [", ".join(printable(name) for name in c.statements) for c in report.components]
     width = min(max((columns(name) for name in names), default=0) + 2, 44)
     digits = len(str(len(names)))

@@ -1,1 +1,9 @@
-"""Running emitted kernels: compile, verify, inspect. Only this folder imports torch or triton."""
+"""Running emitted kernels: compile, verify, inspect. Only this folder imports torch or triton.
+
+called from Python        compile, attention, gradients, empty_rows
+modules, where they run   load, cache, device, threads
+verify                    verify, verification, reference, and the files called verify_
+gradients to compare with the files called gradient_
+inspect                   inspect, and the files called inspect_
+bench                     bench, and the files called bench_
+"""

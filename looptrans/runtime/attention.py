@@ -86,7 +86,7 @@ def attention(
         call.given["p"] = float(dropout_p)
         # From torch's own generator, so that torch.manual_seed decides on it.
         call.given["seed"] = int(torch.randint(_LARGEST_SEED, ()).item())
-    made = compiled(Options(batch=call.batch, heads=call.heads, lse=return_lse, **options))
+    made = compiled(Options(batch=call.batch, heads=call.heads, lse=bool(return_lse), **options))
     results = made.function(*(call.given[name] for name in made.arguments))
     if not return_lse:
         return call.back(results)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from looptrans.ir.affine import in_one_order, simplified
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.index import Index, Int, Var, substitute
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.value import (
@@ -179,19 +179,7 @@ class _Substitution:
     # Conditions and values
 
     def condition(self, condition: Condition) -> Condition:
-        match condition:
-            case Relation(op, left, right):
-                return Relation(op, self.index(left), self.index(right))
-            case Data(value):
-                return Data(self.value(value))
-            case Every(parts):
-                return Every(tuple(self.condition(part) for part in parts))
-            case Some(parts):
-                return Some(tuple(self.condition(part) for part in parts))
-            case Not(part):
-                return Not(self.condition(part))
-            case _:
-                return condition
+        return with_operands(condition, index=self.index, value=self.value)
 
     def value(self, value: Value) -> Value:
         match value:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import get_args
 
 from looptrans.variants.options import (
@@ -39,6 +40,7 @@ CHOICES = {
     "dropout": (None, *get_args(Dropout)),
     "alibi": (None, "H", "BH"),
 }
+LARGEST = sys.float_info.max
 _AXES = {"bias": "bias", "mask": "mask", "alibi": "slopes"}
 
 
@@ -63,6 +65,10 @@ def _alone(options: Options) -> Iterator[Conflict]:
     def wrong(name: str, reason: str) -> Conflict:
         return Conflict((name,), f"{name}={getattr(options, name)!r}", reason)
 
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if isinstance(field.default, bool) and not isinstance(value, bool):
+            yield wrong(field.name, "it is True or False")
     for name, choices in CHOICES.items():
         if getattr(options, name) not in choices:
             known = ", ".join(repr(choice) for choice in choices)
@@ -83,7 +89,8 @@ def _alone(options: Options) -> Iterator[Conflict]:
         value = getattr(options, name)
         if value is None or value == GIVEN:
             continue
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not -LARGEST <= value <= LARGEST:
             yield wrong(name, "it is a finite number")
         elif name == "softcap" and value <= 0:
             yield wrong(name, "scores lie between -softcap and softcap, so it is greater than 0")
