@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -108,7 +110,7 @@ def test_phases_over_whole_arrays_become_one_pass_without_them(text: str) -> Non
     assert not {array.name for array in step.after.arrays} & {"S", "P"}
     sizes = {p.name: SIZES[p.name] for p in before.parameters if p.is_integer}
     made = prepare(before, sizes, None, 0)
-    inputs = {**made.arrays, **made.reals}
+    inputs: dict[str, Any] = {**made.arrays, **made.reals}
     want = execute(before, sizes=sizes, inputs=inputs)
     got = execute(step.after, sizes=sizes, inputs=inputs)
     np.testing.assert_allclose(got["O"], want["O"], rtol=1e-12)

@@ -330,7 +330,8 @@ class _Derivation:
         wanted = _leading_to(self.system, frozenset(self.inputs))
         sizes = replace(self.sizes, outputs=stored)
         known = tuple(totals.values())
-        self.reverse = Reverse(program, self.prepared, sizes, wanted, known, self.held)
+        left_out = bool(self.unguarded or self.held or any(guarded for _, guarded in self.divided))
+        self.reverse = Reverse(program, self.prepared, sizes, wanted, known, self.held, left_out)
         self.targets: dict[str, Gradient] = {}
 
     def sweep(self) -> None:

@@ -18,6 +18,7 @@ from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.definitions import (
     Definition,
     System,
+    condition_variables,
     free_variables,
     plain_name,
     reads_of,
@@ -273,6 +274,7 @@ class _Writer:
         """
         sums = [part for part in walk_value(body) if isinstance(part, Reduce)]
         used = {v for part in sums for v in free_variables(part)}
+        used |= {v for g in bound for v in condition_variables(g.condition)}
         for g in bound:
             ends = (Read(Access("", (g.range.start, g.range.stop))),)
             used |= {v for end in ends for v in free_variables(end)}
@@ -291,8 +293,12 @@ class _Writer:
     def _loop(g: Generator, own: Mapping[str, Index], node: Node) -> Loop:
         variable = own[g.variable]
         assert isinstance(variable, Var)
-        ends = (substitute(end, own) for end in (g.range.start, g.range.stop))
-        return Loop(variable.name, Range(*ends, g.range.step), (node,))
+        return Loop(variable.name, _range(g.range, own), (node,))
+
+
+def _range(bounds: Range, own: Mapping[str, Index]) -> Range:
+    start, stop = substitute(bounds.start, own), substitute(bounds.stop, own)
+    return Range(start, stop, bounds.step)
 
 
 def _depth(value: Value) -> int:
@@ -321,10 +327,10 @@ def _with_names(value: Value, own: Mapping[str, Index], names: Mapping[str, str]
                     while name in used:
                         number += 1
                         name = f"{wish}{number}"
-                    ends = (substitute(end, inside) for end in (g.range.start, g.range.stop))
+                    bounds = _range(g.range, inside)
                     inside[g.variable] = Var(name)
                     condition = _condition(g.condition, inside, names)
-                    found.append(Generator(name, Range(*ends, g.range.step), condition))
+                    found.append(Generator(name, bounds, condition))
                 return Reduce(function, tuple(found), _with_names(body, inside, names))
             case IndexValue(index):
                 return IndexValue(substitute(index, own))
