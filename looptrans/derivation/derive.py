@@ -87,11 +87,12 @@ def derive(
     work = _Work(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
-    work.own_arrays(reused_too=own)
-    work.sums()
     if nests == "joined":
-        work.side_by_side()
-    work.one_pass()
+        work = work.joined(own=own)
+    else:
+        work.own_arrays(reused_too=own)
+        work.sums()
+        work.one_pass()
     decision: Decision = "legal"
     if goal == "fold":
         if not work.folds() and any(step.kind == "one pass" for step in work.steps):
@@ -152,10 +153,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     _load_analysis()
     plain = program_without_lets(replace(program, docstring=None))
     work = _Work(reread(with_guards(with_selects(plain))))
-    work.own_arrays()
-    work.sums()
-    work.side_by_side()
-    work.one_pass()
+    work = work.joined()
     if not work.folds():
         notes, work = work.notes, _Work(work.first)
         work.notes += notes
@@ -230,11 +228,29 @@ class _Work:
         self.notes.append(f"{begun}{reason.reason[len(word) :]}.")
         self.verdict = reason.decision
 
+    def joined(self, *, own: bool = False) -> _Work:
+        """Bring nests and passes together; return the work afterwards.
+
+        What is worked out again is so for the sake of one pass, and stays where there is none.
+        """
+        work = _Work(self.program)
+        again = work.take("worked out again") is None
+        work.own_arrays(reused_too=own)
+        work.sums()
+        work.side_by_side()
+        work.one_pass()
+        if again and not any(step.kind == "one pass" for step in work.steps):
+            work = self
+            work.own_arrays(reused_too=own)
+            work.sums()
+            work.side_by_side()
+            work.one_pass()
+        return work
+
     # What iterations have for themselves
 
     def own_arrays(self, *, reused_too: bool = False) -> None:
         """Count rows where they are, and let each iteration have its part of what it makes."""
-        self.take("worked out again")
         self.take("made once")
         for array, loops in reused(self.program) if reused_too else ():
             self.take("transformation", f"expand({array}, {', '.join(loops)})")

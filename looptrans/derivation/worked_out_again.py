@@ -23,16 +23,17 @@ from looptrans.adjoint.definitions import (
     plain_name,
     reads_of,
 )
+from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.reading import Reading, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.size import Sizes, sizes_of
-from looptrans.adjoint.sums import in_order
+from looptrans.adjoint.sums import held_together, in_order
 from looptrans.algebra.cells import condition_moved, mentions, moved
 from looptrans.algebra.laws import joined
 from looptrans.derivation.flows import flow_of, once_defined
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import reread
-from looptrans.ir.condition import ALWAYS, Condition, conjunction
+from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.index import Index, Var, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
@@ -243,7 +244,8 @@ class _Writer:
     def _nest(self, definition: Definition, value: Value, names: Mapping[str, str]) -> list[Node]:
         """Return the loops that work out a definition."""
         bound = in_order(value.generators) if isinstance(value, Reduce) else ()
-        body = value.body if isinstance(value, Reduce) else value
+        facts = Facts().inside((*definition.indices, *bound))
+        body = _known(value.body if isinstance(value, Reduce) else value, facts)
         outer, inner = self._apart(definition, bound, body)
         own: dict[str, Index] = {}
         for g in (*outer, *bound, *inner):
@@ -294,6 +296,24 @@ class _Writer:
         variable = own[g.variable]
         assert isinstance(variable, Var)
         return Loop(variable.name, _range(g.range, own), (node,))
+
+
+def _known(value: Value, facts: Facts) -> Value:
+    """Return a value without choices that are decided where it stands."""
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Select):
+            return None
+        open_ = [c for c in held_together(part.condition) if not facts.imply(c)]
+        if not open_:
+            return _known(part.chosen, facts)
+        if any(map(facts.refute, open_)):
+            return _known(part.otherwise, facts)
+        condition = conjunction(*open_)
+        chosen = _known(part.chosen, facts.and_(*open_))
+        return Select(condition, chosen, _known(part.otherwise, facts.and_(negation(condition))))
+
+    return replaced(value, change)
 
 
 def _range(bounds: Range, own: Mapping[str, Index]) -> Range:
