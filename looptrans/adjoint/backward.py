@@ -14,9 +14,9 @@ from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.digits import Parted, parted
 from looptrans.adjoint.empty import in_one_form
 from looptrans.adjoint.equal import made_one
-from looptrans.adjoint.guards import taken_out
+from looptrans.adjoint.guards import divided_once
 from looptrans.adjoint.hanging import hangs_on_extreme
-from looptrans.adjoint.idle import QUOTIENT, Unguarded
+from looptrans.adjoint.idle import Unguarded
 from looptrans.adjoint.lengths import Extended, extended
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
@@ -320,7 +320,7 @@ class _Derivation:
         totals = totals_of(self.system)
         returned = frozenset(self.outputs.values())
         self.unguarded, self.held = in_one_form(self.system, totals, returned)
-        self.divided = taken_out(self.system, returned)
+        self.divided = divided_once(self.system, returned)
         stored = returned | {each.name for each in self.held}
         self.carried = carried(self.system, frozenset(self.outputs.values()))
         self.prepared = prepared(self.system, stored)
@@ -330,8 +330,7 @@ class _Derivation:
         wanted = _leading_to(self.system, frozenset(self.inputs))
         sizes = replace(self.sizes, outputs=stored)
         known = tuple(totals.values())
-        left_out = bool(self.unguarded or self.held or any(guarded for _, guarded in self.divided))
-        self.reverse = Reverse(program, self.prepared, sizes, wanted, known, self.held, left_out)
+        self.reverse = Reverse(program, self.prepared, sizes, wanted, known, self.held)
         self.targets: dict[str, Gradient] = {}
 
     def sweep(self) -> None:
@@ -468,10 +467,7 @@ def _unguarded(found: Unguarded) -> Step:
     return Step("leave out a guard", (Certificate("algebra", law, "legal", found.reason),))
 
 
-def _divided_once(found: tuple[str, bool]) -> Step:
-    formula, is_guarded = found
-    if is_guarded:
-        return _unguarded(Unguarded(formula, QUOTIENT))
+def _divided_once(formula: str) -> Step:
     certificate = Certificate("algebra", formula, "legal", "what has a name is put in")
     return Step("divide once", (certificate,))
 

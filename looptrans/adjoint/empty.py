@@ -70,6 +70,8 @@ def in_one_form(
     found: list[Unguarded] = []
     held: list[Held] = []
     for name in list(system.definitions):
+        if name not in system.definitions:
+            continue  # nothing reads it any more
         definition = system.definitions[name]
         value = form.asked(definition.value)
         if not definition.has_reduction:

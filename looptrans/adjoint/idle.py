@@ -17,6 +17,7 @@ from looptrans.adjoint.definitions import (
     plain_name,
     refreshed_generators,
 )
+from looptrans.adjoint.guards import divided, drop_unread
 from looptrans.adjoint.nothing import Nothing, is_weighed
 from looptrans.adjoint.sums import expanded
 from looptrans.adjoint.tops import is_lowest
@@ -105,7 +106,9 @@ class Idle:
                 reason = _LOGARITHM
             else:
                 continue
-            yield self._shown(self.system.add(replace(definition, value=whole)), reason)
+            done = self.system.add(replace(definition, value=whole))
+            drop_unread(self.system, self.outputs, definition)
+            yield self._shown(done, reason)
             return
 
     def apart(self, definition: Definition, value: Select) -> Iterator[Held]:
@@ -144,14 +147,14 @@ class Idle:
         return Unguarded(f"{value_text(cell)} = {value_text(value)}", reason)
 
     def _written_out(self, value: Value) -> Value:
-        """Return what a definition that is only read here says."""
+        """Return a value with what a definition that is only read says, and reciprocals put in."""
         match value:
             case Read(access) if access.array not in self.outputs:
                 definition = self.system.definitions.get(access.array)
                 if definition is not None and not definition.has_reduction:
                     here = dict(zip(definition.variables, access.indices, strict=True))
-                    return value_moved(definition.value, here)
-        return value
+                    value = value_moved(definition.value, here)
+        return divided(self.system, value)
 
     def _is_quotient(self, value: Value, divisor: Access) -> bool:
         """Tell whether each term is divided by a sum, and has terms of it as factors."""

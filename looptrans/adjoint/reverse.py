@@ -42,7 +42,7 @@ from looptrans.adjoint.tops import Total, implied, needed
 from looptrans.adjoint.vanishing import cancels
 from looptrans.adjoint.weights import Prepared
 from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import ZERO, divide, multiply
+from looptrans.algebra.values import divide, multiply
 from looptrans.ir.condition import ALWAYS, Data, conjunction, is_data_dependent
 from looptrans.ir.index import Index, Var, substitute
 from looptrans.ir.program import Program
@@ -73,7 +73,6 @@ class Reverse:
         wanted: The definitions and inputs that lead to something that is differentiated.
         totals: The sums of exponentials of the listing.
         held: What outputs hold some of.
-        is_unguarded: Whether a guard against sums without a term was left out.
         simplifier: Makes adjoints simpler.
         attained: Maxima and minima whose adjoint is not zero.
         kept: Adjoints that are kept in memory in any case.
@@ -85,7 +84,6 @@ class Reverse:
     wanted: frozenset[str]
     totals: tuple[Total, ...] = ()
     held: tuple[Held, ...] = ()
-    is_unguarded: bool = False
     pending: dict[str, list[tuple[tuple[Index, ...], Term]]] = field(default_factory=dict)
     simplifier: Simplifier = field(init=False)
     attained: list[str] = field(default_factory=list)
@@ -158,8 +156,7 @@ class Reverse:
             kept = simplified_brackets(here, facts)
             if kept is not None:
                 raw.append(kept)
-        done = self.simplifier.simplified(self._only_needed(name, raw), facts, f"d{name}")
-        return [self._of_something(term) for term in done] if self.is_unguarded else done
+        return self.simplifier.simplified(self._only_needed(name, raw), facts, f"d{name}")
 
     def _facts(self, name: str, indices: tuple[Generator, ...]) -> Facts:
         """Return what holds wherever the adjoint of a cell goes anywhere."""
@@ -175,23 +172,6 @@ class Reverse:
         if definition is None or not _is_extreme(definition.value):
             return terms
         return [bracketed(term, *needed(definition)) for term in terms]
-
-    def _of_something(self, term: Term) -> Term:
-        """Leave out a quotient of sums where they have no terms: it is nothing, and not 0 / 0.
-
-        O[i, d] = X[i, d] / l[i] * g[i]        dg[i] = sum(dO[i, d] * X[i, d] / l[i]) if l[i] > 0
-        """
-        weights = self.prepared.weights
-        for atom, exponent in term.factors:
-            if exponent > 0 or not isinstance(atom, Read):
-                continue
-            own = {name for name, w in weights.items() if w.total == atom.access.array}
-            read = [a.access.array for a, p in term.factors if p > 0 and isinstance(a, Read)]
-            gathered = [d for n in read if (d := self.system.definitions.get(n)) and n not in own]
-            quotient = any(own & set(d.reads()) for d in gathered if d.origin == "forward")
-            if quotient and not own & set(read):
-                term = bracketed(term, Data(Compare(">", atom, ZERO)))
-        return term
 
     def _adjoint(self, definition: Definition, terms: list[Term]) -> Value:
         """Make a definition of an adjoint; return its cell."""
