@@ -114,7 +114,7 @@ def expanded(value: Value, names: Names) -> list[Term]:
             if is_number(chosen, 0.0):
                 return [bracketed(t, negation(condition)) for t in expanded(otherwise, names)]
         case Call("where", (condition, chosen, otherwise)):
-            return expanded(Select(_condition_of(condition), chosen, otherwise), names)
+            return expanded(Select(condition_of(condition), chosen, otherwise), names)
         case Reduce("sum", generators, body):
             plain, new = refreshed_generators(generators, names)
             inside = expanded(value_moved(body, new), names)
@@ -160,7 +160,8 @@ def _is_product(terms: list[Term]) -> bool:
     return len(terms) == 1 and not terms[0].generators and not terms[0].brackets
 
 
-def _condition_of(value: Value) -> Condition:
+def condition_of(value: Value) -> Condition:
+    """Return the condition that a value is true."""
     return value.condition if isinstance(value, Holds) else Data(value)
 
 

@@ -93,11 +93,12 @@ def derive(
     work = _Work(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
-    work.own_arrays(reused_too=own)
-    work.sums()
     if nests == "joined":
-        work.side_by_side()
-    work.one_pass()
+        work = work.joined(own=own)
+    else:
+        work.own_arrays(reused_too=own)
+        work.sums()
+        work.one_pass()
     decision: Decision = "legal"
     if goal == "fold":
         if not work.folds() and any(step.kind == "one pass" for step in work.steps):
@@ -160,10 +161,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     if not plain.body:
         raise NotDone("there is no statement in it")
     work = _Work(reread(with_guards(with_selects(plain))))
-    work.own_arrays()
-    work.sums()
-    work.side_by_side()
-    work.one_pass()
+    work = work.joined()
     if not work.folds():
         notes, work = work.notes, _Work(work.first)
         work.notes += notes
@@ -237,6 +235,25 @@ class _Work:
         begun = word.capitalize() if word.islower() and word.isalpha() and len(word) > 1 else word
         self.notes.append(f"{begun}{reason.reason[len(word) :]}.")
         self.verdict = reason.decision
+
+    def joined(self, *, own: bool = False) -> _Work:
+        """Bring nests and passes together; return the work afterwards.
+
+        What is worked out again is so for the sake of one pass, and stays where there is none.
+        """
+        work = _Work(self.program)
+        again = work.take("worked out again") is None
+        work.own_arrays(reused_too=own)
+        work.sums()
+        work.side_by_side()
+        work.one_pass()
+        if again and not any(step.kind == "one pass" for step in work.steps):
+            work = self
+            work.own_arrays(reused_too=own)
+            work.sums()
+            work.side_by_side()
+            work.one_pass()
+        return work
 
     # What iterations have for themselves
 
