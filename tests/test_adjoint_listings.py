@@ -743,6 +743,30 @@ def f(X: Float[Array, "M N"], W: Float[Array, "N E"], y: Int[Array, "M"]):
         for e in range(E):
             O[t, e] = row[e] * s
     return O
+### an index in what is taken off
+def f(S: Float[Array, "M N"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        l = 0.0
+        for j in range(N):
+            l += exp(S[i, j] - 0.5 * i)
+            for d in range(D):
+                O[i, d] += exp(S[i, j] - 0.5 * i) * V[j, d]
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+### divided by the square of a sum up to a length
+def f(S: Float[Array, "M N"], n: Int[Array, "M", "1:N+1"]):
+    O = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(n[i]):
+            m = max(m, S[i, j])
+        l = 0.0
+        for j in range(n[i]):
+            l += exp(S[i, j] - m)
+        O[i] = S[i, 0] / (l * l)
+    return O
 ### a product that may be zero
 def f(X: Float[Array, "M N"], w: Float[Array, "M"]):
     S = zeros((M, N))

@@ -20,6 +20,7 @@ from looptrans.adjoint.definitions import (
     System,
     condition_variables,
     free_variables,
+    range_moved,
     refreshed_generators,
 )
 from looptrans.adjoint.facts import Facts
@@ -290,10 +291,7 @@ class Reverse:
         body = value_moved(value_moved(value.body, inner), new)
         attains = Data(Compare("==", body, value_moved(definition.cell, new)))
         bound = tuple(
-            replace(
-                g,
-                condition=condition_moved(g.condition, new),
-            )
+            replace(g, range=range_moved(g.range, new), condition=condition_moved(g.condition, new))
             for g in bound
         )
         last = replace(bound[-1], condition=conjunction(bound[-1].condition, attains))

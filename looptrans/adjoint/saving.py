@@ -17,6 +17,7 @@ from looptrans.adjoint.read import read
 from looptrans.adjoint.reading import Reading, Site
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.algebra.cells import value_moved
 from looptrans.algebra.values import is_number
 from looptrans.frontend import parse
 from looptrans.ir.index import Index, Var
@@ -138,7 +139,9 @@ class Saver:
         def change(part: Value) -> Value | None:
             return Read(cells[part.access]) if isinstance(part, Read) else None
 
-        return behind, loops, replaced(definition.value, change)
+        rows = zip(definition.variables, loops, strict=True)
+        here: dict[str, Index] = {own: Var(loop.variable) for own, loop in rows}
+        return behind, loops, value_moved(replaced(definition.value, change), here)
 
     def _behind(self, site: Site, count: int) -> Position:
         """Return the node behind which what a statement works out is read, in `count` loops.
