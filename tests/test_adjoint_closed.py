@@ -17,7 +17,7 @@ from looptrans.ir.listing import listing as text_of
 from tests.analysis import program, spec
 from tests.test_adjoint_torch import gradients
 
-SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "H": 2}
+SIZES = {"M": 3, "N": 4, "E": 2, "D": 3, "H": 2, "B": 2}
 HEAD = 'def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):\n'
 SCORES = """
     O = zeros((M, D))
@@ -189,11 +189,11 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], u:
 }
 
 
-def gaps(found: Backward, seed: int) -> list[float]:
-    """Return how far each gradient is from autograd's, on inputs made at random."""
+def gaps(found: Backward, seed: int, **chosen: np.ndarray) -> list[float]:
+    """Return how far each gradient is from autograd's, on inputs made at random or chosen."""
     sizes = {p.name: SIZES[p.name] for p in found.listing.parameters if p.is_integer}
     made = prepare(found.listing, sizes, None, seed)
-    inputs: dict[str, Any] = {**made.arrays, **made.reals}
+    inputs: dict[str, Any] = {**made.arrays, **made.reals, **chosen}
     forward = execute(found.forward, sizes=sizes, inputs=inputs)
     for name, value in execute(found.listing, sizes=sizes, inputs=inputs).items():
         np.testing.assert_array_equal(forward[name], value)

@@ -11,6 +11,7 @@ import pytest
 from looptrans.adjoint import backward as deriving
 from looptrans.adjoint.backward import Backward, backward
 from looptrans.adjoint.hanging import hangs_on_extreme
+from looptrans.adjoint.picking import with_picks_added
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import index_text
@@ -598,6 +599,23 @@ def f(Q: Float[Array, "M H E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
                 for d in range(0, D):
                     O[i, h, d] = O[i, h, d] + w * V[j, d]
     return O, lse
+### dropped, divided once by the sum and by what is kept
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      keep: Bool[Array, "M N"], p: float):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            s = Q[i] @ K[j]
+            t = max(m, s)
+            l = l * exp(m - t) + exp(s - t)
+            for d in range(0, D):
+                O[i, d] = O[i, d] * exp(m - t) + (exp(s - t) * V[j, d] if keep[i, j] else 0.0)
+            m = t
+        for d in range(0, D):
+            O[i, d] = O[i, d] / ((1.5 + p) * l)
+    return O
 ### a mask that is data
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       ok: Bool[Array, "M N"]):
@@ -692,6 +710,39 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
             S[i, j] = c * b + d
             y[i] += S[i, j] ** 2
     return S, y
+### a label beside a running maximum, set once
+def f(X: Float[Array, "M E"], W: Float[Array, "N E"], y: Int[Array, "M", "0:N"], eps):
+    loss = zeros(M)
+    for t in range(M):
+        m = -inf
+        l = 0.0
+        s = 0.0
+        zy = 0.0
+        for v in range(N):
+            z = sum(X[t, e] * W[v, e] for e in range(E))
+            new = max(m, z)
+            l = l * exp(m - new) + exp(z - new)
+            m = new
+            s = s + z
+            if v == y[t]:
+                zy = z
+        loss[t] = m + log(l) - (1.0 - eps) * zy - eps * s / N
+    return loss
+### a row of a table, set once
+def f(X: Float[Array, "M N"], W: Float[Array, "N E"], y: Int[Array, "M"]):
+    O = zeros((M, E)); row = zeros(E)
+    for t in range(M):
+        s = 0.0
+        for c in range(E):
+            row[c] = 0.0
+        for v in range(N):
+            s += X[t, v]
+            if v == y[t]:
+                for e in range(E):
+                    row[e] = W[v, e]
+        for e in range(E):
+            O[t, e] = row[e] * s
+    return O
 ### a product that may be zero
 def f(X: Float[Array, "M N"], w: Float[Array, "M"]):
     S = zeros((M, N))
@@ -779,6 +830,56 @@ def test_gradients_are_those_of_autograd(name: str) -> None:
         (certificate,) = step.certificates
         assert step.decision == "unknown"
         assert certificate.reason.endswith("the sums are too many to compare")
+
+
+PICKED = """
+def f(X: Float[Array, "M N"], y: Int[Array, "M"], k: Int[Array, "N"], g):
+    O = zeros(M)
+    z = zeros(M)
+    for t in range(M):
+        x = 0.0
+        for v in range(N):
+            if v == y[t]:
+                x = X[t, v]
+        O[t] = x * x
+    return O, z
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "arrays"),
+    [
+        ("", "", ("x",)),
+        ("v == y[t]", "g > 0.0 and y[t] - 1 == v + t", ("x",)),
+        ("if v == y[t]:\n                x = X[t, v]", "x = X[t, v] if v == y[t] else x", ("x",)),
+        ("x = X[t, v]", "z[t] = X[t, v]", ("z",)),
+        ("x = X[t, v]", "for e in range(M):\n                    z[e] = X[e, v]", None),
+        ("v == y[t]", "v <= y[t]", None),
+        ("v == y[t]", "v == k[v]", None),
+        ("v == y[t]", "v == y[t] or v == 0", None),
+        ("x = 0.0", "x = -1.0", None),
+        ("x = X[t, v]", "x = x + X[t, v]", None),
+        ("        O[t] = x", "        O[t] = x\n        x = 1.0\n        O[t] = x", None),
+        ("x = 0.0\n        for", "for", None),
+        ("    for t in range(M):\n        x = 0.0", "    x = 0.0\n    for t in range(M):", None),
+    ],
+)
+def test_what_a_guard_lets_through_once_is_added(
+    old: str, new: str, arrays: tuple[str, ...] | None
+) -> None:
+    """To the 0 that is there, where the guard holds in one iteration, and only there."""
+    text = PICKED.replace(old, new)
+    if "x = 0.0" not in text and "x = -1.0" not in text:
+        text = text.replace("    z = zeros(M)\n", "    z = zeros(M)\n    x = 0.0\n    O[0] = x\n")
+    listing = program(text)
+    found = with_picks_added(listing)
+    assert (found and found.arrays) == arrays
+    if found is not None:
+        for seed in range(3):
+            sizes, inputs = made_inputs(listing, seed)
+            got = execute(found.program, sizes=sizes, inputs=inputs)
+            want = execute(listing, sizes=sizes, inputs=inputs)
+            assert all(np.array_equal(got[name], want[name]) for name in want)
 
 
 def test_what_needs_an_arg_max_receives_no_gradient_unless_asked() -> None:

@@ -284,3 +284,20 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
     made = fuse(listing, ("j@S2", "j@S3"))
     assert made.recurrence is not None, made.reason
     assert [value_text(g.value) for g in made.recurrence.inputs] == ["S[i, j]"]
+
+
+def test_a_sum_that_starts_from_two_terms_is_refused_with_the_reason() -> None:
+    made = fused(
+        program("""
+def f(x, a, b, N):
+    m = max(a, b)
+    for j in range(N):
+        m = max(m, x[j])
+    t = exp(a - m) + exp(b - m)
+    for k in range(N):
+        t = t + exp(x[k] - m)
+    return m, t
+""")
+    )
+    assert made.decision == "refused"
+    assert "starts from" in made.reason

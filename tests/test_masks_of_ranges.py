@@ -161,6 +161,24 @@ WAYS = {
         y[i] = sum(X[i, j] * z[j] for j in range(N) if {mask})
     return y
 """,
+    "under a name": """\
+    for i in range(M):
+        for j in range(N):
+            seen = {mask}
+            y[i] = y[i] + (X[i, j] * z[j] if seen else 0.0)
+    return y
+""",
+    "under two names": """\
+    for i in range(M):
+        p = i + W
+        for j in range(N):
+            hidden = not ({mask})
+            p = j
+            shown = not hidden
+            if shown:
+                y[i] = y[i] + X[i, p] * z[j]
+    return y
+""",
     "guards in guards": """\
     for i in range(M):
         for j in range(N):

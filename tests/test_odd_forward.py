@@ -267,11 +267,33 @@ NO_ELSE = """
             for d in range(D):
                 o[i, d] += p * v[j, d]
 """
+# Sums under guards of their own, beside a running maximum.
+BESIDE = """
+def beside(X: Float[Array, "T N"], y: Int[Array, "T"]):
+    a = zeros(T); b = zeros(T); L = zeros(T)
+    for t in range(T):
+        m = -inf
+        l = 0.0
+        label = 0.0
+        for v in range(N):
+            z = 2.0 * X[t, v]
+            new = max(m, z)
+            l = l * exp(m - new) + exp(z - new)
+            m = new
+            if z > 0.0:
+                a[t] += z
+            b[t] = b[t] if v > y[t] else b[t] + z
+            if v == y[t]:
+                label = z
+        L[t] = m + log(l) - label
+    return a, b, L
+"""
 
 
 @pytest.mark.parametrize(
     ("text", "sizes", "dtype"),
     [
+        (BESIDE, "T=5,N=70", "float32"),
         (TWO_GREATEST, "M=3,N=9", "float32"),
         (UNDER_IF, "M=20,N=40,E=4,D=3", "float32"),
         (EITHER, "M=5,N=20,D=3", "float32"),
@@ -288,6 +310,7 @@ NO_ELSE = """
         (NEW_MAXIMUM.format(update=SCALED), "M=5,N=20,E=3,D=2", "float32"),
     ],
     ids=[
+        "sums beside",
         "branches",
         "under if",
         "either",

@@ -319,6 +319,30 @@ def test_the_two_nests_are_a_listing_and_mean_the_same() -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
+def test_bounds_with_names_are_put_in() -> None:
+    """Their statements stand in the loops around, and a part is to be a program of its own."""
+    text = """\
+def f(X: Float[Array, "H M N"], Z: Float[Array, "G N"], W: int):
+    assert H % G == 0
+    y = zeros((H, M))
+    for h in range(H):
+        g = h // (H // G)
+        for i in range(M):
+            at = i + N - M
+            lo = max(0, at - W)
+            hi = min(N, at + 1)
+            for j in range(lo, hi):
+                y[h, i] = y[h, i] + X[h, i, j] * Z[g, j]
+    return y
+"""
+    before = parse(Source("listing.py", text))
+    after = derive_two_nests(before).derivation.last
+    sizes = {"H": 4, "G": 2, "M": 3, "N": 11, "W": 6}
+    wanted = execute(before, sizes=sizes)["y"]
+    found = execute(after, sizes={**sizes, "parts": 3}, schedule=1)["y"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
 def test_names_change_names_only() -> None:
     changed = renamed(LOGSUMEXP, "reversed")
     before, after = stream(split(changed.before).text), stream(split(changed.after).text)

@@ -3,11 +3,13 @@
 `backward.backward` goes through the steps; what it meets on the way, in that order:
 
 what equations are        definitions, sums, facts, refusal
-made ready for reading    lets, digits, lengths, packed, guards, choices, tightening
+made ready for reading    lets, digits, lengths, packed, choices, picking,
+                          named_tests, tightening
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
 loops of more than sums   closing, closed_nodes, kept_values, carrying
 equations put in order    equal, apart, together, shared_terms, offered
-softmax and its kin       weights, totals, statistics, hanging
+softmax and its kin       weights, totals, statistics, tops, hanging
+rows that see nothing     guards, empty, idle, nothing
 adjoints                  reverse, pulling, derivatives, solving, in_range
 adjoints made simpler     simplifying, recognition, in_parts, vanishing
 what is kept in memory    size, saving

@@ -12,12 +12,15 @@ from looptrans.adjoint.carrying import Moved, carried
 from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.digits import Parted, parted
+from looptrans.adjoint.empty import in_one_form
 from looptrans.adjoint.equal import made_one
-from looptrans.adjoint.guards import taken_out
+from looptrans.adjoint.guards import divided_once
 from looptrans.adjoint.hanging import hangs_on_extreme
+from looptrans.adjoint.idle import Unguarded
 from looptrans.adjoint.lengths import Extended, extended
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
+from looptrans.adjoint.picking import Picked, with_picks_added
 from looptrans.adjoint.proofs import Step, steps_of
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
@@ -28,6 +31,7 @@ from looptrans.adjoint.statistics import with_log_sums
 from looptrans.adjoint.sums import ONE, Term, in_order, value_of
 from looptrans.adjoint.tightening import tightened
 from looptrans.adjoint.together import with_rows_together
+from looptrans.adjoint.tops import totals_of
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
@@ -126,6 +130,9 @@ def _backward(
     placed = with_arrays_made_once(program) or with_rows_in_place(program)
     if placed is not None:
         return _counted(_backward(placed.program, of, wrt), program, placed)
+    picked = with_picks_added(program)
+    if picked is not None:
+        return _counted(_backward(picked.program, of, wrt), program, picked)
     bounded = with_ends_said(program)
     if bounded is not None:
         return _said(_backward(bounded.program, of, wrt), program, bounded)
@@ -163,8 +170,8 @@ def _backward(
     return found.backward(notes)
 
 
-def _counted(found: Backward, program: Program, placed: Shifted | MadeOnce) -> Backward:
-    """Return the backward pass of a listing, from that of one that places its arrays otherwise."""
+def _counted(found: Backward, program: Program, placed: Shifted | MadeOnce | Picked) -> Backward:
+    """Return the backward pass of a listing, from that of one that places or sets otherwise."""
     forward = program if found.forward is found.listing else found.forward
     step = Step(placed.text, (placed.certificate,))
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
@@ -314,14 +321,20 @@ class _Derivation:
                 site = self.reading.sites[name]
                 self.reading.sites[name] = replace(site, indices=(None,))
         named(self.system, frozenset(self.outputs.values()))
-        self.unguarded = taken_out(self.system, frozenset(self.outputs.values()))
+        totals = totals_of(self.system)
+        returned = frozenset(self.outputs.values())
+        self.unguarded, self.held = in_one_form(self.system, totals, returned)
+        self.divided = divided_once(self.system, returned)
+        stored = returned | {each.name for each in self.held}
         self.carried = carried(self.system, frozenset(self.outputs.values()))
-        self.prepared = prepared(self.system, frozenset(self.outputs.values()))
+        self.prepared = prepared(self.system, stored)
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
         self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
         self.gradients = {name: self.system.names.array(f"d{name}") for name in self.inputs}
         wanted = _leading_to(self.system, frozenset(self.inputs))
-        self.reverse = Reverse(program, self.prepared, self.sizes, wanted)
+        sizes = replace(self.sizes, outputs=stored)
+        known = tuple(totals.values())
+        self.reverse = Reverse(program, self.prepared, sizes, wanted, known, self.held)
         self.targets: dict[str, Gradient] = {}
 
     def sweep(self) -> None:
@@ -404,15 +417,21 @@ class _Derivation:
 
     def backward(self, notes: list[str]) -> Backward:
         """Write the listing."""
+        held = [self.system.definitions[each.name] for each in self.held]
+        for own, each in zip(held, self.held, strict=True):
+            self.system.add(replace(own, value=each.value, origin="again"))
         statistics = with_log_sums(self.prepared, self.sizes, self.outputs)
         writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)
         text = tightened(text)
         saved = [writer.shown[name] for name in writer.saved]
+        for own in held:
+            self.system.add(own)
         once, *shown = steps_of(self.reverse, statistics, writer)
         simpler = [
-            *map(_unguarded, self.unguarded),
+            *map(_unguarded, (*self.unguarded, *(each.why for each in self.held))),
+            *map(_divided_once, self.divided),
             *([_carried(self.carried)] * bool(self.carried)),
         ]
         steps = (*map(_closed, self.closings), once, *simpler, *shown)
@@ -447,17 +466,14 @@ def _closed(closing: Closing) -> Step:
     return Step(name, closing.certificates)
 
 
-def _unguarded(found: tuple[str, bool]) -> Step:
-    formula, is_guarded = found
-    if not is_guarded:
-        certificate = Certificate("algebra", formula, "legal", "what has a name is put in")
-        return Step("divide once", (certificate,))
-    law = f"{formula} wherever anything is differentiated"
-    reason = (
-        "where the divisor, a sum of exponentials, is 0, each of them is, and each is a factor of "
-        "a term of what is divided: no term is left"
-    )
-    return Step("leave out a guard", (Certificate("algebra", law, "legal", reason),))
+def _unguarded(found: Unguarded) -> Step:
+    law = f"{found.formula} wherever anything is differentiated"
+    return Step("leave out a guard", (Certificate("algebra", law, "legal", found.reason),))
+
+
+def _divided_once(formula: str) -> Step:
+    certificate = Certificate("algebra", formula, "legal", "what has a name is put in")
+    return Step("divide once", (certificate,))
 
 
 def _carried(terms: tuple[Moved, ...]) -> Step:

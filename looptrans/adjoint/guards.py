@@ -12,34 +12,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from looptrans.adjoint.definitions import Definition, System, plain_name, range_moved
-from looptrans.adjoint.recognition import unify
+from looptrans.adjoint.definitions import Definition, System, plain_name
+from looptrans.adjoint.nothing import is_weighed
 from looptrans.adjoint.sums import (
     Term,
-    canonical,
-    combined,
     expanded,
-    held_together,
     value_of,
 )
 from looptrans.adjoint.weights import Prepared
-from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import MINUS_INFINITY, is_number
-from looptrans.ir.condition import ALWAYS, Comparison, Condition, Data, Not
-from looptrans.ir.index import Index, Var
+from looptrans.algebra.cells import value_moved
+from looptrans.algebra.values import is_number
+from looptrans.ir.condition import Comparison, Condition, Data, Not
+from looptrans.ir.index import Var
 from looptrans.ir.listing import value_text
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Binary,
-    Call,
     Compare,
-    Generator,
     Read,
-    Reduce,
-    Select,
     Value,
-    walk_value,
 )
 
 _POSITIVE = (">", "!=")
@@ -70,63 +62,43 @@ def without_guards(prepared: Prepared, term: Term) -> Term | None:
     return replace(term, brackets=tuple(kept))
 
 
-def taken_out(system: System, outputs: frozenset[str]) -> tuple[tuple[str, bool], ...]:
-    """Let outputs that are a quotient only where its divisor is above 0 be that quotient.
-
-        O[i, d] = X[i, d] / l[i] if l[i] > 0 else 0    ->    O[i, d] = X[i, d] / l[i]
-
-        inv[i] = 1 / l[i] if l[i] > 0 else 0
-        O[i, d] = X[i, d] * inv[i]                     ->    O[i, d] = X[i, d] / l[i]
+def divided_once(system: System, outputs: frozenset[str]) -> tuple[str, ...]:
+    """Let outputs that are multiplied by what was divided by a sum be divided by it.
 
         r[i] = 1 / l[i]
         O[i, d] = X[i, d] * r[i]                       ->    O[i, d] = X[i, d] / l[i]
 
-        L[i] = m[i] + log(l[i]) if l[i] > 0 else -inf  ->    L[i] = m[i] + log(l[i])
-
-    It is done where l is a sum of exponentials, every term of X has the exponential of a term of l
-    as a factor, and what O is otherwise is 0, or a multiple of X. Then no term of X is left where
-    l is 0, and nothing is differentiated there. The logarithm of 0 is -inf. Outputs are handed
-    over, so the quotient is not worked out.
+    It is done where l is a sum of exponentials, and every term of X has the exponential of a term
+    of l as a factor.
 
     Args:
         system: The definitions; those of the outputs are changed.
         outputs: The definitions of the outputs.
 
     Returns:
-        What was found, as formulas, and whether a guard was left out.
+        What was found, as formulas.
     """
     found = []
     for name in [name for name in system.definitions if name in outputs]:
         definition = system.definitions[name]
         if definition.has_reduction:
             continue
-        total = _tested(system, definition.value)
-        if total is None:
-            quotient = _divided(system, definition.value)
-            match quotient:
-                case Binary("/", Read(above), Read(below)) if quotient != definition.value:
-                    if not _is_weighed(system, above, below):
-                        continue
-                case _:
+        quotient = divided(system, definition.value)
+        match quotient:
+            case Binary("/", Read(above), Read(below)) if quotient != definition.value:
+                if not is_weighed(system, above, below):
                     continue
-        else:
-            quotient = _divided(system, _where(system, definition.value, total, positive=True))
-            otherwise = _where(system, definition.value, total, positive=False)
-            same = _without_weights(system, quotient, total) == _without_weights(
-                system, otherwise, total
-            )
-            if not (same or _is_logarithm(quotient, otherwise, total)):
+            case _:
                 continue
         system.add(replace(definition, value=quotient))
-        _drop_unread(system, outputs, definition)
+        drop_unread(system, outputs, definition)
         own = {v: Var(plain_name(v)) for v in definition.variables}
         cell = value_moved(definition.cell, own)
-        formula = f"{value_text(cell)} = {value_text(value_moved(quotient, own))}"
-        found.append((formula, total is not None))
+        found.append(f"{value_text(cell)} = {value_text(value_moved(quotient, own))}")
     return tuple(found)
 
 
-def _drop_unread(system: System, outputs: frozenset[str], definition: Definition) -> None:
+def drop_unread(system: System, outputs: frozenset[str], definition: Definition) -> None:
     """Forget what a definition read before it was changed, where nothing reads it any more."""
     for name in definition.reads():
         known = system.definitions.get(name)
@@ -134,10 +106,10 @@ def _drop_unread(system: System, outputs: frozenset[str], definition: Definition
             continue
         if not any(name in other.reads() for other in system.definitions.values()):
             del system.definitions[name]
-            _drop_unread(system, outputs, known)
+            drop_unread(system, outputs, known)
 
 
-def _divided(system: System, value: Value) -> Value:
+def divided(system: System, value: Value) -> Value:
     """Return a product with what was divided by and kept in a name; other values as they are."""
 
     def change(part: Value) -> Value | None:
@@ -154,23 +126,6 @@ def _divided(system: System, value: Value) -> Value:
             return value_of(terms) if len(terms) == 1 else value
         case _:
             return value
-
-
-def _tested(system: System, value: Value, seen: set[str] | None = None) -> Access | None:
-    """Return the number that a value, or what it reads, compares with 0 to be one of two others."""
-    seen = set() if seen is None else seen
-    for part in walk_value(value):
-        match part:
-            case Select(condition, _, _):
-                found = _compared(condition)
-                if found is not None:
-                    return found[0]
-            case Read(access) if access.array not in seen and _is_plain(system, access):
-                seen.add(access.array)
-                inner = _tested(system, system.instance(access.array, access.indices), seen)
-                if inner is not None:
-                    return inner
-    return None
 
 
 def _compared(condition: Condition) -> tuple[Access, bool] | None:
@@ -194,99 +149,6 @@ def _is_plain(system: System, access: Access) -> bool:
     """Tell whether a cell is worked out from others without a loop."""
     definition = system.definitions.get(access.array)
     return definition is not None and not definition.has_reduction
-
-
-def _where(system: System, value: Value, total: Access, *, positive: bool) -> Value:
-    """Return what a value is where a number is above 0, or where it is not."""
-
-    def change(part: Value) -> Value | None:
-        match part:
-            case Select(condition, chosen, otherwise):
-                found = _compared(condition)
-                if found is None or found[0] != total:
-                    return None
-                way = chosen if found[1] == positive else otherwise
-                return _where(system, way, total, positive=positive)
-            case Read(access) if _is_plain(system, access):
-                inner = system.instance(access.array, access.indices)
-                if _tested(system, inner) == total:
-                    return _where(system, inner, total, positive=positive)
-        return None
-
-    return replaced(value, change)
-
-
-def _is_logarithm(value: Value, otherwise: Value, total: Access) -> bool:
-    """Tell whether a value is the logarithm of a number and more, and -inf where there is none."""
-    if otherwise != MINUS_INFINITY and not is_number(otherwise, float("-inf")):
-        return False
-    match value:
-        case Binary("+", Call("log" | "log2", (Read(inner),)), _):
-            return inner == total
-        case Binary("+", _, Call("log" | "log2", (Read(inner),))):
-            return inner == total
-        case Call("log" | "log2", (Read(inner),)):
-            return inner == total
-        case _:
-            return False
-
-
-def _without_weights(system: System, value: Value, total: Access) -> list[str]:
-    """Return the terms of a value, as texts, but for those that are nothing where a sum is 0."""
-    return sorted(
-        f"{term.coefficient} {canonical(term)}"
-        for term in combined(expanded(value, system.names))
-        if term.generators
-        or not any(
-            power > 0 and isinstance(atom, Read) and _is_weighed(system, atom.access, total)
-            for atom, power in term.factors
-        )
-    )
-
-
-def _is_weighed(system: System, above: Access, total: Access) -> bool:
-    """Tell whether each term of a sum has an exponential of the terms of another as a factor."""
-    top, bottom = (system.definitions.get(access.array) for access in (above, total))
-    if top is None or bottom is None:
-        return False
-    match bottom.value:
-        case Reduce("sum", bound, Call("exp" | "exp2") as exponential):
-            pass
-        case _:
-            return False
-    here = dict(zip(top.variables, above.indices, strict=True))
-    terms = expanded(value_moved(top.value, here), system.names)
-    own = frozenset((*bottom.variables, *(g.variable for g in bound)))
-    wanted = dict(zip(bottom.variables, total.indices, strict=True))
-    for term in terms:
-        ranges = {g.variable: g for g in term.generators}
-        for atom, power in term.factors:
-            given: dict[str, Index] = dict(wanted)
-            if power < 1 or not unify(exponential, atom, own, given):
-                continue
-            if _same_terms(bound, term, ranges, given):
-                break
-        else:
-            return False
-    return bool(terms)
-
-
-def _same_terms(
-    bound: tuple[Generator, ...],
-    term: Term,
-    ranges: dict[str, Generator],
-    given: dict[str, Index],
-) -> bool:
-    """Tell whether a term is there only where a sum has one too."""
-    for g in bound:
-        index = given.get(g.variable)
-        mine = ranges.get(index.name) if isinstance(index, Var) else None
-        if mine is None or range_moved(g.range, given) != range_moved(mine.range, {}):
-            return False
-        needed = condition_moved(g.condition, given)
-        if any(part not in term.brackets for part in held_together(needed) if part != ALWAYS):
-            return False
-    return True
 
 
 def _guarded(prepared: Prepared, condition: Condition) -> tuple[Access, bool] | None:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from looptrans.algebra.cells import plain
 from looptrans.ir.condition import Condition, Relation, walk_condition
 from looptrans.ir.index import Index, lets, opaque_terms, variables
-from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
-from looptrans.ir.rewrite import access_changed, condition_changed, value_changed
+from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.rewrite import access_changed, condition_changed, rewritten, value_changed
 from looptrans.ir.value import (
     Access,
     Range,
     Value,
 )
+from looptrans.ir.walk import accesses, nodes
 
 
 def cell_without_lets(access: Access) -> Access:
@@ -39,6 +40,47 @@ def program_without_lets(program: Program) -> Program:
     for j in range(c + 1): l = l + …   ->   for j in range(i + N - M + 1): l = l + …
     """
     return replace(program, body=tuple(map(_without_lets, program.body)))
+
+
+def program_of_indices(program: Program) -> Program:
+    """Return a program that reads no integer scalar which stands for an index expression.
+
+        lo = max(0, i - W)
+        for j in range(lo, N): …    ->    for j in range(max(0, i - W), N): …
+
+    Their statements are left out where nothing else reads them.
+    """
+    body = rewritten(program.body, _of_indices)
+    read = {*program.outputs}
+    for node in (n for n in nodes(body) if isinstance(n, Assign | If)):
+        read |= {r.access.array for r in accesses(node) if not r.is_write}
+    gone = {
+        array.name
+        for array in program.arrays
+        if array.element == "int" and array.role == "local" and not array.rank
+    } - read
+
+    def change(node: Node) -> tuple[Node, ...]:
+        unread = isinstance(node, Assign) and all(t.array in gone for t in node.targets)
+        return () if unread else (node,)
+
+    return replace(program, body=rewritten(body, change))
+
+
+def _of_indices(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Assign():
+            targets = tuple(map(cell_without_lets, node.targets))
+            return (
+                replace(node, targets=targets, values=tuple(map(value_without_lets, node.values))),
+            )
+        case If():
+            return (replace(node, condition=condition_without_lets(node.condition)),)
+        case Loop():
+            ends = node.range
+            return (replace(node, range=Range(plain(ends.start), plain(ends.stop), ends.step)),)
+        case _:
+            return (node,)
 
 
 def _without_lets(node: Node) -> Node:

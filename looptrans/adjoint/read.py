@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.closing import Closing, Exchange, closings
+from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.adjoint.reading import Position, Reading, Site, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.ir.program import Program
@@ -22,7 +23,7 @@ def read(program: Program) -> tuple[Reading, tuple[Closing, ...]]:
         NotDifferentiated: It is no chain of values, sums, maxima and minima, and some loop that
             carries more has no closed form.
     """
-    program = with_choices(program)
+    program = with_choices(with_tests_put_in(program))
     try:
         return definitions_of(program), ()
     except NotDifferentiated as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import arrays_in
+from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.adjoint.lets import (
     cell_without_lets,
@@ -21,7 +21,7 @@ from looptrans.adjoint.resolving import resolved_condition
 from looptrans.adjoint.state import Around, LoopAround, Place, Position, Site, State, Version
 from looptrans.adjoint.versions import join, write
 from looptrans.algebra.cells import condition_moved, moved, plain, value_moved
-from looptrans.algebra.values import negative
+from looptrans.algebra.values import is_number, negative
 from looptrans.ir.condition import ALWAYS, Condition, negation
 from looptrans.ir.index import Index, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
@@ -153,13 +153,10 @@ class _Reader:
         values = [value_moved(value_without_lets(v), around.renaming) for v in node.values]
         done: list[tuple[Access, Value]] = []
         for number, target in enumerate(node.targets):
-            if self.state.program.array(target.array).element != "float":
-                if target.subscripts:
-                    raise NotDifferentiated(
-                        f"{target.array} holds integers that the listing computes", node.label
-                    )
-                continue
             value = values[number if len(values) == len(node.targets) else 0]
+            if self.state.program.array(target.array).element != "float":
+                self._count(node, position, around, target, value)
+                continue
             done.append((moved(cell_without_lets(target), around.renaming), value))
         if len(done) > 1:
             # All values are worked out before anything is written.
@@ -171,6 +168,26 @@ class _Reader:
                     )
         for target, value in done:
             write(self.state, Place(node.label, position, around, target), target, value)
+
+    def _count(
+        self, node: Assign, position: Position, around: Around, target: Access, value: Value
+    ) -> None:
+        """Let a scalar that counts what satisfies a condition be a sum of ones.
+
+        Other integers stand for index expressions, or are known to nobody.
+        """
+        if target.subscripts:
+            raise NotDifferentiated(
+                f"{target.array} holds integers that the listing computes", node.label
+            )
+        counts = accumulation(target, value)
+        if is_number(value, 0.0) or (counts and counts[0] == "sum" and is_number(counts[1], 1.0)):
+            try:
+                write(self.state, Place(node.label, position, around, target), target, value)
+            except NotDifferentiated:
+                self.state.current[target.array] = Version()
+        else:
+            self.state.current[target.array] = Version()
 
 
 def _filled(creation: Create) -> Const | None:

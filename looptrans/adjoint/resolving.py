@@ -64,7 +64,8 @@ def read_of(
     array = state.program.array(access.array)
     if array.role == "input":
         return Read(access)
-    if array.element != "float":
+    known = state.current[access.array]
+    if array.element != "float" and known.name is None and known.number is None:
         raise NotDifferentiated(
             f"{access.array} holds integers that the listing computes", place.label
         )

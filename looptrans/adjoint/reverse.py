@@ -23,6 +23,7 @@ from looptrans.adjoint.definitions import (
     refreshed_generators,
 )
 from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.idle import Held
 from looptrans.adjoint.pulling import Contribution, Pull
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.simplifying import Finding, Simplifier, counted, outside
@@ -37,6 +38,7 @@ from looptrans.adjoint.sums import (
     times,
     value_of,
 )
+from looptrans.adjoint.tops import Total, implied, needed
 from looptrans.adjoint.vanishing import cancels
 from looptrans.adjoint.weights import Prepared
 from looptrans.algebra.cells import condition_moved, value_moved
@@ -69,6 +71,8 @@ class Reverse:
         prepared: Its definitions; adjoints are added to the same system.
         sizes: Which definitions are small.
         wanted: The definitions and inputs that lead to something that is differentiated.
+        totals: The sums of exponentials of the listing.
+        held: What outputs hold some of.
         simplifier: Makes adjoints simpler.
         attained: Maxima and minima whose adjoint is not zero.
         kept: Adjoints that are kept in memory in any case.
@@ -78,6 +82,8 @@ class Reverse:
     prepared: Prepared
     sizes: Sizes
     wanted: frozenset[str]
+    totals: tuple[Total, ...] = ()
+    held: tuple[Held, ...] = ()
     pending: dict[str, list[tuple[tuple[Index, ...], Term]]] = field(default_factory=dict)
     simplifier: Simplifier = field(init=False)
     attained: list[str] = field(default_factory=list)
@@ -134,7 +140,7 @@ class Reverse:
                 pass
             case _:
                 return False
-        if not cancels(self, terms, definition.indices):
+        if not cancels(self, terms, self._facts(definition.name, definition.indices)):
             return False
         of = f"d{definition.name}"
         reason = "written out, its terms cancel: " + "; ".join(shown(t) for t in terms)
@@ -143,14 +149,29 @@ class Reverse:
 
     def gathered(self, name: str, indices: tuple[Generator, ...]) -> list[Term]:
         """Return the adjoint of a cell as terms, simplified."""
-        facts = Facts().inside(indices)
+        facts = self._facts(name, indices)
         raw = []
         for subscripts, term in self.pending.get(name, ()):
             here = solved(term, subscripts, indices, self.program.contracts)
             kept = simplified_brackets(here, facts)
             if kept is not None:
                 raw.append(kept)
-        return self.simplifier.simplified(raw, facts, f"d{name}")
+        return self.simplifier.simplified(self._only_needed(name, raw), facts, f"d{name}")
+
+    def _facts(self, name: str, indices: tuple[Generator, ...]) -> Facts:
+        """Return what holds wherever the adjoint of a cell goes anywhere."""
+        facts = Facts().inside(indices).and_(*(h.guard for h in self.held if h.name == name))
+        definition = self.system.definitions.get(name)
+        if definition is None or not _is_extreme(definition.value):
+            return facts
+        return facts.and_(*implied(definition, self.totals))
+
+    def _only_needed(self, name: str, terms: list[Term]) -> list[Term]:
+        """Leave out of the adjoint of a maximum what is there only where it is one of nothing."""
+        definition = self.system.definitions.get(name)
+        if definition is None or not _is_extreme(definition.value):
+            return terms
+        return [bracketed(term, *needed(definition)) for term in terms]
 
     def _adjoint(self, definition: Definition, terms: list[Term]) -> Value:
         """Make a definition of an adjoint; return its cell."""

@@ -98,6 +98,8 @@ def expanded(value: Value, names: Names) -> list[Term]:
             return [*expanded(left, names), *scaled(expanded(right, names), -1)]
         case Binary("*", left, right):
             a, b = expanded(left, names), expanded(right, names)
+            # What is divided by is taken back whole: x / (1 - p) * (1 - p) is x.
+            a, b = _unless_divisor(left, a, b), _unless_divisor(right, b, a)
             if len(a) * len(b) <= MOST_TERMS:
                 return [times(x, y) for x in a for y in b]
             return [Term(Fraction(1), ((value, 1),))]
@@ -112,7 +114,7 @@ def expanded(value: Value, names: Names) -> list[Term]:
             if is_number(chosen, 0.0):
                 return [bracketed(t, negation(condition)) for t in expanded(otherwise, names)]
         case Call("where", (condition, chosen, otherwise)):
-            return expanded(Select(_condition_of(condition), chosen, otherwise), names)
+            return expanded(Select(condition_of(condition), chosen, otherwise), names)
         case Reduce("sum", generators, body):
             plain, new = refreshed_generators(generators, names)
             inside = expanded(value_moved(body, new), names)
@@ -125,6 +127,15 @@ def expanded(value: Value, names: Names) -> list[Term]:
         case _:
             pass
     return [Term(Fraction(1), ((value, 1),))]
+
+
+def _unless_divisor(value: Value, terms: list[Term], others: list[Term]) -> list[Term]:
+    """Return the terms of a sum, or the sum as one factor where all others are divided by it."""
+    if len(terms) < 2 or not others:
+        return terms
+    if all(dict(other.factors).get(value, 0) < 0 for other in others):
+        return [Term(Fraction(1), ((value, 1),))]
+    return terms
 
 
 def _reciprocal(value: Value, names: Names) -> Term:
@@ -149,7 +160,8 @@ def _is_product(terms: list[Term]) -> bool:
     return len(terms) == 1 and not terms[0].generators and not terms[0].brackets
 
 
-def _condition_of(value: Value) -> Condition:
+def condition_of(value: Value) -> Condition:
+    """Return the condition that a value is true."""
     return value.condition if isinstance(value, Holds) else Data(value)
 
 

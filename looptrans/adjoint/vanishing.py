@@ -18,7 +18,7 @@ from looptrans.adjoint.guards import without_guards
 from looptrans.adjoint.recognition import applied, rewritten
 from looptrans.adjoint.solving import simplified_brackets
 from looptrans.adjoint.sums import Term, combined, expanded, times
-from looptrans.ir.value import Generator, Read, Reduce, Value
+from looptrans.ir.value import Read, Reduce, Value
 
 if TYPE_CHECKING:
     from looptrans.adjoint.definitions import Definition
@@ -29,15 +29,14 @@ MOST_ROUNDS = 8
 MOST_OPENED = 200
 
 
-def cancels(reverse: Reverse, terms: list[Term], indices: tuple[Generator, ...]) -> bool:
+def cancels(reverse: Reverse, terms: list[Term], facts: Facts) -> bool:
     """Tell whether terms add up to zero when everything they read is written out.
 
     Args:
         reverse: The definitions, and the adjoints worked out so far.
         terms: The terms.
-        indices: The indices of the cell they are the adjoint of.
+        facts: What holds of the cell they are the adjoint of.
     """
-    facts = Facts().inside(indices)
     left = _expanded(reverse, terms, facts)
     lowest: dict[Value, int] = {}
     for term in left:
@@ -56,7 +55,7 @@ def cancels(reverse: Reverse, terms: list[Term], indices: tuple[Generator, ...])
 def agree(reverse: Reverse, left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
     """Tell whether two sums of terms are the same when everything they read is written out."""
     less = [replace(term, coefficient=-term.coefficient) for term in right]
-    return cancels(reverse, [*left, *less], ())
+    return cancels(reverse, [*left, *less], Facts())
 
 
 def _expanded(reverse: Reverse, terms: list[Term], facts: Facts) -> list[Term]:

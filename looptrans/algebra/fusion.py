@@ -514,8 +514,9 @@ class _Work:
         first = put(here, {name: each.initial for name, each in cells.items()})
         if (_arrays_of(here) | _arrays_of(first)) & _written(self.program.body):
             return refused  # it may have changed in between
+        terms = Terms(domain)
         try:
-            number = factored(Terms(domain).normal(_named_reads(first)), Terms(domain))
+            number = factored(terms.normal(_named_reads(first)), terms)
         except Undefined:
             return refused
         if law.answer != "proved" or not isinstance(number, Const):

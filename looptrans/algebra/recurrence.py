@@ -392,6 +392,9 @@ class _Assembly:
         array = self.program.array(access.array)
         first = moved(access, {loop.variable: loop.range.start})
         outer = [e for e in self.iteration.edges if e.kind == "outer" and e.array == array.name]
+        entering = {
+            e.source for e in self.iteration.edges if e.kind == "entering" and e.array == array.name
+        }
         writers = [
             place
             for place in placed(self.program)
@@ -399,15 +402,20 @@ class _Assembly:
             and self.iteration.position not in place.loop_positions
             and place.position < self.iteration.position
             and any(target.array == array.name for target in place.node.targets)
+            and (place.label in entering or not self._is_otherwise(place))
         ]
-        entering = {
-            e.source for e in self.iteration.edges if e.kind == "entering" and e.array == array.name
-        }
         if outer or not entering <= {writers[-1].label if writers else ""}:
             return Read(first)
         if not writers:
             return self._created(array.name) or Read(first)
         return self._assigned(origin, writers[-1], first) or Read(first)
+
+    def _is_otherwise(self, place: Placed) -> bool:
+        """Tell whether a statement is in the other branch of a guard that the loop is in."""
+        loop = self.iteration.position
+        return any(
+            loop[: len(branch)] == (*branch[:-1], 3 - branch[-1]) for branch in place.branches
+        )
 
     def _assigned(self, origin: Found, last: Placed, first: Access) -> Value | None:
         """Return what the last statement before the loop has surely assigned to the cells.

@@ -1,11 +1,13 @@
-"""Masks written as -inf or 0 through a ternary, made guards.
+"""Masks written through a ternary, made guards.
 
     S_ij = x if j <= i else -inf            S_ij = x
     m_ij = max(m, S_ij)              ->     if j <= i:
     l = l * … + exp(S_ij - m_ij)                m_ij = max(m, S_ij); l = …
 
-Right where such an element leaves every state of the fold as it is, which is tried on numbers:
-a state that an update changes by as much as a rounding is a reason not to.
+    z = z + x if j == y[i] else z    ->     if j == y[i]: z = z + x
+
+Right where such an element leaves every state of the fold as it is, which is tried on numbers for
+-inf and 0: a state that an update changes by as much as a rounding is a reason not to.
 """
 
 from __future__ import annotations
@@ -58,14 +60,53 @@ def _node(node: Node, facts: Facts, program: Program) -> Node:
             fact = facts(node) if node.execution == "sequential" else None
             if fact is None or fact.decision != "legal":
                 return changed
-            guarded = _guarded(changed.body, fact, program)
-            return changed if guarded is None else replace(changed, body=guarded)
+            states = {state.access.array for state in fact.states}
+            guarded = _guarded(changed.body, states, program) or changed.body
+            return replace(
+                changed, body=_under_guards(guarded, states, _following(guarded, states))
+            )
         case _:
             return node
 
 
-def _guarded(body: tuple[Node, ...], fact: Append, program: Program) -> tuple[Node, ...] | None:
-    states = {state.access.array for state in fact.states}
+def _under_guards(
+    body: tuple[Node, ...], states: set[str], following: set[str]
+) -> tuple[Node, ...]:
+    """Return statements that change a state only at times, with guards that say when."""
+    return tuple(_under_guard(node, states, following) for node in body)
+
+
+def _under_guard(node: Node, states: set[str], following: set[str]) -> Node:
+    match node:
+        case Loop(execution="parallel"):
+            return replace(node, body=_under_guards(node.body, states, following))
+        case Assign(targets=(target,), values=(Select(condition, chosen, otherwise),)):
+            own = Read(target)
+            if otherwise != own:
+                condition, chosen, otherwise = opposite(condition), otherwise, chosen
+            is_state = otherwise == own and target.array in states
+            if is_state and not _looks_at(condition, following):
+                return If(condition, (replace(node, values=(chosen,)),))
+    return node
+
+
+def _following(body: tuple[Node, ...], states: set[str]) -> set[str]:
+    """Return states, and what is worked out from them or set where they decide on it."""
+    found = set(states)
+    while True:
+        more: set[str] = set()
+        for node in nodes(body):
+            match node:
+                case If(condition) if _looks_at(condition, found):
+                    more |= _set_in((node,))
+                case Assign() if _read_in((node,)) & found:
+                    more |= {target.array for target in node.targets}
+        if more <= found:
+            return found
+        found |= more
+
+
+def _guarded(body: tuple[Node, ...], states: set[str], program: Program) -> tuple[Node, ...] | None:
     for number, node in enumerate(body):
         if not isinstance(node, Assign) or len(node.values) != 1 or len(node.targets) != 1:
             continue

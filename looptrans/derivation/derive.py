@@ -13,7 +13,9 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
-from looptrans.adjoint.lets import program_without_lets
+from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.lets import program_of_indices, program_without_lets
+from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.analysis import api
 from looptrans.derivation.apart import branching
 from looptrans.derivation.bodies import flow, recurrence_of
@@ -38,8 +40,11 @@ from looptrans.derivation.step import (
 from looptrans.derivation.two_nests import TwoNests, left_over, two_nests
 from looptrans.derivation.writing import reread, without
 from looptrans.ir.facts import DependenceReport, LoopVerdict
+from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Decision
+from looptrans.ir.walk import nodes
 from looptrans.transforms.tree import (
     LoopPath,
     Position,
@@ -82,17 +87,18 @@ def derive(
             must where several loops of an iteration use them.
     """
     _load_analysis()
-    plain = _plain(program)
+    plain = with_tests_put_in(_plain(program), keep=False)
     if not plain.body:
         return Derivation(reread(program), goal, (), "unknown", ("There is no statement in it.",))
     work = _Work(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
-    work.own_arrays(reused_too=own)
-    work.sums()
     if nests == "joined":
-        work.side_by_side()
-    work.one_pass()
+        work = work.joined(own=own)
+    else:
+        work.own_arrays(reused_too=own)
+        work.sums()
+        work.one_pass()
     decision: Decision = "legal"
     if goal == "fold":
         if not work.folds() and any(step.kind == "one pass" for step in work.steps):
@@ -151,14 +157,11 @@ def derive_two_nests(program: Program) -> InTwoNests:
         NotDone: No loop can be split, or not with its parts as programs of their own.
     """
     _load_analysis()
-    plain = program_without_lets(_plain(program))
+    plain = program_of_indices(with_tests_put_in(_plain(program), keep=False))
     if not plain.body:
         raise NotDone("there is no statement in it")
     work = _Work(reread(with_guards(with_selects(plain))))
-    work.own_arrays()
-    work.sums()
-    work.side_by_side()
-    work.one_pass()
+    work = work.joined()
     if not work.folds():
         notes, work = work.notes, _Work(work.first)
         work.notes += notes
@@ -233,6 +236,25 @@ class _Work:
         self.notes.append(f"{begun}{reason.reason[len(word) :]}.")
         self.verdict = reason.decision
 
+    def joined(self, *, own: bool = False) -> _Work:
+        """Bring nests and passes together; return the work afterwards.
+
+        What is worked out again is so for the sake of one pass, and stays where there is none.
+        """
+        work = _Work(self.program)
+        again = work.take("worked out again") is None
+        work.own_arrays(reused_too=own)
+        work.sums()
+        work.side_by_side()
+        work.one_pass()
+        if again and not any(step.kind == "one pass" for step in work.steps):
+            work = self
+            work.own_arrays(reused_too=own)
+            work.sums()
+            work.side_by_side()
+            work.one_pass()
+        return work
+
     # What iterations have for themselves
 
     def own_arrays(self, *, reused_too: bool = False) -> None:
@@ -243,6 +265,7 @@ class _Work:
         if self.take("rows in place") is None:
             # Of rows that are counted where they are it may be known how many there can be.
             self.take("made once")
+        self.take("picked")
 
     # Bringing passes together
 
@@ -542,6 +565,7 @@ class _Work:
             _free(path.loop, verdict.names)
             for path, verdict in self._facts()
             if verdict.decision in ("parallel", "privatize")
+            and not _gathers(path.loop, verdict.names)
         ]
         if free and self.take("parallel", *free) is not None:
             for each in free:
@@ -586,6 +610,19 @@ def _load_analysis() -> None:
 def _free(loop: Loop, private: tuple[str, ...]) -> str:
     """Return a loop with its private names as the step takes them."""
     return f"{_name(loop)}: {', '.join(private)}" if private else _name(loop)
+
+
+def _gathers(loop: Loop, private: tuple[str, ...]) -> bool:
+    """Tell whether iterations add to one cell, though no two of them: it is a sum all the same."""
+    for node in nodes(loop.body):
+        match node:
+            case Assign(targets=(target,), values=(value,)) if target.array not in private:
+                own = {
+                    v for s in target.subscripts if not isinstance(s, Whole) for v in variables(s)
+                }
+                if loop.variable not in own and accumulation(target, value) is not None:
+                    return True
+    return False
 
 
 def _name(loop: Loop) -> str:

@@ -16,6 +16,7 @@ from looptrans.derivation.ordinary import (
     in_parallel,
     in_place,
     made_once,
+    picked,
     transformed,
 )
 from looptrans.derivation.parts import in_parts
@@ -25,6 +26,7 @@ from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.derivation.two_nests import in_two_nests
 from looptrans.derivation.with_atomics import with_atomics
+from looptrans.derivation.worked_out_again import worked_out_again
 from looptrans.ir.program import Program
 
 Move = Callable[..., DerivationStep]
@@ -33,6 +35,8 @@ Move = Callable[..., DerivationStep]
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "made once": (made_once, ()),
     "rows in place": (in_place, ()),
+    "picked": (picked, ()),
+    "worked out again": (worked_out_again, ()),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),
     "one pass": (one_pass, (str,)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.adjoint.picking import with_picks_added
 from looptrans.derivation.free import Free, freed, is_overwritten
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done, suffix_of
@@ -73,6 +74,22 @@ def made_once(program: Program) -> DerivationStep:
         raise NotDone("no array is made in a loop")
     after = done(found.program)
     return DerivationStep(found.text, "made once", (), program, after, (found.certificate,))
+
+
+def picked(program: Program) -> DerivationStep:
+    """Add what a guard lets through once at most; see `looptrans.adjoint.picking`.
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: No guard sets in one iteration only what is 0 before.
+    """
+    found = with_picks_added(program)
+    if found is None:
+        raise NotDone("no guard sets in one iteration only what is 0 before")
+    after = done(found.program)
+    return DerivationStep(found.text, "picked", (), program, after, (found.certificate,))
 
 
 def checked(step: Step, name: str, kind: str, arguments: tuple[str, ...]) -> DerivationStep:

@@ -211,7 +211,7 @@ def _problems(found: dict[str, Tree]) -> list[str]:
 
 
 # What leads from a listing to the one that is differentiated.
-_BEGUN = {"made once", "rows in place"}
+_BEGUN = {"made once", "rows in place", "picked"}
 _OF_BACKWARD = {"hand over", "adjoint", "backward nest", "one launch", "one nest", "atomics"}
 
 

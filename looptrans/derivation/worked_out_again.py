@@ -1,0 +1,380 @@
+"""Large arrays that one nest hands to another, worked out again where they are read.
+
+for i: for j: S[i, j] = sum(q[i, e] * k[j, e] for e)      for i: for j: m[i] = max(m[i], (sum(…)
+for i: for j: S[i, j] = S[i, j] * scale              ->                               * scale))
+for i: for j: m[i] = max(m[i], S[i, j])
+
+The listing is read as definitions, one for each version of an array. Those that are small, or come
+out, are kept, each in a nest of its own; the others go where they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.accumulating import IDENTITIES, arrays_in
+from looptrans.adjoint.choices import with_choices
+from looptrans.adjoint.definitions import (
+    Definition,
+    System,
+    condition_variables,
+    free_variables,
+    plain_name,
+    reads_of,
+)
+from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.reading import Reading, definitions_of
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.size import Sizes, sizes_of
+from looptrans.adjoint.sums import held_together, in_order
+from looptrans.algebra.cells import condition_moved, mentions, moved
+from looptrans.algebra.laws import joined
+from looptrans.derivation.flows import flow_of, once_defined
+from looptrans.derivation.step import DerivationStep, NotDone
+from looptrans.derivation.writing import reread
+from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
+from looptrans.ir.index import Index, Var, substitute
+from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced, replaced_in_condition
+from looptrans.ir.value import (
+    Access,
+    Const,
+    Create,
+    Generator,
+    Holds,
+    IndexValue,
+    Range,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    value_children,
+    walk_value,
+)
+from looptrans.ir.walk import loops, placed
+
+_MONOIDS = {"sum": "+", "max": "max", "min": "min"}
+MOST_INSIDE = 400
+MOST_NESTED = 2
+
+
+def in_several_nests(program: Program) -> tuple[str, ...]:
+    """Return the local arrays of several dimensions that are changed, or read, in other nests.
+
+    An array is changed where a statement sets a cell from what was in it.
+    """
+    local = {
+        array.name
+        for array in program.arrays
+        if array.role != "input" and array.element == "float" and array.rank > 1
+    } - set(program.outputs)
+    found: dict[str, None] = {}
+    written: dict[str, set[int]] = {name: set() for name in local}
+    for place in placed(program):
+        node = place.node
+        if not isinstance(node, Assign) or len(node.targets) != 1:
+            continue
+        (target,), (value, *_) = node.targets, node.values
+        own = all(mentions(target, loop.variable) for loop in place.loops)
+        if target.array in local and own and target.array in arrays_in(value):
+            found[target.array] = None
+        for name in local & set(arrays_in(value)):
+            if written[name] - {place.position[0]}:
+                found[name] = None
+        if target.array in local:
+            written[target.array].add(place.position[0])
+    return tuple(found)
+
+
+def worked_out_again(program: Program) -> DerivationStep:
+    """Work large arrays that are changed in place out again where they are read.
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: There are none, or the listing cannot be read as definitions.
+    """
+    arrays = in_several_nests(program)
+    if not arrays or not program.is_function:
+        raise NotDone("no large array is handed from one nest to another")
+    try:
+        reading = definitions_of(with_choices(program))
+    except NotDifferentiated as error:
+        raise NotDone(f"its arrays are not each defined once: {error.reason}") from None
+    writer = _Writer(program, reading, sizes_of(program, reading.system, reading.outputs))
+    gone = tuple(name for name in arrays if writer.is_gone(name))
+    if set(reading.outputs) != set(program.outputs) or not gone:
+        raise NotDone("no large array is handed to another nest that need not be kept")
+    once = writer.gathered_once(gone)
+    if once:
+        # Two products one after the other are not made one: each would be done for all others.
+        raise NotDone(f"{once[0]} is gathered once only, and may stay")
+    after = reread(replace(program, body=writer.body()))
+    law = "a value worked out again is the value that was read before"
+    shown = once_defined(program, flow_of(program), law)
+    text = f"work {', '.join(gone)} out again where it is read"
+    return DerivationStep(text, "worked out again", (), program, after, (shown,))
+
+
+@dataclass(slots=True)
+class _Writer:
+    program: Program
+    reading: Reading
+    sizes: Sizes
+
+    @property
+    def system(self) -> System:
+        return self.reading.system
+
+    def is_kept(self, definition: Definition) -> bool:
+        """Tell whether a definition stays in memory."""
+        if definition.name in self.reading.outputs.values():
+            return True
+        return definition.has_reduction and self.sizes.is_stored(self.system, definition)
+
+    def is_gone(self, array: str) -> bool:
+        """Tell whether nothing of an array of the listing stays in memory."""
+        mine = [d for d in self.system.definitions.values() if d.array == array]
+        return bool(mine) and not any(map(self.is_kept, mine))
+
+    def gathered_once(self, arrays: tuple[str, ...]) -> list[str]:
+        """Return the arrays that one kept sum hangs on, made of none that several hang on."""
+        readers = dict.fromkeys(arrays, 0)
+        made_of: dict[str, set[str]] = {array: set() for array in arrays}
+        for name in self._wanted():
+            definition = self.system.definitions[name]
+            for array in self._inside(definition) & set(arrays):
+                readers[array] += isinstance(definition.value, Reduce)
+        for definition in self.system.definitions.values():
+            if definition.array in made_of:
+                made_of[definition.array] |= self._inside(definition)
+        several = {array for array, count in readers.items() if count > 1}
+        return [a for a in arrays if a not in several and not made_of[a] & several]
+
+    def _inside(self, definition: Definition) -> set[str]:
+        """Return the arrays that a definition hangs on through what is not kept."""
+        queue, seen = [definition.value], set[str]()
+        while queue:
+            for read in reads_of(queue.pop()):
+                inner = self.system.definitions.get(read)
+                if inner is not None and read not in seen and not self.is_kept(inner):
+                    seen.add(read)
+                    queue.append(inner.value)
+        return {self.system.definitions[name].array for name in seen}
+
+    def body(self) -> tuple[Node, ...]:
+        """Return the listing with every kept definition in a nest of its own."""
+        wanted = self._wanted()
+        names = self._names(wanted)
+        made: list[Node] = []
+        nests: list[Node] = []
+        for name in wanted:
+            definition = self.system.definitions[name]
+            value = self._inlined(definition.value)
+            if definition.indices:
+                made.append(self._declared(definition, value, names[name]))
+            nests += self._nest(definition, value, names)
+        return (*made, *nests)
+
+    def _wanted(self) -> list[str]:
+        """Return the kept definitions that outputs hang on, each behind those it reads."""
+        found: dict[str, None] = {}
+        seen: set[str] = set()
+
+        def visit(name: str) -> None:
+            definition = self.system.definitions.get(name)
+            if definition is None or name in seen:
+                return
+            seen.add(name)
+            for read in definition.reads():
+                visit(read)
+            if self.is_kept(definition):
+                found[name] = None
+
+        for name in self.program.outputs:
+            visit(self.reading.outputs[name])
+        return list(found)
+
+    def _names(self, wanted: list[str]) -> dict[str, str]:
+        """Return what kept definitions are called: outputs as they were."""
+        names = {self.reading.outputs[name]: name for name in self.program.outputs}
+        taken = {a.name for a in self.program.arrays if a.role == "input"}
+        taken |= {*names.values(), *(p.name for p in self.program.parameters)}
+        taken |= {loop.variable for loop in loops(self.program)}
+        for name in wanted:
+            wish = self.system.definitions[name].array or name
+            if name not in names:
+                count, new = 1, wish
+                while new in taken:
+                    count += 1
+                    new = f"{wish}_{count}"
+                taken.add(new)
+                names[name] = new
+        return names
+
+    def _inlined(self, value: Value) -> Value:
+        """Put in what is not kept where it is read."""
+
+        def change(part: Value) -> Value | None:
+            if not isinstance(part, Read):
+                return None
+            definition = self.system.definitions.get(part.access.array)
+            if definition is None or self.is_kept(definition):
+                return None
+            return self._inlined(self.system.instance(definition.name, part.access.indices))
+
+        found = replaced(value, change)
+        if sum(1 for _ in walk_value(found)) > MOST_INSIDE or _depth(found) > MOST_NESTED:
+            raise NotDone("what would be worked out again is too much")
+        return found
+
+    # Nests
+
+    def _declared(self, definition: Definition, value: Value, name: str) -> Node:
+        known = {n.array: n for n in self.program.body if isinstance(n, Declaration)}
+        first = IDENTITIES[value.function] if isinstance(value, Reduce) else 0.0
+        shape = definition.extents
+        element = known[name].creation.element if name in known else None
+        if first:
+            return Declaration(name, Create("full", shape, Const(first), element))
+        return Declaration(name, Create("zeros", shape, None, element))
+
+    def _nest(self, definition: Definition, value: Value, names: Mapping[str, str]) -> list[Node]:
+        """Return the loops that work out a definition."""
+        bound = in_order(value.generators) if isinstance(value, Reduce) else ()
+        facts = Facts().inside((*definition.indices, *bound))
+        body = _known(value.body if isinstance(value, Reduce) else value, facts)
+        outer, inner = self._apart(definition, bound, body)
+        own: dict[str, Index] = {}
+        for g in (*outer, *bound, *inner):
+            own[g.variable] = Var(self._free(plain_name(g.variable), own))
+        bare = _with_names(body, own, names)
+        cell = moved(Access(names[definition.name], definition.cell.access.subscripts), own)
+        conditions = conjunction(*(g.condition for g in bound if g.condition != ALWAYS))
+        if isinstance(value, Reduce):
+            bare = joined(_MONOIDS[value.function], Read(cell), bare)
+        node: Node = Assign("S", (cell,), (bare,))
+        for g in reversed(inner):
+            node = self._loop(g, own, node)
+        if conditions != ALWAYS:
+            node = If(_condition(conditions, own, names), (node,))
+        for g in reversed((*outer, *bound)):
+            node = self._loop(g, own, node)
+        first: list[Node] = []
+        if isinstance(value, Reduce) and not definition.indices:
+            first.append(Assign("S", (cell,), (Const(IDENTITIES[value.function]),)))
+        return [*first, node]
+
+    def _apart(
+        self, definition: Definition, bound: tuple[Generator, ...], body: Value
+    ) -> tuple[tuple[Generator, ...], tuple[Generator, ...]]:
+        """Return the indices outside of what is summed over, and those inside.
+
+        Inside are those that no sum in the terms hangs on, so that it is done once for them.
+        """
+        sums = [part for part in walk_value(body) if isinstance(part, Reduce)]
+        used = {v for part in sums for v in free_variables(part)}
+        used |= {v for g in bound for v in condition_variables(g.condition)}
+        for g in bound:
+            ends = (Read(Access("", (g.range.start, g.range.stop))),)
+            used |= {v for end in ends for v in free_variables(end)}
+        inner = tuple(g for g in definition.indices if bound and sums and g.variable not in used)
+        return tuple(g for g in definition.indices if g not in inner), inner
+
+    def _free(self, wish: str, own: Mapping[str, Index]) -> str:
+        used = {index.name for index in own.values() if isinstance(index, Var)}
+        name, number = wish, 1
+        while name in used:
+            number += 1
+            name = f"{wish}{number}"
+        return name
+
+    @staticmethod
+    def _loop(g: Generator, own: Mapping[str, Index], node: Node) -> Loop:
+        variable = own[g.variable]
+        assert isinstance(variable, Var)
+        return Loop(variable.name, _range(g.range, own), (node,))
+
+
+def _known(value: Value, facts: Facts) -> Value:
+    """Return a value without choices that are decided where it stands."""
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Select):
+            return None
+        open_ = [c for c in held_together(part.condition) if not facts.imply(c)]
+        if not open_:
+            return _known(part.chosen, facts)
+        if any(map(facts.refute, open_)):
+            return _known(part.otherwise, facts)
+        condition = conjunction(*open_)
+        chosen = _known(part.chosen, facts.and_(*open_))
+        return Select(condition, chosen, _known(part.otherwise, facts.and_(negation(condition))))
+
+    return replaced(value, change)
+
+
+def _range(bounds: Range, own: Mapping[str, Index]) -> Range:
+    start, stop = substitute(bounds.start, own), substitute(bounds.stop, own)
+    return Range(start, stop, bounds.step)
+
+
+def _depth(value: Value) -> int:
+    """Return how many sums stand in each other at most."""
+    if isinstance(value, Reduce):
+        return 1 + _depth(value.body)
+    return max((_depth(part) for part in value_children(value)), default=0)
+
+
+def _with_names(value: Value, own: Mapping[str, Index], names: Mapping[str, str]) -> Value:
+    """Return a value in the listing's names; sums in it bind variables of their own."""
+
+    def change(part: Value) -> Value | None:
+        match part:
+            case Read(access) if access.array in names:
+                return Read(moved(Access(names[access.array], access.subscripts), own))
+            case Read(access):
+                return Read(moved(access, own))
+            case Reduce(function, generators, body):
+                inside = dict(own)
+                found = []
+                for g in generators:
+                    used = {index.name for index in inside.values() if isinstance(index, Var)}
+                    wish = name = plain_name(g.variable)
+                    number = 1
+                    while name in used:
+                        number += 1
+                        name = f"{wish}{number}"
+                    bounds = _range(g.range, inside)
+                    inside[g.variable] = Var(name)
+                    condition = _condition(g.condition, inside, names)
+                    found.append(Generator(name, bounds, condition))
+                return Reduce(function, tuple(found), _with_names(body, inside, names))
+            case IndexValue(index):
+                return IndexValue(substitute(index, own))
+            case Select(condition, chosen, otherwise):
+                return Select(
+                    _condition(condition, own, names),
+                    _with_names(chosen, own, names),
+                    _with_names(otherwise, own, names),
+                )
+            case Holds(condition):
+                return Holds(_condition(condition, own, names))
+        return None
+
+    return replaced(value, change)
+
+
+def _condition(
+    condition: Condition, own: Mapping[str, Index], names: Mapping[str, str]
+) -> Condition:
+    moved_ = condition_moved(condition, own)
+    return replaced_in_condition(moved_, lambda part: _renamed(part, names))
+
+
+def _renamed(part: Value, names: Mapping[str, str]) -> Value | None:
+    if isinstance(part, Read) and part.access.array in names:
+        return Read(Access(names[part.access.array], part.access.subscripts))
+    return None

@@ -1,0 +1,201 @@
+"""Rows that see nothing give 0 and -inf, however a listing says so, in the gradients too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from looptrans.adjoint.backward import backward
+from looptrans.frontend import parse
+from looptrans.ir.listing import listing
+from looptrans.ir.program import Program
+from looptrans.ir.source import Source
+from tests.test_adjoint_closed import gaps
+
+HEAD = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], {more}):
+    O = zeros((M, D))
+    L = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+"""
+ONLINE = """
+        for j in range(0, N):
+            s = Q[i] @ K[j] if ok[i, j] else -inf
+            t = max(m, s)
+            if t > -inf:
+                l = l * exp(m - t) + exp(s - t)
+                for d in range(0, D):
+                    O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+            m = t
+"""
+BY_ROW = """
+        if seen[i]:
+            for j in range(0, N):
+                s = Q[i] @ K[j]
+                t = max(m, s)
+                l = l * exp(m - t) + exp(s - t)
+                for d in range(0, D):
+                    O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+                m = t
+"""
+ENDS = {
+    "a guard on the maximum, both branches": """
+        if m > -inf:
+            L[i] = m + log(l)
+            for d in range(0, D):
+                O[i, d] /= l
+        else:
+            L[i] = -inf
+""",
+    "what is empty first": """
+        if l == 0:
+            L[i] = -inf
+            for d in range(0, D):
+                O[i, d] = 0.0
+        else:
+            L[i] = m + log(l)
+            for d in range(0, D):
+                O[i, d] = O[i, d] / l
+""",
+    "choices": """
+        L[i] = -inf if m == -inf else m + log(l)
+        for d in range(0, D):
+            O[i, d] = 0.0 if -inf == m else O[i, d] / l
+""",
+    "a divisor that is no 0": """
+        safe = l if 0 < l else 1.0
+        L[i] = m + log(safe)
+        for d in range(0, D):
+            O[i, d] /= safe
+""",
+    "a divisor that is at least a little": """
+        safe = max(l, 1e-30)
+        L[i] = m + log(safe)
+        for d in range(0, D):
+            O[i, d] /= safe
+""",
+    "one over it": """
+        inv = 1.0 / l if l > 1e-6 else 0.0
+        for d in range(0, D):
+            O[i, d] *= inv
+        L[i] = where(l != 0, m + log(l), -inf)
+""",
+}
+ROWS = {
+    "the same guard": """
+            L[i] = m + log(l)
+            for d in range(0, D):
+                O[i, d] /= l
+        else:
+            L[i] = -inf
+            for d in range(0, D):
+                O[i, d] = 0.0
+""",
+    "another one": """
+        L[i] = m + log(l) if l > 0.0 else -inf
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l if l > 0.0 else 0.0
+""",
+}
+ELSE = """
+        L[i] = m + log(l)
+        for d in range(0, D):
+            if m > -inf:
+                O[i, d] = O[i, d] / l
+            else:
+                O[i, d] = W[i, d]
+"""
+COUNTED = """
+def f(Q: Float[Array, "B M E"], K: Float[Array, "B N E"], V: Float[Array, "B N D"],
+      n: Int[Array, "B", "0:N + 1"]):
+    O = zeros((B, M, D))
+    L = zeros((B, M))
+    for b in range(0, B):
+        for i in range(0, M):
+            if n[b] == 0:
+                L[b, i] = -inf
+                for d in range(0, D):
+                    O[b, i, d] = 0.0
+            else:
+                m = -inf
+                l = 0.0
+                for j in range(0, n[b]):
+                    s = Q[b, i] @ K[b, j]
+                    t = max(m, s)
+                    l = l * exp(m - t) + exp(s - t)
+                    for d in range(0, D):
+                        O[b, i, d] = O[b, i, d] * exp(m - t) + exp(s - t) * V[b, j, d]
+                    m = t
+                L[b, i] = m + log(l)
+                for d in range(0, D):
+                    O[b, i, d] /= l
+    return O, L
+"""
+OK = np.array([[True, False, True, True], [False] * 4, [True, True, False, False]])
+
+
+def listing_of(loop: str, end: str, more: str) -> Program:
+    """Return a listing: its loop over keys, and what it says behind it."""
+    return parse(Source("a.py", HEAD.format(more=more) + loop + end + "    return O, L\n"))
+
+
+def check(program: Program, **given: np.ndarray) -> None:
+    """Two nests with products, what they need handed over, and the gradients of autograd."""
+    found = backward(program)
+    assert all(step.decision == "legal" for step in found.steps)
+    assert {saved.name for saved in found.saved} == {"O", "L"}
+    assert sum("for j in" in line for line in listing(found.program).splitlines()) == 2
+    assert all(error < 1e-10 for error in gaps(found, 0, **given))
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_mask_may_leave_a_row_without_keys(name: str) -> None:
+    program = listing_of(ONLINE, ENDS[name], 'ok: Bool[Array, "M N"]')
+    check(program, ok=OK)
+
+
+def test_the_keys_that_are_seen_may_be_counted() -> None:
+    """A count of the terms of a sum asks what the sum does; it is not handed over."""
+    counting = """
+        count = 0
+        for j in range(0, N):
+            if ok[i, j]:
+                count += 1
+"""
+    end = ENDS["a guard on the maximum, both branches"].replace("m > -inf", "count >= 1")
+    program = listing_of(counting + ONLINE, end, 'ok: Bool[Array, "M N"]')
+    check(program, ok=OK)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_may_be_left_out(name: str) -> None:
+    program = listing_of(BY_ROW, ROWS[name], 'seen: Bool[Array, "M"]')
+    check(program, seen=np.array([True, False, True]))
+
+
+def test_a_sequence_may_have_no_keys() -> None:
+    check(parse(Source("a.py", COUNTED)), n=np.array([2, 0]))
+
+
+def test_an_empty_row_may_hold_something_else() -> None:
+    """The row sums read the output, and where it is something else nothing of it."""
+    program = listing_of(ONLINE, ELSE, 'W: Float[Array, "M D"], ok: Bool[Array, "M N"]')
+    found = backward(program)
+    assert all(step.decision == "legal" for step in found.steps)
+    assert {saved.name for saved in found.saved} == {"O", "L", "l_kept"}
+    assert sum("for j in" in line for line in listing(found.program).splitlines()) == 2
+    assert all(error < 1e-10 for error in gaps(found, 0, ok=OK))
+
+
+GATED = """
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l * g[i, d] if l > 0 else 0.0
+"""
+
+
+def test_a_factor_of_an_empty_row_receives_nothing() -> None:
+    """The quotient that it is multiplied by is 0 there, and not 0 / 0."""
+    program = listing_of(ONLINE, GATED, 'g: Float[Array, "M D"], ok: Bool[Array, "M N"]')
+    assert all(error < 1e-10 for error in gaps(backward(program), 0, ok=OK))

@@ -1,0 +1,129 @@
+"""Scores written down in whole phases, as NumPy code does, need no array of scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.derivation.derive import derive
+from looptrans.derivation.saved import recheck, saved
+from looptrans.derivation.step import NotDone
+from looptrans.derivation.worked_out_again import worked_out_again
+from looptrans.executor import execute, prepare
+from looptrans.frontend import parse
+from looptrans.ir.program import Loop, Program
+from looptrans.ir.source import Source
+from looptrans.ir.walk import nodes
+
+PHASES = """
+def f(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"],
+      bias: Float[Array, "M N"], scale: float):
+    S = zeros((H, M, N))
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                for e in range(E):
+                    S[h, i, j] += Q[h, i, e] * K[h, j, e]
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                S[h, i, j] = S[h, i, j] * scale
+                S[h, i, j] += bias[i, j]
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                if j > i + N - M:
+                    S[h, i, j] = -inf
+    O = zeros((H, M, D))
+    for h in range(H):
+        for i in range(M):
+            m = -inf
+            for j in range(N):
+                m = max(m, S[h, i, j])
+            l = 0.0
+            for j in range(N):
+                S[h, i, j] = exp(S[h, i, j] - m)
+                l += S[h, i, j]
+            for j in range(N):
+                S[h, i, j] /= l
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                for d in range(D):
+                    O[h, i, d] += S[h, i, j] * V[h, j, d]
+    return O
+"""
+ARRAYS = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    S = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            S[i, j] = Q[i] @ K[j]
+    m = full(M, -inf)
+    for i in range(M):
+        for j in range(N):
+            m[i] = max(m[i], S[i, j])
+    P = zeros((M, N))
+    l = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            P[i, j] = exp(S[i, j] - m[i])
+            l[i] += P[i, j]
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += P[i, j] / l[i] * V[j, d]
+    return O
+"""
+LAYERS = """
+def f(X: Float[Array, "T C"], W: Float[Array, "C F"], U: Float[Array, "F C"]):
+    A = zeros((T, F))
+    Y = zeros((T, C))
+    for t in range(T):
+        for f in range(F):
+            for c in range(C):
+                A[t, f] += X[t, c] * W[c, f]
+    for t in range(T):
+        for f in range(F):
+            A[t, f] = max(A[t, f], 0.0)
+    for t in range(T):
+        for c in range(C):
+            for f in range(F):
+                Y[t, c] += A[t, f] * U[f, c]
+    return Y
+"""
+SIZES = {"H": 2, "M": 3, "N": 4, "E": 2, "D": 3}
+
+
+def program(text: str) -> Program:
+    return parse(Source("a.py", text))
+
+
+@pytest.mark.parametrize("text", [PHASES, ARRAYS])
+def test_phases_over_whole_arrays_become_one_pass_without_them(text: str) -> None:
+    before = program(text)
+    step = worked_out_again(before)
+    assert step.decision == "legal"
+    assert not {array.name for array in step.after.arrays} & {"S", "P"}
+    sizes = {p.name: SIZES[p.name] for p in before.parameters if p.is_integer}
+    made = prepare(before, sizes, None, 0)
+    inputs: dict[str, Any] = {**made.arrays, **made.reals}
+    want = execute(before, sizes=sizes, inputs=inputs)
+    got = execute(step.after, sizes=sizes, inputs=inputs)
+    np.testing.assert_allclose(got["O"], want["O"], rtol=1e-12)
+    folded = derive(before, "fold")
+    last = folded.steps[-1].after
+    over = [node for node in nodes(last.body) if isinstance(node, Loop) and node.variable == "j"]
+    assert len(over) == 1
+
+
+def test_two_products_one_after_the_other_keep_what_is_between_them() -> None:
+    with pytest.raises(NotDone, match="gathered once"):
+        worked_out_again(program(LAYERS))
+
+
+def test_the_step_is_made_again_from_what_was_saved() -> None:
+    assert recheck(saved(derive(program(ARRAYS), "fold"))) == ()
