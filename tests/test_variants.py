@@ -80,6 +80,7 @@ CONFLICTS = [
     ({"causal": True, "window_right": 3}, ("causal", "window_right")),
     ({"window_right": 0}, ("window_right",)),
     ({"window_left": -1}, ("window_left",)),
+    ({"window_left": 1 << 31}, ("window_left",)),
     ({"sinks": True, "weights": "sigmoid"}, ("sinks", "weights")),
     ({"lse": True, "weights": "retention", "causal": True}, ("lse", "weights")),
     ({"weights": "retention"}, ("weights", "causal")),

@@ -83,8 +83,10 @@ def _alone(options: Options) -> Iterator[Conflict]:
         value = getattr(options, name)
         if value is None or value == GIVEN:
             continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            yield wrong(name, "it is a number of keys, 0 or more; None is without a bound")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
+            yield wrong(
+                name, "it is a number of keys, 0 or more, below 2**31; None is without a bound"
+            )
     for name in ("scale", "softcap"):
         value = getattr(options, name)
         if value is None or value == GIVEN:
