@@ -31,7 +31,7 @@ from looptrans.adjoint.statistics import with_log_sums
 from looptrans.adjoint.sums import ONE, Term, in_order, value_of
 from looptrans.adjoint.tightening import tightened
 from looptrans.adjoint.together import with_rows_together
-from looptrans.adjoint.tops import totals_of
+from looptrans.adjoint.tops import tested, totals_of
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
@@ -323,6 +323,7 @@ class _Derivation:
         named(self.system, frozenset(self.outputs.values()))
         totals = totals_of(self.system)
         returned = frozenset(self.outputs.values())
+        self.tested = tested(self.system, totals.values())
         self.unguarded, self.held = in_one_form(self.system, totals, returned)
         self.divided = divided_once(self.system, returned)
         stored = returned | {each.name for each in self.held}
@@ -420,7 +421,7 @@ class _Derivation:
         held = [self.system.definitions[each.name] for each in self.held]
         for own, each in zip(held, self.held, strict=True):
             self.system.add(replace(own, value=each.value, origin="again"))
-        statistics = with_log_sums(self.prepared, self.sizes, self.outputs)
+        statistics = with_log_sums(self.prepared, self.sizes, self.outputs, self.tested)
         writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)

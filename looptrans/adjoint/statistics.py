@@ -50,8 +50,10 @@ class LogSum:
     value: Value
 
 
-def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> tuple[LogSum, ...]:
-    """Work weights out from the logarithms of their sums."""
+def with_log_sums(
+    prepared: Prepared, sizes: Sizes, outputs: dict[str, str], tested: frozenset[str]
+) -> tuple[LogSum, ...]:
+    """Work weights out from the logarithms of their sums; those that are tested may be of 0."""
     system = prepared.system
     found: list[LogSum] = []
     for weight in prepared.weights.values():
@@ -60,7 +62,7 @@ def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> 
         if weight.beside is not None:
             main = next((each for each in found if each.weight.name == weight.beside), None)
             if main is not None:
-                found.append(_beside(prepared, weight, main))
+                found.append(_beside(prepared, weight, main, tested))
             continue
         own = system.definitions[weight.name]
         total = system.definitions[weight.total]
@@ -78,7 +80,7 @@ def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> 
             name, cell = known
         before = own.value
         after: Value = Call(weight.function, (subtract(add(*inside), cell),))
-        if not _is_surely_finite(prepared, add(*inside)):
+        if weight.total in tested or not _is_surely_finite(prepared, add(*inside)):
             above = Data(Compare(">", cell, MINUS_INFINITY))
             after = Select(above, after, ZERO)
         system.add(replace(own, value=after))
@@ -86,7 +88,7 @@ def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> 
     return tuple(found)
 
 
-def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
+def _beside(prepared: Prepared, weight: Weight, main: LogSum, tested: frozenset[str]) -> LogSum:
     """Work out what else is divided by a sum from the saved number of the sum."""
     system = prepared.system
     own, other = system.definitions[weight.name], system.definitions[main.weight.name]
@@ -102,7 +104,7 @@ def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
             kept.append((sign, part))
     parts = [part if sign > 0 else Unary("-", part) for sign, part in kept]
     after: Value = Call(weight.function, (subtract(add(*parts), cell),))
-    if not _is_surely_finite(prepared, add(*parts)):
+    if weight.total in tested or not _is_surely_finite(prepared, add(*parts)):
         above = Data(Compare(">", cell, MINUS_INFINITY))
         after = Select(above, after, ZERO)
     before = own.value

@@ -25,6 +25,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    walk_value,
 )
 
 
@@ -173,3 +174,20 @@ def runs(bound: tuple[Generator, ...]) -> list[Condition]:
         for g in bound
         if g.range.step > 0 and not {*variables(g.range.start), *variables(g.range.stop)} & names
     ]
+
+
+def tested(system: System, totals: Iterable[Total]) -> frozenset[str]:
+    """Return the sums, relative to no maximum, of which the listing asks whether they are 0.
+
+    They may be 0 though they have terms, each of which is too small for a number.
+    """
+    own = {total.name for total in totals if total.top is None}
+    return frozenset(
+        read.access.array
+        for definition in system.definitions.values()
+        for part in walk_value(definition.value)
+        if isinstance(part, Compare)
+        for side in (part.left, part.right)
+        for read in walk_value(side)
+        if isinstance(read, Read) and read.access.array in own
+    )
