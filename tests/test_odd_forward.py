@@ -735,3 +735,20 @@ def test_a_listing_without_statements(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text("for i in range(N):\n    pass\n")
     assert main(["derive", str(path)]) == 3
     assert "There is no statement in it." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("test", ["j < T and k[j] == i", "not (j >= T or k[j] != i)"])
+def test_what_stands_behind_a_bound_is_read_within_it_only(test: str) -> None:
+    text = emitted(
+        program(f"""
+def f(x: Float[Array, "N"], k: Int[Array, "T"]):
+    y = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            y[i, j] = x[j] if {test} else 0.0
+    return y
+""")
+    ).text
+    loads = [line for line in text.splitlines() if "tl.load(k_ptr" in line]
+    assert loads
+    assert all("< T" in line or ">= T" in line for line in loads)

@@ -161,7 +161,8 @@ class _Form:
         if access.array not in self.nothing.system.definitions:
             return None
         for each in self.nothing.totals.values():
-            if counts(self.nothing.system, access, each):
+            # Without a maximum a sum may be 0 though it has terms.
+            if each.top is not None and counts(self.nothing.system, access, each):
                 return each.guard(access.indices), True
         return None
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from looptrans.adjoint.choices import is_of_indices
 from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.sums import Term, bracketed, term_moved
 from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
 from looptrans.ir.condition import (
     Condition,
     Relation,
-    is_data_dependent,
-    walk_condition,
 )
 from looptrans.ir.index import (
     Arith,
@@ -28,7 +27,6 @@ from looptrans.ir.index import (
     Int,
     Var,
     children,
-    opaque_terms,
     rebuild,
     variables,
 )
@@ -205,7 +203,7 @@ def simplified_brackets(term: Term, facts: Facts) -> Term | None:
         if not inside.imply(condition) and not others.imply(condition):
             kept.append(condition)
     # Bounds stand before what reads an array, so that nothing is read outside of them.
-    kept.sort(key=_reads)
+    kept.sort(key=lambda condition: not is_of_indices(condition))
     return replace(term, brackets=tuple(kept))
 
 
@@ -224,14 +222,3 @@ def _at_numbers(term: Term) -> Term:
             if g.range.step == 1:
                 return _at_numbers(_put(term, g, number)[0])
     return term
-
-
-def _reads(condition: Condition) -> bool:
-    if is_data_dependent(condition):
-        return True
-    return any(
-        opaque_terms(index)
-        for relation in walk_condition(condition)
-        if isinstance(relation, Relation)
-        for index in (relation.left, relation.right)
-    )

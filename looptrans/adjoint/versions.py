@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.accumulating import IDENTITIES, accumulation, arrays_in
 from looptrans.adjoint.apart import added
+from looptrans.adjoint.choices import is_of_indices
 from looptrans.adjoint.definitions import Definition, full
 from looptrans.adjoint.facts import bounds_of
 from looptrans.adjoint.refusal import NotDifferentiated
@@ -87,6 +88,8 @@ def write(state: State, place: Place, target: Access, value: Value) -> None:
         whole = state.extent(target.array, number - len(expanded))
         if not _is_full(generator.range, whole):
             needs = (*needs, *bounds_of(generator.variable, generator.range))
+            # Bounds stand before what reads an array, so that nothing is read outside of it.
+            needs = tuple(sorted(needs, key=lambda c: not is_of_indices(c)))
         full_indices[number] = full(generator.variable, whole)
     version = Version(
         loops=tuple(x.position for x in around.loops),

@@ -285,16 +285,21 @@ class Builder:
 
     def condition(self, condition: Condition, value: Callable[[Value], Expr] | None = None) -> Expr:
         """Return a condition as a truth value."""
+        is_every = isinstance(condition, Every)
         match condition:
             case Truth(truth):
                 return Number(truth)
             case Relation(op, left, right):
                 return Binary(op, self.index(left), self.index(right))
             case Every(parts) | Some(parts):
-                first, *rest = (self.condition(part, value) for part in parts)
+                first, *rest = parts
+                found = self.condition(first, value)
                 for part in rest:
-                    first = Binary("and" if isinstance(condition, Every) else "or", first, part)
-                return first
+                    # It is looked at only where those before it leave it open.
+                    with self.guarded(found if is_every else Unary("not", found)):
+                        other = self.condition(part, value)
+                    found = Binary("and" if is_every else "or", found, other)
+                return found
             case Not(part):
                 return Unary("not", self.condition(part, value))
             case Data(tested):
@@ -332,7 +337,8 @@ class Builder:
         """
         dims = union(*(dims_of(s) for s in subscripts))
         # What is drawn keeps no subscript inside, and draws are dearer than loads.
-        sure = [g for guard in self.guards if (g := self._without_draws(guard)) is not None]
+        each = [part for guard in self.guards for part in conjuncts(guard)]
+        sure = [g for guard in each if (g := self._without_draws(guard)) is not None]
         guards = [g for g in sure if set(dims_of(g)) <= set(dims) and dims_of(g)]
         guards += [g for g in sure if not dims_of(g)]
         partial = [g for g in sure if not set(dims_of(g)) <= set(dims)]
