@@ -1117,3 +1117,26 @@ def f(X: Float[Array, "B H N"], w: Float[Array, "H W"], s: Float[Array, "B H"]):
     )
     assert [a.name for a in found.program.arrays if "_part" in a.name] == ["ds_part"]
     check(found.listing, found)
+
+
+def test_a_mask_that_is_added_bounds_the_nests() -> None:
+    found = backward(
+        program("""
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            s = Q[i] @ K[j] + (0.0 if j <= i else -inf)
+            t = max(m, s)
+            l = l * exp(m - t) + exp(s - t)
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - t) + exp(s - t) * V[j, d]
+            m = t
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+""")
+    )
+    assert text_of(found.program).count("if j <= i:") == 2

@@ -12,6 +12,7 @@ has none, and nothing is differentiated there.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.accumulating import IDENTITIES
@@ -187,26 +188,28 @@ class _Form:
         guards = self._guards(value)
         if len(guards) > _MOST_GUARDS:
             return value
-        for guard in guards:
+        for guard, times in guards.items():
+            if times == 1 and not isinstance(value, Select) and not self.nothing.asked_of(guard):
+                continue  # a term that is chosen: `S + (0 if ok else -inf)` is a mask
             one, other = self._under(value, guard), self._under(value, negation(guard))
             same = Select(guard, one, other), Select(negation(guard), other, one)
             if one == other or value not in same:
                 value = one if one == other else same[0]
         return value
 
-    def _guards(self, value: Value) -> list[Condition]:
-        """Return the conditions by which a value is chosen.
+    def _guards(self, value: Value) -> Counter[Condition]:
+        """Return the conditions by which a value is chosen, and how many times.
 
         Those of what it reads are among them where they ask whether a sum has terms.
         """
-        found: dict[Condition, None] = {}
+        found: Counter[Condition] = Counter()
         for part in walk_value(value):
             choice = self._choice(part.access) if isinstance(part, Read) else part
             if isinstance(choice, Select):
                 guard = _bare(choice.condition)
                 if choice is part or self.nothing.asked_of(guard):
-                    found[guard] = None
-        return list(found)
+                    found[guard] += 1
+        return found
 
     def _choice(self, access: Access) -> Select | None:
         """Return what is read, where it is a choice and not handed over."""
