@@ -767,6 +767,25 @@ def f(S: Float[Array, "M N"], n: Int[Array, "M", "1:N+1"]):
             l += exp(S[i, j] - m)
         O[i] = S[i, 0] / (l * l)
     return O
+### a score that is changed between its making and the softmax
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], y: Int[Array, "M", "0:N"]):
+    S = zeros((M, N)); m = full(M, -inf); l = zeros(M); O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E))
+    for i in range(M):
+        S[i, y[i]] = S[i, y[i]] * 2.0
+    for i in range(M):
+        for j in range(N):
+            m[i] = max(m[i], S[i, j])
+    for i in range(M):
+        for j in range(N):
+            l[i] += exp(S[i, j] - m[i])
+    for i in range(M):
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += exp(S[i, j] - m[i]) / l[i] * V[j, d]
+    return O
 ### a product that may be zero
 def f(X: Float[Array, "M N"], w: Float[Array, "M"]):
     S = zeros((M, N))

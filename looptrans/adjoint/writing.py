@@ -35,6 +35,7 @@ from looptrans.adjoint.solving import (
 from looptrans.adjoint.standing import Scalar, has_sum, outside_sums, put_in
 from looptrans.adjoint.sums import Term, combined, expanded, in_order, term_moved, value_of
 from looptrans.algebra.cells import condition_moved, moved, value_moved
+from looptrans.algebra.values import ZERO, is_number
 from looptrans.frontend import parse
 from looptrans.ir.condition import (
     ALWAYS,
@@ -635,7 +636,30 @@ def _joined(first: Nest, second: Nest) -> Nest | None:
     more = tuple(s for s in moved.scalars if s.cell not in known)
     if len(more) == len(moved.scalars) and not _same_shape(first, moved):
         return None
-    return replace(first, scalars=(*first.scalars, *more), updates=(*first.updates, *moved.updates))
+    its = {s.cell: s.value for s in moved.scalars}
+    mine = tuple(
+        replace(s, value=_for_both(s.value, its[s.cell])) if s.cell in its else s
+        for s in first.scalars
+    )
+    return replace(first, scalars=(*mine, *more), updates=(*first.updates, *moved.updates))
+
+
+def _for_both(one: Value, other: Value) -> Value:
+    """Return a value that two nests work out, each where it needs it, for where either does."""
+    mine, its = _needed_where(one), _needed_where(other)
+    if mine is None or mine == its:
+        return one
+    if its is None:
+        return other
+    assert isinstance(one, Select)
+    return Select(Some((mine, its)), one.chosen, ZERO)
+
+
+def _needed_where(value: Value) -> Condition | None:
+    """Return the condition without which a value is 0; None where it is so at no condition."""
+    if isinstance(value, Select) and is_number(value.otherwise, 0.0):
+        return value.condition
+    return None
 
 
 def _in_order(first: Nest, second: Nest) -> bool:
