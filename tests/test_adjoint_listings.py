@@ -768,7 +768,8 @@ def f(S: Float[Array, "M N"], n: Int[Array, "M", "1:N+1"]):
         O[i] = S[i, 0] / (l * l)
     return O
 ### a score that is changed between its making and the softmax
-def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], y: Int[Array, "M", "0:N"]):
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      y: Int[Array, "M", "0:N"]):
     S = zeros((M, N)); m = full(M, -inf); l = zeros(M); O = zeros((M, D))
     for i in range(M):
         for j in range(N):
