@@ -288,6 +288,48 @@ def beside(X: Float[Array, "T N"], y: Int[Array, "T"]):
         L[t] = m + log(l) - label
     return a, b, L
 """
+# Rows of scores that one loop makes, by way of a number or cell by cell, and others go over.
+IN_A_ROW = """
+def in_a_row(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        row = zeros(N)
+        for j in range(N):
+{made}
+        top = -inf
+        for j in range(N):
+            top = max(top, row[j])
+        total = 0.0
+        for j in range(N):
+            total += exp(row[j] - top)
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += exp(row[j] - top) / total * V[j, d]
+    return O
+"""
+BY_NUMBER = """
+            t = 0.0
+            for e in range(E):
+                t += Q[i, e] * K[j, e]
+            row[j] = t * 0.5 if j <= i else -inf
+"""
+BY_CELL = """
+            for e in range(E):
+                row[j] += Q[i, e] * K[j, e]
+"""
+
+
+@pytest.mark.parametrize("made", [BY_NUMBER, BY_CELL], ids=["by number", "by cell"])
+def test_a_row_of_scores_is_worked_out_again_and_not_kept(
+    made: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = IN_A_ROW.format(made=made)
+    (kernel,) = lowered(program(text)).kernels
+    assert sum(isinstance(op, TileLoop) for op in ops_in(kernel.body)) <= 2
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    status = main(["verify", str(path), "--dtype", "float32", "--sizes", "M=9,N=20,E=4,D=3"])
+    assert status == 0, capsys.readouterr()
 
 
 @pytest.mark.parametrize(

@@ -337,7 +337,9 @@ class Builder:
         """
         dims = union(*(dims_of(s) for s in subscripts))
         # What is drawn keeps no subscript inside, and draws are dearer than loads.
-        each = [part for guard in self.guards for part in conjuncts(guard)]
+        # Of a guard that hangs on more, what it says of indices alone is a bound of these.
+        bounds = [p for guard in self.guards for p in conjuncts(guard) if _is_of_positions(p)]
+        each = dict.fromkeys((*bounds, *self.guards))
         sure = [g for guard in each if (g := self._without_draws(guard)) is not None]
         guards = [g for g in sure if set(dims_of(g)) <= set(dims) and dims_of(g)]
         guards += [g for g in sure if not dims_of(g)]
@@ -503,3 +505,8 @@ def _letters(subscripts: tuple[Expr, ...]) -> str:
         names = ["at"]
     names = list(dict.fromkeys(names))
     return "".join(names) if all(len(name) == 1 for name in names) else "_".join(names)
+
+
+def _is_of_positions(condition: Expr) -> bool:
+    """Tell whether a condition is worked out from indices and sizes, and reads nothing."""
+    return not any(isinstance(part, Name | Load | Call) for part in walk(condition))

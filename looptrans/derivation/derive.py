@@ -56,7 +56,7 @@ from looptrans.transforms.tree import (
     walk_positions,
 )
 
-Nests: TypeAlias = Literal["joined", "as written", "apart", "results apart"]
+Nests: TypeAlias = Literal["joined", "rows again", "as written", "apart", "results apart"]
 NESTS: tuple[Nests, ...] = get_args(Nests)
 BLOCK = 64
 PARTS = 4
@@ -82,7 +82,8 @@ def derive(
         parts: For `split`, how many parts there are.
         nests: Whether nests that stand side by side are joined, stay as written, or, for `fold`,
             are taken apart where they hold several loops, or results told apart by different
-            loops; what one loop hands to another then goes through memory.
+            loops; what one loop hands to another then goes through memory. With `rows again`
+            nests are joined, and rows that loops hand to each other worked out again.
         own: Whether arrays that iterations use one after the other get a part for each, as they
             must where several loops of an iteration use them.
     """
@@ -95,6 +96,8 @@ def derive(
     )
     if nests == "joined":
         work = work.joined(own=own)
+    elif nests == "rows again":
+        work.rows_again()
     else:
         work.own_arrays(reused_too=own)
         work.sums()
@@ -254,6 +257,14 @@ class _Work:
             work.side_by_side()
             work.one_pass()
         return work
+
+    def rows_again(self) -> None:
+        """Do the same, where what loops of one iteration hand to another is worked out again."""
+        self.own_arrays()
+        if self.take("rows worked out again") is None:
+            self.sums()
+            self.side_by_side()
+            self.one_pass()
 
     # What iterations have for themselves
 

@@ -26,7 +26,7 @@ from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.derivation.two_nests import in_two_nests
 from looptrans.derivation.with_atomics import with_atomics
-from looptrans.derivation.worked_out_again import worked_out_again
+from looptrans.derivation.worked_out_again import rows_worked_out_again, worked_out_again
 from looptrans.ir.program import Program
 
 Move = Callable[..., DerivationStep]
@@ -37,6 +37,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "rows in place": (in_place, ()),
     "picked": (picked, ()),
     "worked out again": (worked_out_again, ()),
+    "rows worked out again": (rows_worked_out_again, ()),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),
     "one pass": (one_pass, (str,)),

@@ -53,6 +53,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import loops, placed
+from looptrans.transforms.accesses import sites_of
 
 _MONOIDS = {"sum": "+", "max": "max", "min": "min"}
 MOST_INSIDE = 400
@@ -87,6 +88,29 @@ def in_several_nests(program: Program) -> tuple[str, ...]:
     return tuple(found)
 
 
+def in_several_loops(program: Program) -> tuple[str, ...]:
+    """Return the local arrays of several dimensions that are read outside of a loop that set them.
+
+    Such is a row of scores that one loop makes, and the next ones go over.
+    """
+    local = {
+        array.name
+        for array in program.arrays
+        if array.role != "input" and array.element == "float" and array.rank > 1
+    } - set(program.outputs)
+    sites = [site for array in sorted(local) for site in sites_of(program, array)]
+    found = {
+        one.access.array: None
+        for one in sites
+        for other in sites
+        if one.relation.is_write
+        and not other.relation.is_write
+        and one.access.array == other.access.array
+        and not set(one.place.loop_positions) <= set(other.place.loop_positions)
+    }
+    return tuple(found)
+
+
 def worked_out_again(program: Program) -> DerivationStep:
     """Work large arrays that are changed in place out again where they are read.
 
@@ -96,7 +120,22 @@ def worked_out_again(program: Program) -> DerivationStep:
     Raises:
         NotDone: There are none, or the listing cannot be read as definitions.
     """
-    arrays = in_several_nests(program)
+    return _worked_out(program, in_several_nests(program), "worked out again")
+
+
+def rows_worked_out_again(program: Program) -> DerivationStep:
+    """Do the same with what one loop hands to another, in the same iteration of those around both.
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: There is nothing of the kind, or the listing cannot be read as definitions.
+    """
+    return _worked_out(program, in_several_loops(program), "rows worked out again")
+
+
+def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> DerivationStep:
     if not arrays or not program.is_function:
         raise NotDone("no large array is handed from one nest to another")
     try:
@@ -115,7 +154,7 @@ def worked_out_again(program: Program) -> DerivationStep:
     law = "a value worked out again is the value that was read before"
     shown = once_defined(program, flow_of(program), law)
     text = f"work {', '.join(gone)} out again where it is read"
-    return DerivationStep(text, "worked out again", (), program, after, (shown,))
+    return DerivationStep(text, kind, (), program, after, (shown,))
 
 
 @dataclass(slots=True)

@@ -51,9 +51,13 @@ def lowered(program: Program, *, rounded: Rounding | None = None) -> BlockProgra
     # Nests that are not joined, and what a kernel cannot keep, go through memory, from one kernel
     # to the next.
     for nests, own in product(NESTS, (False, True) if reused(program) else (False,)):
-        if nests == "as written" and not joined:
+        if (nests == "as written" and not joined) or (nests == "rows again" and own):
             continue
         derivation = derive(program, "fold", nests=nests, own=own)
+        if nests == "rows again" and all(
+            step.kind != "rows worked out again" for step in derivation.steps
+        ):
+            continue
         fused = not own and any(step.kind == "transformation" for step in derivation.steps)
         joined = joined or fused
         try:
