@@ -125,5 +125,12 @@ def test_two_products_one_after_the_other_keep_what_is_between_them() -> None:
         worked_out_again(program(LAYERS))
 
 
+def test_what_an_array_of_16_bits_rounds_stays_in_it() -> None:
+    text = ARRAYS.replace("S = zeros((M, N))", "S = zeros((M, N), dtype=float16)")
+    assert text != ARRAYS
+    with pytest.raises(NotDone, match="S rounds"):
+        worked_out_again(program(text))
+
+
 def test_the_step_is_made_again_from_what_was_saved() -> None:
     assert recheck(saved(derive(program(ARRAYS), "fold"))) == ()

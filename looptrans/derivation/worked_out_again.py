@@ -60,16 +60,30 @@ MOST_INSIDE = 400
 MOST_NESTED = 2
 
 
+def _large(program: Program) -> set[str]:
+    """Return the local arrays of real numbers with several dimensions."""
+    return {
+        array.name
+        for array in program.arrays
+        if array.role != "input" and array.element == "float" and array.rank > 1
+    } - set(program.outputs)
+
+
+def _rounded(program: Program) -> list[str]:
+    """Return the local arrays that are given 16 bits, in which what they are set to is rounded."""
+    return [
+        node.array
+        for node in program.body
+        if isinstance(node, Declaration) and node.creation.element in ("float16", "bfloat16")
+    ]
+
+
 def in_several_nests(program: Program) -> tuple[str, ...]:
     """Return the local arrays of several dimensions that are changed, or read, in other nests.
 
     An array is changed where a statement sets a cell from what was in it.
     """
-    local = {
-        array.name
-        for array in program.arrays
-        if array.role != "input" and array.element == "float" and array.rank > 1
-    } - set(program.outputs)
+    local = _large(program)
     found: dict[str, None] = {}
     written: dict[str, set[int]] = {name: set() for name in local}
     for place in placed(program):
@@ -93,11 +107,7 @@ def in_several_loops(program: Program) -> tuple[str, ...]:
 
     Such is a row of scores that one loop makes, and the next ones go over.
     """
-    local = {
-        array.name
-        for array in program.arrays
-        if array.role != "input" and array.element == "float" and array.rank > 1
-    } - set(program.outputs)
+    local = _large(program)
     sites = [site for array in sorted(local) for site in sites_of(program, array)]
     found = {
         one.access.array: None
@@ -146,6 +156,9 @@ def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> Derivat
     gone = tuple(name for name in arrays if writer.is_gone(name))
     if set(reading.outputs) != set(program.outputs) or not gone:
         raise NotDone("no large array is handed to another nest that need not be kept")
+    for array in _rounded(program):
+        if writer.is_gone(array):
+            raise NotDone(f"{array} rounds what it is set to")
     once = writer.gathered_once(gone)
     if once:
         # Two products one after the other are not made one: each would be done for all others.
