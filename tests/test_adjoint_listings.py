@@ -926,6 +926,30 @@ def test_what_a_guard_lets_through_once_is_added(
             assert all(np.array_equal(got[name], want[name]) for name in want)
 
 
+@pytest.mark.parametrize(("cleared", "arrays"), [("A[d, d]", None), ("A[d, 0]", ("A",))])
+def test_a_diagonal_that_is_cleared_is_not_the_whole(
+    cleared: str, arrays: tuple[str, ...] | None
+) -> None:
+    set_ = "for e in range(E): A[c, e]" if arrays is None else "A[c, 0]"
+    found = with_picks_added(
+        program(f"""
+def f(X: Float[Array, "N E"], y: Int[Array, "M"]):
+    A = full((E, E), 1.0); O = zeros((M, E))
+    for t in range(M):
+        for d in range(E):
+            {cleared} = 0.0
+        for v in range(N):
+            if v == y[t]:
+                for c in range(E):
+                    {set_} = X[v, c]
+        for d in range(E):
+            O[t, d] = A[0, d]
+    return O
+""")
+    )
+    assert (found and found.arrays) == arrays
+
+
 def test_what_needs_an_arg_max_receives_no_gradient_unless_asked() -> None:
     found = backward(program(LISTINGS["divided at the end, the state returned"]))
     assert found.of == ("O",)

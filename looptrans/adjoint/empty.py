@@ -16,9 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.accumulating import IDENTITIES
-from looptrans.adjoint.definitions import (
-    System,
-)
+from looptrans.adjoint.definitions import System
 from looptrans.adjoint.idle import Held, Idle, Unguarded, reads_data
 from looptrans.adjoint.nothing import Nothing, is_weighed
 from looptrans.adjoint.sums import condition_of
@@ -26,6 +24,7 @@ from looptrans.adjoint.tops import Total, counts, is_lowest
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.values import MINUS_INFINITY, ZERO, is_number
 from looptrans.ir.condition import (
+    MIRRORED,
     Condition,
     Data,
     Every,
@@ -48,7 +47,6 @@ from looptrans.ir.value import (
     walk_value,
 )
 
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _MOST_GUARDS = 3
 _LEAST = 1.0  # what a sum relative to its maximum is at least
 
@@ -125,7 +123,7 @@ class _Form:
             case Some(parts):
                 return Some(tuple(map(self._guard, parts)))
             case Data(Compare(op, left, Read() as right)):
-                return self._compared(_FLIPPED[op], right, left) or condition
+                return self._compared(MIRRORED[op], right, left) or condition
             case Data(Compare(op, Read() as left, right)):
                 return self._compared(op, left, right) or condition
         return condition

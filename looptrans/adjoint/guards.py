@@ -10,7 +10,6 @@ is above 0, since P is 0 where it is not.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from looptrans.adjoint.definitions import Definition, System, plain_name
 from looptrans.adjoint.nothing import is_weighed
@@ -22,7 +21,7 @@ from looptrans.adjoint.sums import (
 from looptrans.adjoint.weights import Prepared
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.values import is_number
-from looptrans.ir.condition import Comparison, Condition, Data, Not
+from looptrans.ir.condition import MIRRORED, Condition, Data, Not
 from looptrans.ir.index import Var
 from looptrans.ir.listing import value_text
 from looptrans.ir.rewrite import replaced
@@ -36,7 +35,6 @@ from looptrans.ir.value import (
 
 _POSITIVE = (">", "!=")
 _OPPOSITE = ("<=", "==")
-_TURNED: Final[dict[Comparison, Comparison]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def without_guards(prepared: Prepared, term: Term) -> Term | None:
@@ -137,7 +135,7 @@ def _compared(condition: Condition) -> tuple[Access, bool] | None:
         case Data(Compare(op, Read(access), zero)) if is_number(zero, 0.0):
             pass
         case Data(Compare(op, zero, Read(access))) if is_number(zero, 0.0):
-            op = _TURNED.get(op, op)
+            op = MIRRORED[op]
         case _:
             return None
     if op in _POSITIVE or op in _OPPOSITE:

@@ -132,9 +132,9 @@ class _Picking:
         for node in body:
             match node:
                 case Loop():
-                    inside = self.loop(node, outer, cleared)
-                    body = self.body(inside.body, (*outer, node), frozenset())
-                    found.append(replace(inside, body=body))
+                    picked = self.loop(node, outer, cleared)
+                    deeper = self.body(picked.body, (*outer, node), frozenset())
+                    found.append(replace(picked, body=deeper))
                 case If():
                     then = self.body(node.body, outer, cleared)
                     orelse = self.body(node.orelse, outer, cleared)
@@ -219,7 +219,8 @@ def _cleared(node: Node, around: tuple[Loop, ...]) -> _Cell | None:
         case Assign(targets=(target,), values=(value,)) if is_number(value, 0.0):
             if any(isinstance(s, Whole) for s in target.subscripts):
                 return None
-            if all(Var(loop.variable) in target.subscripts for loop in around):
+            # Once each: A[d, d] for all d is not all of A.
+            if all(target.subscripts.count(Var(loop.variable)) == 1 for loop in around):
                 return _cell(target, around)
     return None
 

@@ -15,6 +15,7 @@ from typing import Final
 from looptrans.blocks.ranges import ALL, Bounds, Unless, is_surely_empty, joined
 from looptrans.ir.affine import Form, difference, extremum, form_of, index_of, quotient, total
 from looptrans.ir.condition import (
+    MIRRORED,
     Comparison,
     Condition,
     Every,
@@ -37,16 +38,6 @@ from looptrans.ir.index import (
     rebuild,
     variables,
 )
-
-# What a comparison becomes when both sides change their sign.
-_MIRRORED: Final[dict[Comparison, Comparison]] = {
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-    "==": "==",
-    "!=": "!=",
-}
 
 # More ranges are no ranges any more, but a mask; each has loops of its own.
 MOST: Final = 4
@@ -199,7 +190,7 @@ def _taken_apart(relation: Relation) -> Condition:
         found = Every((below, above))
         return found if op == "==" else opposite(found)
     if op in (">", ">="):
-        op, left, right = _MIRRORED[op], right, left
+        op, left, right = MIRRORED[op], right, left
     if op not in ("<", "<="):
         return relation
     if isinstance(right, Extremum):
@@ -222,7 +213,7 @@ def _bounds(variable: str, relation: Relation) -> Bounds | None:
     factor = form.terms[term]
     rest = Form({t: n for t, n in form.terms.items() if t != term}, form.constant)
     if factor < 0:
-        factor, rest, op = -factor, rest.times(-1), _MIRRORED[op]
+        factor, rest, op = -factor, rest.times(-1), MIRRORED[op]
     # factor * term + rest op 0: the least and the greatest value of the term, the latter excluded.
     edge = index_of(rest.times(-1))
     lower: Index | None = None

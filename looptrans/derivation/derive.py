@@ -247,24 +247,24 @@ class _Work:
         work = _Work(self.program)
         again = work.take("worked out again") is None
         work.own_arrays(reused_too=own)
-        work.sums()
-        work.side_by_side()
-        work.one_pass()
+        work.brought_together()
         if again and not any(step.kind == "one pass" for step in work.steps):
             work = self
             work.own_arrays(reused_too=own)
-            work.sums()
-            work.side_by_side()
-            work.one_pass()
+            work.brought_together()
         return work
 
     def rows_again(self) -> None:
         """Do the same, where what loops of one iteration hand to another is worked out again."""
         self.own_arrays()
         if self.take("rows worked out again") is None:
-            self.sums()
-            self.side_by_side()
-            self.one_pass()
+            self.brought_together()
+
+    def brought_together(self) -> None:
+        """Make one pass of nests and passes that may be one."""
+        self.sums()
+        self.side_by_side()
+        self.one_pass()
 
     # What iterations have for themselves
 

@@ -25,6 +25,15 @@ NEGATED: dict[Comparison, Comparison] = {
     "==": "!=",
     "!=": "==",
 }
+# What a comparison becomes when its sides change places.
+MIRRORED: dict[Comparison, Comparison] = {
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+    "==": "==",
+    "!=": "!=",
+}
 
 
 @dataclass(frozen=True, slots=True)

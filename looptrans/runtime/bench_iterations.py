@@ -10,7 +10,7 @@ import numpy as np
 
 from looptrans.blocks.program import Dim
 from looptrans.ir.condition import (
-    Comparison,
+    MIRRORED,
     Condition,
     Every,
     Not,
@@ -157,7 +157,7 @@ class _Count:
             slope = at[1] - at[0]
             operator, first = fact.op, -at[0]
             if np.all(slope == -1):
-                operator, first = _MIRRORED[fact.op], at[0]
+                operator, first = MIRRORED[fact.op], at[0]
             if not np.all(np.abs(slope) == 1) or not np.all(slope == slope.flat[0]):
                 left.append(fact)
             elif operator in ("<", "<="):
@@ -264,8 +264,6 @@ def _is_linear(fact: Relation, name: str) -> bool:
     ordered = fact.op in ("<", "<=", ">", ">=")
     return ordered and name in _mentioned(fact) and inside(fact.left) and inside(fact.right)
 
-
-_MIRRORED: Mapping[Comparison, Comparison] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 _COMPARE: Mapping[str, Any] = {
     "<": np.less,
