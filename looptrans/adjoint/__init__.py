@@ -13,6 +13,6 @@ rows that see nothing     guards, empty, idle, nothing
 adjoints                  reverse, pulling, derivatives, solving, in_range
 adjoints made simpler     simplifying, recognition, in_parts, vanishing
 what is kept in memory    size, saving
-the backward listing      writing, standing, printing
+the backward listing      writing, again, nests, standing, printing
 the whole, with proofs    backward, proofs
 """
