@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from looptrans.adjoint.carrying import Moved, carried
 from looptrans.adjoint.closing import Closing
@@ -18,6 +19,7 @@ from looptrans.adjoint.guards import divided_once
 from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.idle import Unguarded
 from looptrans.adjoint.lengths import Extended, extended
+from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
 from looptrans.adjoint.picking import Picked, with_picks_added
@@ -44,6 +46,7 @@ from looptrans.ir.verdict import Certificate
 from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.bounded import Bounded, with_ends_said
 from looptrans.transforms.shift import Shifted, with_rows_in_place
+from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,9 @@ def _backward(
     placed = with_arrays_made_once(program) or with_rows_in_place(program)
     if placed is not None:
         return _counted(_backward(placed.program, of, wrt), program, placed)
+    whole_loops = with_whole_loops(program_of_indices(program))
+    if whole_loops is not None:
+        return _counted(_backward(whole_loops.program, of, wrt), program, whole_loops)
     picked = with_picks_added(program)
     if picked is not None:
         return _counted(_backward(picked.program, of, wrt), program, picked)
@@ -170,7 +176,10 @@ def _backward(
     return found.backward(notes)
 
 
-def _counted(found: Backward, program: Program, placed: Shifted | MadeOnce | Picked) -> Backward:
+_Simpler: TypeAlias = Shifted | MadeOnce | Picked | WholeLoops
+
+
+def _counted(found: Backward, program: Program, placed: _Simpler) -> Backward:
     """Return the backward pass of a listing, from that of one that places or sets otherwise."""
     forward = program if found.forward is found.listing else found.forward
     step = Step(placed.text, (placed.certificate,))

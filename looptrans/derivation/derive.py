@@ -91,6 +91,7 @@ def derive(
     work = Work(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
+    work.take("whole loops")
     if nests == "joined":
         joined(work, own=own)
     elif nests == "rows again":
@@ -156,6 +157,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     if not plain.body:
         raise NotDone("there is no statement in it")
     work = Work(reread(with_guards(with_selects(plain))))
+    work.take("whole loops")
     joined(work)
     if not _folds(work):
         work = _in_passes(work, own=False)
@@ -281,6 +283,7 @@ def _in_passes(work: Work, *, own: bool) -> Work:
     Passes of their own give a number where one pass without a guard would give none.
     """
     again = Work(work.first, notes=work.notes)
+    again.take("whole loops")
     own_arrays(again, reused_too=own)
     sums(again)
     _folds(again)
