@@ -332,12 +332,12 @@ class _Derivation:
         named(self.system, frozenset(self.outputs.values()))
         totals = totals_of(self.system)
         returned = frozenset(self.outputs.values())
-        self.tested = tested(self.system, totals.values())
+        asked = tested(self.system, totals.values())
         self.unguarded, self.held = in_one_form(self.system, totals, returned)
         self.divided = divided_once(self.system, returned)
         stored = returned | {each.name for each in self.held}
         self.carried = carried(self.system, frozenset(self.outputs.values()))
-        self.prepared = prepared(self.system, stored)
+        self.prepared = prepared(self.system, stored, asked)
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
         self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
         self.gradients = {name: self.system.names.array(f"d{name}") for name in self.inputs}
@@ -430,7 +430,7 @@ class _Derivation:
         held = [self.system.definitions[each.name] for each in self.held]
         for own, each in zip(held, self.held, strict=True):
             self.system.add(replace(own, value=each.value, origin="again"))
-        statistics = with_log_sums(self.prepared, self.sizes, self.outputs, self.tested)
+        statistics = with_log_sums(self.prepared, self.sizes, self.outputs)
         writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)

@@ -30,6 +30,7 @@ from looptrans.ir.value import (
     Binary,
     Compare,
     Read,
+    Reduce,
     Value,
 )
 
@@ -58,6 +59,11 @@ def without_guards(prepared: Prepared, term: Term) -> Term | None:
         if not (positive and power >= 0 and _has_weight(prepared, term, total)):
             kept.append(condition)
     return replace(term, brackets=tuple(kept))
+
+
+def is_of_totals(prepared: Prepared, term: Term) -> bool:
+    """Tell whether all guards of a term ask whether sums of exponentials have terms."""
+    return all(_guarded(prepared, condition) is not None for condition in term.brackets)
 
 
 def divided_once(system: System, outputs: frozenset[str]) -> tuple[str, ...]:
@@ -156,14 +162,28 @@ def _guarded(prepared: Prepared, condition: Condition) -> tuple[Access, bool] | 
 
 
 def _has_weight(prepared: Prepared, term: Term, total: Access) -> bool:
-    """Tell whether a factor is a weight of the row a sum belongs to."""
+    """Tell whether a factor is nothing where a sum of exponentials has no terms.
+
+    So are the weights of its row, and sums over the row of what has them as factors.
+    """
     for atom, power in term.factors:
         if not isinstance(atom, Read) or power < 1:
             continue
-        weight = prepared.weights.get(atom.access.array)
-        if weight is None or weight.total != total.array:
+        name, subscripts = atom.access.array, atom.access.indices
+        weight = prepared.weights.get(name)
+        if weight is not None:
+            row = Access(weight.total, subscripts[: len(total.subscripts)])
+            if weight.is_own and row == total:
+                return True
             continue
-        count = len(total.subscripts)
-        if weight.is_own and atom.access.subscripts[:count] == total.subscripts:
+        definition = prepared.system.definitions.get(name)
+        if definition is None or not _is_sum(definition.value):
+            continue
+        inner = prepared.terms(prepared.system.instance(name, subscripts))
+        if inner and all(_has_weight(prepared, each, total) for each in inner):
             return True
     return False
+
+
+def _is_sum(value: Value) -> bool:
+    return isinstance(value, Reduce) and value.function == "sum"

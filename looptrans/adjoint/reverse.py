@@ -24,6 +24,7 @@ from looptrans.adjoint.definitions import (
     refreshed_generators,
 )
 from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.guards import is_of_totals
 from looptrans.adjoint.idle import Held
 from looptrans.adjoint.pulling import Contribution, Pull
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
@@ -202,7 +203,7 @@ class Reverse:
         else:
             split = [self._without_sums(term, name, definition) for term in terms]
         small = self.sizes.is_small(definition.extents)
-        plain = not any(t.generators or t.brackets for t in split)
+        plain = not any(t.generators or not is_of_totals(self.prepared, t) for t in split)
         few = small and len(split) <= MOST_INLINED
         if plain and (few or (len(split) == 1 and self._is_multiple(split[0]))):
             self.simplifier.inlined[name] = (definition.variables, split)
