@@ -20,7 +20,8 @@ from looptrans.ir.program import BlockReduce, Program
 from looptrans.ir.source import Source
 from looptrans.ir.walk import nodes
 from tests.oracle.concurrency import Concurrency, Conflicts, example_is_among
-from tests.oracle.nests import Nest, _Builder, nests
+from tests.oracle.nests import Nest, nests
+from tests.oracle.nests import made as made_nest
 from tests.parallelizer import Parallelizer
 from tests.test_executor import assert_same_bits
 
@@ -102,7 +103,7 @@ def test_there_are_programs_of_every_kind() -> None:
     found: Counter[str] = Counter()
     for seed in range(160):
         random = Random(seed)
-        made = made_parallel(_Builder(random, True, True).nest(), random)
+        made = made_parallel(made_nest(random, data_guards=True, opaque=True), random)
         if made is not None:
             found[check(*made)] += 1
     assert found["free"] >= 25

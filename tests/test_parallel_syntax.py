@@ -27,7 +27,7 @@ from looptrans.ir.program import (
 from looptrans.ir.source import Source
 from looptrans.ir.walk import loops, nodes, placed
 from tests.native import run_native
-from tests.oracle.nests import Nest, _Builder, nests
+from tests.oracle.nests import Nest, made, nests
 from tests.parallelizer import Parallelizer
 from tests.test_bad_input import mistakes_of, underlined
 
@@ -374,7 +374,7 @@ def test_the_generated_nests_have_all_of_it() -> None:
     for seed in range(200):
         random = Random(seed)
         try:
-            program = read(_Builder(random, True, True).nest().source)
+            program = read(made(random, data_guards=True, opaque=True).source)
         except ListingError:
             continue
         for node in nodes(Parallelizer(random, program).result().body):

@@ -20,6 +20,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.remember import remembered
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -186,10 +187,22 @@ def recurrence_of(program: Program, loop: str) -> Recurrence:
     Raises:
         NotDone: It is none.
     """
-    try:
-        return assembled(program, iteration_of(program, loop, flow(program)))
-    except NoRecurrence as error:
-        raise NotDone(str(error)) from None
+    known = _recurrences(program)
+    if loop not in known:
+        try:
+            known[loop] = assembled(program, iteration_of(program, loop, flow(program)))
+        except NoRecurrence as error:
+            known[loop] = str(error)
+    found = known[loop]
+    if isinstance(found, str):
+        raise NotDone(found)
+    return found
+
+
+@remembered
+def _recurrences(_: Program) -> dict[str, Recurrence | str]:
+    """Return the recurrences of a program that are known, or why there is none, by loop."""
+    return {}
 
 
 def _looks_at(value: Value, iteration: Iteration, states: tuple[Access, ...]) -> bool:

@@ -31,6 +31,7 @@ from looptrans.ir.program import (
     Program,
     Section,
 )
+from looptrans.ir.remember import remembered
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -110,6 +111,7 @@ class Placed:
         return self.domain.is_may
 
 
+@remembered
 def placed(program: Program) -> tuple[Placed, ...]:
     """Return every statement and data-dependent condition in textual order."""
     return tuple(_placed(program.body, (), _Around()))
@@ -294,6 +296,7 @@ def _value_reads(
                 _value_reads(child, condition, generators, found)
 
 
+@remembered
 def written(program: Program) -> frozenset[str]:
     """Return the names of the arrays and scalars the statements write."""
     return frozenset(
@@ -304,6 +307,7 @@ def written(program: Program) -> frozenset[str]:
     )
 
 
+@remembered
 def live_out(program: Program) -> tuple[str, ...]:
     """Return the arrays whose last values can be seen from outside, in order of appearance.
 

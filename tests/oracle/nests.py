@@ -60,6 +60,15 @@ def nests(*, data_guards: bool = False, opaque: bool = False) -> st.SearchStrate
     return _nests(data_guards, opaque)
 
 
+def made(random: Random, *, data_guards: bool = False, opaque: bool = False) -> Nest:
+    """Return a random listing that follows from `random` alone; see `nests`.
+
+    Where nothing is shrunk: hypothesis takes some fifty times as long to draw one, and what it
+    draws for a seed depends on the modules that happen to be loaded.
+    """
+    return _Builder(random, data_guards, opaque).nest()
+
+
 @dataclass(frozen=True)
 class _Var:
     """A loop variable or integer let: 0 <= value <= top[0] + top[1], if top is known."""
@@ -514,4 +523,4 @@ def _nests(draw: st.DrawFn, data_guards: bool, opaque: bool) -> Nest:
     # Every choice comes from one drawn Random, which shrinks as single draws do; but of single
     # draws hypothesis makes five mutations of each example, and those are nearly all alike.
     random = draw(st.randoms(use_true_random=False))
-    return _Builder(random, data_guards, opaque).nest()
+    return made(random, data_guards=data_guards, opaque=opaque)

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import takewhile
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.oracle.nests import FEATURES, Nest, nests
+from tests.oracle.nests import FEATURES, Nest, made
 from tests.oracle.trace import Access, Pair, loops, memory, trace, value_flow
 
 KINDS = ("flow", "anti", "output")
@@ -387,22 +387,9 @@ def test_what_is_not_known_is_refused(source: str) -> None:
 
 @cache
 def samples(data_guards: bool, opaque: bool) -> list[tuple[Nest, list[Access]]]:
-    found: list[tuple[Nest, list[Access]]] = []
-
-    @settings(
-        max_examples=300,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(nests(data_guards=data_guards, opaque=opaque))
-    def collect(nest: Nest) -> None:
-        found.append((nest, trace(nest.source, sizes=nest.sizes, arrays=nest.arrays)))
-
-    collect()
-    return found
+    random = Random(f"{data_guards} {opaque}")
+    found = [made(random, data_guards=data_guards, opaque=opaque) for _ in range(300)]
+    return [(nest, trace(nest.source, sizes=nest.sizes, arrays=nest.arrays)) for nest in found]
 
 
 def carried_outside(pair: Pair, paths: dict[str, tuple[int, ...]]) -> bool:
