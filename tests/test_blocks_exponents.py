@@ -68,8 +68,10 @@ def test_scores_made_in_several_statements_keep_their_maximum_in_units_of_log2e(
     assert "exp" in calls(kernel)
 
 
-def test_weights_of_the_backward_pass() -> None:
-    kernels = emitted_with_backward(spec("attention_causal")).backward.kernels
+@pytest.mark.parametrize("name", ["attention_causal", "attention_gqa", "attention_lengths"])
+def test_weights_of_the_backward_pass(name: str) -> None:
+    """Also where the loop over blocks stands in one over heads, or in rows whose end is read."""
+    kernels = emitted_with_backward(spec(name)).backward.kernels
     of_products = [
         kernel
         for kernel in kernels

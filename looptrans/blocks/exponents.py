@@ -56,10 +56,21 @@ def in_powers_of_two(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
         naming: Gives a free name for a stem and a key, the same for the same key.
     """
     found = _Factors(naming)
-    changed = tuple(
-        replace(op, body=_body(op.body, found)) if isinstance(op, TileLoop) else op for op in ops
-    )
+    changed = _loops(ops, found)
     return (*found.named.values(), *changed)
+
+
+def _loops(ops: tuple[Op, ...], found: _Factors) -> tuple[Op, ...]:
+    changed: list[Op] = []
+    for op in ops:
+        match op:
+            case TileLoop():
+                changed.append(replace(op, body=_body(op.body, found)))
+            case ElementLoop() | Branch() | RowBlock():
+                changed.append(replace(op, body=_loops(op.body, found)))
+            case _:
+                changed.append(op)
+    return tuple(changed)
 
 
 @dataclass(slots=True)
