@@ -220,7 +220,8 @@ class Autograd:
         ]
 
     def _operator(self, name: str) -> list[str]:
-        return statement(f'@torch.library.custom_op("{name}", mutates_args=())', 0)
+        free = f'{self._help("_free")}("{name}")'
+        return statement(f"@torch.library.custom_op({free}, mutates_args=())", 0)
 
     def _empty(self, facts: Facts, made: Filled) -> str:
         shape = shape_python(made.shape, facts.names)

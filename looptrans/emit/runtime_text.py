@@ -250,6 +250,15 @@ def _strides(tensor, *axes):
     """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
 ''',
+    "_free": '''\
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
+''',
     "_like": '''\
 def _like(tensor):
     """Return what `_unread` and `_zeros` make a tensor of."""
