@@ -204,6 +204,15 @@ def _real(name, value):
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name} should be a real number, and is {value!r}") from None
 ''',
+    "_seed": '''\
+def _seed(name, value):
+    """Return a seed as the integer of 64 bits, signed, that is the same, or raise a ValueError."""
+    try:
+        number = value if isinstance(value, int) else value.__index__()
+    except (AttributeError, TypeError):
+        raise ValueError(f"{name} should be an int, and is {value!r}") from None
+    return number if -(2**63) <= number < 2**63 else (number + 2**63) % 2**64 - 2**63
+''',
     "_check_written": '''\
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
