@@ -101,8 +101,9 @@ def test_a_maximum_in_units_of_log2e_stays_in_them_for_the_next_loop(taken: str)
     assert not any(part == LN2 for let in lets for part in walk(let.value))
 
 
-@pytest.mark.parametrize("name", ["attention_causal", "attention_gqa"])
+@pytest.mark.parametrize("name", ["attention_causal", "attention_gqa", "attention_lengths"])
 def test_weights_of_the_backward_pass(name: str) -> None:
+    """Also where the loop over blocks stands in one over heads, or in rows whose end is read."""
     kernels = emitted_with_backward(spec(name)).backward.kernels
     of_products = [
         kernel

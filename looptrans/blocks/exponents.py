@@ -110,7 +110,7 @@ class _Twin:
     def let(self) -> Let:
         """Return the statement that sets it."""
         assert self.name is not None
-        parts = []
+        parts: Terms = []
         for sign, part in self.parts:
             if isinstance(part, _Twin):
                 assert part.name is not None
