@@ -355,7 +355,7 @@ class _Derivation:
         self.reverse.sweep(forward)
         for name in self.inputs:
             indices = self._indices(name)
-            terms = self.reverse.gathered(name, indices)
+            terms = [self.reverse.where_it_counts(t) for t in self.reverse.gathered(name, indices)]
             self.targets[name] = self._gradient(name, indices, terms)
 
     def _gradient(self, name: str, indices: tuple[Generator, ...], terms: list[Term]) -> Gradient:

@@ -196,7 +196,7 @@ class Reverse:
                 return atom
         name = self.names.array(f"d{definition.array or definition.name}")
         cell = Read(Access(name, definition.cell.access.subscripts))
-        terms = [self._where_it_counts(term) for term in terms]
+        terms = [self.where_it_counts(term) for term in terms]
         whole = value_of(terms)
         if isinstance(whole, Reduce):
             split = terms
@@ -222,7 +222,7 @@ class Reverse:
             case _:
                 return False
 
-    def _where_it_counts(self, term: Term) -> Term:
+    def where_it_counts(self, term: Term) -> Term:
         """Put a term under the conditions without which one of its factors is 0.
 
             P * dP    dP = x if seen else 0        ->        P * dP if seen else 0
