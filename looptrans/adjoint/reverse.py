@@ -222,6 +222,21 @@ class Reverse:
             case _:
                 return False
 
+    def given_where_it_counts(self, term: Term) -> Term:
+        """Put a term of a gradient under such conditions too, unless what is given is all it reads.
+
+        What is given is taken to be finite, and products of it are matrix products.
+        """
+        given = [
+            isinstance(atom, Read) and exponent > 0 and not self._is_forward(atom.access.array)
+            for atom, exponent in term.factors
+        ]
+        return term if all(given) else self.where_it_counts(term)
+
+    def _is_forward(self, array: str) -> bool:
+        definition = self.system.definitions.get(array)
+        return definition is not None and definition.origin != "adjoint"
+
     def where_it_counts(self, term: Term) -> Term:
         """Put a term under the conditions without which one of its factors is 0.
 
