@@ -301,6 +301,6 @@ def test_what_is_infinite_where_it_is_left_out_adds_nothing() -> None:
     inputs = {
         "X": np.array([[60.0, 1.0, 60.1, 2.0]] * 3),
         "ok": np.array([True, False, True, False]),
-        "beta": np.float64(0.7),
+        "beta": np.array(0.7),
     }
     assert all(error < 1e-10 for error in gaps(found, 0, **inputs))
