@@ -45,6 +45,12 @@ NESTS = [
         ADDS,
         "range(0, min(4 * (N // 4), N))",
     ),
+    (
+        "range((min(M, N) + S - 1) // S)",
+        "range(t * S, min(t * S + S, N, M))",
+        ADDS,
+        "range(0, min(N, M))",
+    ),
     ("range(T)", "range(t * S, (t + 1) * S)", "c += c + Z[j]", "range(0, T * S)"),
     ("range(T)", "range(t * S, (t + 1) * S)", "c += c + Z[j] * t", None),
     ("range(T)", "range(S)", "c += c + Z[t * S + j]", "range(0, T * S)"),

@@ -16,9 +16,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from looptrans.ir.affine import difference, extremum, form_of, is_same, product, sides, total
+from looptrans.ir.affine import (
+    difference,
+    extremum,
+    form_of,
+    in_one_order,
+    is_same,
+    product,
+    sides,
+    simplified,
+    total,
+)
 from looptrans.ir.condition import Condition, Every, Relation, conjunction
-from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, Var, variables, walk
+from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, Var, opaque_terms, variables
 from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
@@ -101,7 +111,7 @@ class _Work:
     def placed(self, outer: Loop, inner: Loop) -> Loop | None:
         """Return a loop that counts from the start of its block as one that counts from 0."""
         width, step = inner.range.stop, outer.range.step
-        if inner.range.start != Int(0) or not self.is_positive(width):
+        if inner.range.start != Int(0) or not self.counts(width):
             return None
         if step > 1 and width != Int(step):
             return None
@@ -125,19 +135,24 @@ class _Work:
         given = sides("min", inner.stop)
         moving = [end for end in given if block in variables(end)]
         fixed = [end for end in given if block not in variables(end)]
+        # An end in memory is then read once, also where there is no block.
+        read = (term for end in fixed for term in opaque_terms(end))
+        if any(not isinstance(a, Var) for term in read for a in term.arguments):
+            return None
         first = _linear(inner.start, block)
         last = _linear(moving[0], block) if len(moving) == 1 else None
         if first is None or last is None or not is_same(first[1], last[1]):
             return None
         (rest, advance), width = first, difference(last[0], first[0])
-        if not self.is_positive(width) or not is_same(width, _times(Int(blocks.step), advance)):
+        if not self.counts(width) or not is_same(width, _times(Int(blocks.step), advance)):
             return None
         start = total(rest, _times(blocks.start, advance))
         if blocks.step > 1 and advance != Int(1):
             return None
         ends = tuple(map(total, fixed))
         if blocks.step == 1:
-            far = any(_is_reached(blocks, width, start, end) for end in ends)
+            together = (extremum("min", ends),) if ends else ()
+            far = any(_is_reached(blocks, width, start, end) for end in (*ends, *together))
             # Else the last block ends where one more would begin.
             reached: tuple[Index, ...] = () if far else (total(rest, _times(blocks.stop, advance)),)
         else:
@@ -150,15 +165,15 @@ class _Work:
                     return None  # the last block may go beyond
         return Range(start, extremum("min", (*reached, *ends)))
 
-    def is_positive(self, width: Index) -> bool:
-        """Tell whether a number of iterations is not negative: a number, or what counts rows."""
+    def counts(self, width: Index) -> bool:
+        """Tell whether a number is one of iterations: positive, a constant, or what counts rows."""
         match width:
             case Int(value):
                 return value > 0
-            case Param():
-                shapes = (array.shape for array in self.program.arrays)
-                factors = (part for shape in shapes for e in shape if e for part in walk(e))
-                return any(part == width for part in factors)
+            case Param(name):
+                known = {p.name for p in self.program.parameters if p.kind == "const"}
+                extents = (e for array in self.program.arrays for e in array.shape if e)
+                return name in known or any(width in _factors(extent) for extent in extents)
             case _:
                 return False
 
@@ -170,6 +185,14 @@ def _is_plain(loop: Loop) -> bool:
 def _says(body: tuple[Node, ...], variable: str) -> bool:
     """Tell whether a block mentions a variable."""
     return any(substitute_variable(node, {variable: Int(0)}) != node for node in body)
+
+
+def _factors(index: Index) -> tuple[Index, ...]:
+    match index:
+        case Arith("*", left, right):
+            return (*_factors(left), *_factors(right))
+        case _:
+            return (index,)
 
 
 def _times(index: Index, factor: Index) -> Index:
@@ -226,6 +249,7 @@ def _is_reached(blocks: Range, width: Index, start: Index, end: Index) -> bool:
     """Tell whether there are as many blocks as it takes to come to an end."""
     match blocks.stop:
         case Arith("//", rows, divisor) if divisor == width and blocks.start == Int(0):
-            return is_same(rows, total(difference(end, start), width, -1))
+            needed = total(difference(end, start), width, -1)
+            return in_one_order(simplified(rows)) == in_one_order(needed)
         case _:
             return False
