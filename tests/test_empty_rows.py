@@ -263,3 +263,44 @@ def test_terms_that_are_too_small_for_a_number_are_none() -> None:
     program = parse(Source("a.py", head + loop + end + "    return O, L\n"))
     found = backward(program)
     assert all(error < 1e-10 for error in gaps(found, 0))
+
+
+def test_a_term_that_is_added_behind_the_loop_is_infinite_in_an_empty_row() -> None:
+    end = """
+        l = l + exp(a[i] - m)
+        L[i] = m + log(l) if m > -inf else a[i]
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l if m > -inf else 0.0
+"""
+    program = listing_of(ONLINE, end, 'a: Float[Array, "M"], ok: Bool[Array, "M N"]')
+    assert all(error < 1e-10 for error in gaps(backward(program), 0, ok=OK))
+
+
+CLUSTERS = """
+def f(X: Float[Array, "M N"], beta: float, ok: Bool[Array, "N"]):
+    Y = zeros(M)
+    for i in range(0, M):
+        m = inf
+        for j in range(0, N):
+            if ok[j]:
+                m = min(m, X[i, j] * X[i, j])
+        l = 0.0
+        for j in range(0, N):
+            if ok[j]:
+                w = exp(-beta * (X[i, j] * X[i, j] - m))
+                l += w
+                Y[i] += w * X[i, j]
+        Y[i] = Y[i] / l
+    return Y
+"""
+
+
+def test_what_is_infinite_where_it_is_left_out_adds_nothing() -> None:
+    """An exponential may be infinite where a mask leaves it out: 0 times it is no number."""
+    found = backward(parse(Source("a.py", CLUSTERS)))
+    inputs = {
+        "X": np.array([[60.0, 1.0, 60.1, 2.0]] * 3),
+        "ok": np.array([True, False, True, False]),
+        "beta": np.float64(0.7),
+    }
+    assert all(error < 1e-10 for error in gaps(found, 0, **inputs))

@@ -794,3 +794,26 @@ def f(x: Float[Array, "N"], k: Int[Array, "T"]):
     loads = [line for line in text.splitlines() if "tl.load(k_ptr" in line]
     assert loads
     assert all("< T" in line or ">= T" in line for line in loads)
+
+
+# What a guard leaves out of an array that is read again under the guard keeps its value.
+LEFT_OUT = """
+def left_out(X: Float[Array, "M N"], ok: Bool[Array, "M N"]{more}):
+    {begun}
+    s = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            if ok[i, j]:
+                P[i, j] = exp(X[i, j])
+                s[i] += P[i, j]
+    return P, s
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "begun"), [("", "P = full((M, N), 7.0)"), (', P: Float[Array, "M N"]', "")]
+)
+def test_what_a_guard_leaves_out_stays_what_it_was(more: str, begun: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(LEFT_OUT.format(more=more, begun=begun or "pass").replace("    pass\n", ""))
+    assert main(["verify", str(path), "--sizes", "M=3,N=5", "--pass", "forward"]) == 0

@@ -18,6 +18,7 @@ from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import divided_once
 from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.idle import Unguarded
+from looptrans.adjoint.known_choices import read_where_known
 from looptrans.adjoint.lengths import Extended, extended
 from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.offered import named
@@ -324,6 +325,7 @@ class _Derivation:
         self.reading, self.closings = read(program)
         self.system: System = self.reading.system
         self.outputs = self.reading.outputs
+        read_where_known(self.system)
         for name in made_one(program, self.system, frozenset(self.outputs.values())):
             if name in self.reading.sites:
                 # It has a cell in each iteration of loops that it is no longer an array over.
@@ -355,7 +357,10 @@ class _Derivation:
         self.reverse.sweep(forward)
         for name in self.inputs:
             indices = self._indices(name)
-            terms = self.reverse.gathered(name, indices)
+            terms = [
+                self.reverse.given_where_it_counts(term)
+                for term in self.reverse.gathered(name, indices)
+            ]
             self.targets[name] = self._gradient(name, indices, terms)
 
     def _gradient(self, name: str, indices: tuple[Generator, ...], terms: list[Term]) -> Gradient:

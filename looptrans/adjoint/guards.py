@@ -164,25 +164,28 @@ def _guarded(prepared: Prepared, condition: Condition) -> tuple[Access, bool] | 
 def _has_weight(prepared: Prepared, term: Term, total: Access) -> bool:
     """Tell whether a factor is nothing where a sum of exponentials has no terms.
 
-    So are the weights of its row, and sums over the row of what has them as factors.
+    So are the weights of its row, and sums over the row of what has them as factors: these where
+    no other factor may be infinite there.
     """
-    for atom, power in term.factors:
-        if not isinstance(atom, Read) or power < 1:
+    reads = [atom.access for atom, p in term.factors if isinstance(atom, Read) and p > 0]
+    for access in reads:
+        weight = prepared.weights.get(access.array)
+        if weight is None or not weight.is_own:
             continue
-        name, subscripts = atom.access.array, atom.access.indices
-        weight = prepared.weights.get(name)
-        if weight is not None:
-            row = Access(weight.total, subscripts[: len(total.subscripts)])
-            if weight.is_own and row == total:
-                return True
-            continue
-        definition = prepared.system.definitions.get(name)
-        if definition is None or not _is_sum(definition.value):
-            continue
-        inner = prepared.terms(prepared.system.instance(name, subscripts))
-        if inner and all(_has_weight(prepared, each, total) for each in inner):
+        if Access(weight.total, access.subscripts[: len(total.subscripts)]) == total:
             return True
-    return False
+    if len(reads) < len(term.factors):
+        return False
+    return any(_is_sum_of_weights(prepared, access, total) for access in reads)
+
+
+def _is_sum_of_weights(prepared: Prepared, access: Access, total: Access) -> bool:
+    """Tell whether a cell is a sum of what is nothing where a sum of exponentials has no terms."""
+    definition = prepared.system.definitions.get(access.array)
+    if definition is None or access.array in prepared.weights or not _is_sum(definition.value):
+        return False
+    terms = prepared.terms(prepared.system.instance(access.array, access.indices))
+    return bool(terms) and all(_has_weight(prepared, each, total) for each in terms)
 
 
 def _is_sum(value: Value) -> bool:

@@ -196,7 +196,7 @@ class Reverse:
                 return atom
         name = self.names.array(f"d{definition.array or definition.name}")
         cell = Read(Access(name, definition.cell.access.subscripts))
-        terms = [self._where_it_counts(term) for term in terms]
+        terms = [self.where_it_counts(term) for term in terms]
         whole = value_of(terms)
         if isinstance(whole, Reduce):
             split = terms
@@ -222,7 +222,22 @@ class Reverse:
             case _:
                 return False
 
-    def _where_it_counts(self, term: Term) -> Term:
+    def given_where_it_counts(self, term: Term) -> Term:
+        """Put a term of a gradient under such conditions too, unless what is given is all it reads.
+
+        What is given is taken to be finite, and products of it are matrix products.
+        """
+        given = [
+            isinstance(atom, Read) and exponent > 0 and not self._is_forward(atom.access.array)
+            for atom, exponent in term.factors
+        ]
+        return term if all(given) else self.where_it_counts(term)
+
+    def _is_forward(self, array: str) -> bool:
+        definition = self.system.definitions.get(array)
+        return definition is not None and definition.origin != "adjoint"
+
+    def where_it_counts(self, term: Term) -> Term:
         """Put a term under the conditions without which one of its factors is 0.
 
             P * dP    dP = x if seen else 0        ->        P * dP if seen else 0

@@ -97,10 +97,16 @@ def _is_in(path: Path, loop: Path) -> bool:
     return path[: len(loop)] == loop
 
 
-def sets_first(storage: Storage) -> bool:
-    """Tell whether the first access surely sets the block of a register, lanes and all."""
+def sets_first(storage: Storage, *, kept: bool) -> bool:
+    """Tell whether the first access surely sets the block of a register, lanes and all.
+
+    Args:
+        storage: The register.
+        kept: Whether the block is stored in the end: all of it, whatever guards stand around every
+            access; else nobody looks at what such a guard leaves out.
+    """
     first = storage.sites[0]
-    common = set.intersection(*(set(site.guards) for site in storage.sites))
+    common = set.intersection(*(set(site.guards) for site in storage.sites)) if not kept else set()
     deep = {g for g in common if len(g) > len(storage.scope)}
     lanes = {binding.variable for _, binding in storage.bound}
     inner = [b for b in first.bindings if len(b.path) > len(storage.scope)]
