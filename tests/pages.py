@@ -5,6 +5,7 @@ command that ends with a status other than 0 is followed by the line `(exit stat
 block is executed, all blocks of a page one after the other as one program, and what it prints
 stands in the `text` block right below it. A line `...` in an output stands for any further lines.
 
+Commands that are no more than `looptrans` with its arguments run in this process, others in bash.
 A page is replayed in a folder of its own that holds `specs` and the files that earlier pages made;
 so what a page shows cannot lean on a file that no page makes.
 """
@@ -15,11 +16,16 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from looptrans.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = "blog_examples"
@@ -33,6 +39,7 @@ _PYTHON = re.compile(
 _BLOCK = re.compile(f"{_CONSOLE.pattern}|{_PYTHON.pattern}", re.DOTALL | re.MULTILINE)
 _WRITES = re.compile(rf"(?:-o|--output|>)\s+({FOLDER}/(?:{'|'.join(MADE)})/[\w.]+)")
 _OPENS = re.compile(rf'Path\("({FOLDER}/(?:{"|".join(MADE)})/[\w.]+)"\)\.write_text')
+_OF_THE_SHELL = re.compile(r"[|<>&;$`*]")
 _SHELL = 'set -o pipefail; looptrans() { "$PYTHON" -m looptrans "$@"; }; '
 
 
@@ -93,6 +100,33 @@ def _split(session: str) -> tuple[str, str]:
 
 
 def _run(command: str, sandbox: Path) -> str:
+    words = shlex.split(command.replace("\\\n", ""))
+    if words[0] == "looptrans" and not _OF_THE_SHELL.search(command):
+        with _inside(sandbox):
+            status, out, err = said(words[1:])
+        text = err + out  # as they come through one pipe
+    else:
+        status, text = _by_bash(command, sandbox)
+    assert "Traceback" not in text, text
+    printed = text.rstrip("\n") + "\n" if text.strip() else ""
+    return printed + (f"(exit status {status})\n" if status else "")
+
+
+def said(arguments: list[str]) -> tuple[int, str, str]:
+    """Return the exit status of a `looptrans` command, and what it prints: output and errors.
+
+    It runs in this process, where everything is imported already: that takes longer than most
+    commands do.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_COLOR", "1")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main(arguments)
+    return status, out.getvalue(), err.getvalue()
+
+
+def _by_bash(command: str, sandbox: Path) -> tuple[int, str]:
     done = subprocess.run(
         ["bash", "-c", _SHELL + command],
         cwd=sandbox,
@@ -109,9 +143,7 @@ def _run(command: str, sandbox: Path) -> str:
         timeout=120,
         check=False,
     )
-    assert "Traceback" not in done.stdout, done.stdout
-    printed = done.stdout.rstrip("\n") + "\n" if done.stdout.strip() else ""
-    return printed + (f"(exit status {done.returncode})\n" if done.returncode else "")
+    return done.returncode, done.stdout
 
 
 def as_shown(printed: str, shown: str) -> str:

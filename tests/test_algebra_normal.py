@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import mpmath
 import pytest
+import sympy
+from sympy.polys.rings import sring
 
+from looptrans.algebra.multiplied import expanded, multiplied_out
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.numbers import Domain, NoNumber, differ, evaluate
 from looptrans.algebra.values import names_of
@@ -142,3 +146,30 @@ def test_nothing_that_differs_is_proved() -> None:
                 except NoNumber:
                     continue
     assert proved >= 10
+
+
+def test_what_is_multiplied_out_by_exponents_is_what_sympy_expands() -> None:
+    """To the last sign and in the same order; where there are roots and floats as well."""
+    x, y, z = sympy.symbols("x y _3_", positive=True)
+    chance = random.Random(0)
+
+    def made(depth: int) -> Any:
+        if depth == 0 or chance.random() < 0.2:
+            number = sympy.Rational(chance.randrange(-4, 5), chance.choice((1, 1, 2, 3)))
+            return chance.choice((x, y, z, number))
+        a, b = made(depth - 1), made(depth - 1)
+        return chance.choice((a + b, a * b, a - b, a**2 - b, a / b if b != 0 else a))
+
+    for depth in [3, 4] * 15:
+        fraction = made(depth)
+        if fraction.has(sympy.nan, sympy.zoo):
+            continue
+        top, bottom = fraction.as_numer_denom()
+        (p, q), (a, b) = multiplied_out(top, bottom), sring((top, bottom))[1]
+        assert str(expanded(top)) == str(sympy.expand(top))
+        if not bottom.is_Rational:
+            assert [str(e.as_expr()) for e in p.cancel(q)] == [
+                str(e.as_expr()) for e in a.cancel(b)
+            ]
+    for odd in (sympy.sqrt(x) * (x + y), 0.5 * (x + y), 2 ** (x + y) * (y + 1), (x + y) * sympy.oo):
+        assert expanded(odd) == sympy.expand(odd)

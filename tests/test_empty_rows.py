@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -298,7 +300,7 @@ def f(X: Float[Array, "M N"], beta: float, ok: Bool[Array, "N"]):
 def test_what_is_infinite_where_it_is_left_out_adds_nothing() -> None:
     """An exponential may be infinite where a mask leaves it out: 0 times it is no number."""
     found = backward(parse(Source("a.py", CLUSTERS)))
-    inputs = {
+    inputs: dict[str, Any] = {
         "X": np.array([[60.0, 1.0, 60.1, 2.0]] * 3),
         "ok": np.array([True, False, True, False]),
         "beta": np.array(0.7),

@@ -14,26 +14,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.pages import as_shown
+import pytest
+
+from tests.pages import as_shown, said
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 BLOCK = re.compile(r"```console\n\$ looptrans ([^\n]*)\n(.*?)```", re.DOTALL)
 
 
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
 def _run(command: str) -> str:
-    environment = dict(os.environ, NO_COLOR="1")
-    done = subprocess.run(
-        [sys.executable, "-m", "looptrans", *shlex.split(command)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return done.stdout
+    _, out, err = said(shlex.split(command))
+    assert "Traceback" not in err
+    return out
 
 
 def _updated(found: re.Match[str]) -> str:

@@ -45,6 +45,12 @@ NESTS = [
         ADDS,
         "range(0, min(4 * (N // 4), N))",
     ),
+    (
+        "range((min(M, N) + S - 1) // S)",
+        "range(t * S, min(t * S + S, N, M))",
+        ADDS,
+        "range(0, min(N, M))",
+    ),
     ("range(T)", "range(t * S, (t + 1) * S)", "c += c + Z[j]", "range(0, T * S)"),
     ("range(T)", "range(t * S, (t + 1) * S)", "c += c + Z[j] * t", None),
     ("range(T)", "range(S)", "c += c + Z[t * S + j]", "range(0, T * S)"),
@@ -153,3 +159,27 @@ def test_what_the_outer_loop_hands_on_besides_is_no_fold() -> None:
     text = text.replace("m = n\n", "m = n\n                W[b] = s\n")
     with pytest.raises(NotDifferentiated):
         backward(program(text.replace("@ K[a, b]", "@ K[a, b] + W[b]")))
+
+
+MERGED = """
+def f(P: Float[Array, "M N"], V: Float[Array, "N H*D"], G: Float[Array, "M H*D"], H: int, D: Const):
+    O = zeros((M, H * D)); Y = zeros((M, H * D))
+    for i in range(M):
+        for h in range(H):
+            for d in range(D):
+                {first}
+        for h in range(H):
+            for d in range(D):
+                Y[i, h * D + d] = O[i, h * D + d] * G[i, h * D + d]
+    return Y
+"""
+
+
+def test_a_place_in_a_block_stays_one_where_other_loops_keep_it() -> None:
+    """Which cell of O a loop over heads and one over all columns mean could not be compared."""
+    columns = "for j in range(N): O[i, h * D + d] += P[i, j] * V[j, h * D + d]"
+    kept = program(MERGED.format(first=columns.replace("P[i, j]", "h * P[i, j]")))
+    assert with_whole_loops(kept) is None
+    assert max(gaps(backward(kept), 0)) < 1e-10
+    found = with_whole_loops(program(MERGED.format(first=columns)))
+    assert found is not None and len(found.joined) == 2

@@ -9,8 +9,8 @@ from math import isnan
 from typing import Any, TypeAlias
 
 import sympy
-from sympy.polys.rings import sring
 
+from looptrans.algebra.multiplied import expanded, multiplied_out
 from looptrans.algebra.ordering import Inequality
 
 Expr: TypeAlias = Any  # sympy has no types
@@ -90,8 +90,8 @@ def cancelled(expr: Expr) -> Expr:
     """Return a rational function of symbols as a fraction in lowest terms, multiplied out."""
     top, bottom = expr.as_numer_denom()
     if bottom.is_Rational:
-        return sympy.expand(expr)
-    _, (p, q) = sring((top, bottom))
+        return expanded(expr)
+    p, q = multiplied_out(top, bottom)
     p, q = p.cancel(q)
     return p.as_expr() / q.as_expr()
 

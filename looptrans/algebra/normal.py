@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import mpmath
@@ -90,7 +91,12 @@ def equality(left: Value, right: Value, assumed: Assumptions | None = None) -> E
         right: Another.
         assumed: What is known of the names.
     """
-    given = assumed or Assumptions()
+    return _decided(left, right, assumed or Assumptions())
+
+
+# The laws of one operator, and the steps of one derivation, ask much the same.
+@lru_cache(maxsize=2048)
+def _decided(left: Value, right: Value, given: Assumptions) -> Equality:
     names = names_of(left, right)
     terms = Terms(given.domain, given.minus_infinity)
     known = given.texts(names)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import isinf
 
 from looptrans.blocks.arithmetic import (
     LN2,
@@ -45,6 +46,7 @@ from looptrans.blocks.program import (
     Store,
     TileLoop,
     Unary,
+    Where,
     dims_of,
     kind_of,
     walk,
@@ -90,45 +92,67 @@ class _Twin:
 
     Attributes:
         of: Where the number itself is set.
-        parts: What it is the sum of, with signs.
+        value: What it is, with marks in the place of other such numbers.
+        twins: Those, by their mark.
         name: Its name, once it is asked for.
     """
 
     of: Let
-    parts: tuple[tuple[int, Expr | _Twin], ...]
+    value: Expr
+    twins: dict[str, _Twin]
     name: str | None = None
 
     def asked(self, found: _Factors) -> Name:
         """Return its name."""
         if self.name is None:
             self.name = found.naming(f"{self.of.name}_log2", ("twin", self.of))
-            for _, part in self.parts:
-                if isinstance(part, _Twin):
-                    part.asked(found)
+            for twin in self.twins.values():
+                twin.asked(found)
         return Name(self.name, self.of.dims)
 
     def let(self) -> Let:
         """Return the statement that sets it."""
         assert self.name is not None
-        parts: Terms = []
-        for sign, part in self.parts:
-            if isinstance(part, _Twin):
-                assert part.name is not None
-                parts.append((sign, Name(part.name, part.of.dims)))
-            else:
-                parts.append((sign, part))
-        return Let(self.name, _sum(parts), self.of.labels, "in units of log2(e)", self.of.dims)
+        value = mapped(self.value, self._named) if self.twins else self.value
+        return Let(self.name, value, self.of.labels, "in units of log2(e)", self.of.dims)
+
+    def _named(self, part: Expr) -> Expr | None:
+        twin = self.twins.get(part.name) if isinstance(part, Name) else None
+        return None if twin is None else Name(twin.name or "", twin.of.dims)
 
 
 def _twin_of(let: Let, twins: dict[str, _Twin]) -> _Twin | None:
-    """Return what a number is in units of log2(e), where it was in them before or is such a sum."""
+    """Return what a number is in units of log2(e), where that takes no product of what is in them.
+
+    It was in them before, or is a sum, a choice or an extremum of such numbers and others.
+    """
     if let.value == times(Name(let.name, let.dims), LN2):
-        return _Twin(let, ((1, Name(let.name, let.dims)),))
-    parts: list[tuple[int, Expr | _Twin]] = []
-    for sign, term in terms(let.value):
-        twin = twins.get(term.name) if isinstance(term, Name) else None
-        parts.append((sign, times(term, LOG2E) if twin is None else twin))
-    return _Twin(let, tuple(parts)) if any(isinstance(p, _Twin) for _, p in parts) else None
+        return _Twin(let, Name(let.name, let.dims), {})
+    used: dict[str, _Twin] = {}
+    value = _in_log2(let.value, twins, used)
+    return _Twin(let, value, used) if used else None
+
+
+def _in_log2(expr: Expr, twins: dict[str, _Twin], used: dict[str, _Twin]) -> Expr:
+    """Return a number times log2(e); numbers that have a twin stay, and are noted as used."""
+
+    def each(part: Expr) -> Expr:
+        return _in_log2(part, twins, used)
+
+    match expr:
+        case Name(name) if name in twins:
+            used[f"~{name}"] = twins[name]
+            return Name(f"~{name}", expr.dims)
+        case Number(value) if isinf(value):
+            return expr
+        case Where(_, chosen, otherwise):
+            return replace(expr, chosen=each(chosen), otherwise=each(otherwise))
+        case Call("max" | "min", arguments):
+            return replace(expr, arguments=tuple(map(each, arguments)))
+        case Binary("+" | "-") | Unary("-") if kind_of(expr) == "float":
+            return _sum([(sign, each(term)) for sign, term in terms(expr)])
+        case _:
+            return times(expr, LOG2E)
 
 
 def _body(ops: tuple[Op, ...], found: _Factors, around: dict[str, _Twin]) -> tuple[Op, ...]:
@@ -143,13 +167,13 @@ def _body(ops: tuple[Op, ...], found: _Factors, around: dict[str, _Twin]) -> tup
                 twins.pop(name, None)
             changed.append(replace(op, body=_body(op.body, found, twins)))
             continue
-        if isinstance(op, Store):
-            changed.append(op)
-            continue
         used: list[Let] = []
         power = partial(_power, known=known, twins=twins, used=used, found=found)
         value = mapped(op.value, power)
         labels = tuple(dict.fromkeys((*(v for let in used for v in let.labels), *op.labels)))
+        if isinstance(op, Store):
+            changed.append(replace(op, value=value, labels=labels))
+            continue
         twin = _twin_of(op, twins)
         if twin is not None:
             changed.append(twin)

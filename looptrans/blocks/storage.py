@@ -275,7 +275,7 @@ def _cell(
             lanes.append(home)
             subscripts.append(subscript)
             continue
-        found = _lane_within(sites, others, subscript, grid)
+        found = _lane_within(sites, others, subscript, grid, apart=apart)
         if found is not None:
             home, more = found
             if home in lanes:
@@ -298,7 +298,12 @@ def _cell(
 
 
 def _lane_within(
-    sites: tuple[Site, ...], subscripts: list[Subscript], subscript: Index, grid: frozenset[str]
+    sites: tuple[Site, ...],
+    subscripts: list[Subscript],
+    subscript: Index,
+    grid: frozenset[str],
+    *,
+    apart: bool,
 ) -> tuple[Binding, dict[Path, Binding]] | None:
     """Return what binds the one lane of a subscript such as `h * D + d`, everywhere the same.
 
@@ -316,7 +321,7 @@ def _lane_within(
         return found if alone else None
 
     home = lane(sites[0], subscript)
-    if home is None or _is_one_loop(sites, subscripts, home):
+    if home is None or (apart and _is_one_loop(sites, subscripts, home)):
         return None
     bound: dict[Path, Binding] = {}
     for site, other in zip(sites, subscripts, strict=True):

@@ -14,15 +14,27 @@ order. A position that is counted from the start of its block is counted from 0 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from looptrans.ir.affine import difference, extremum, form_of, is_same, product, sides, total
+from looptrans.ir.affine import (
+    difference,
+    extremum,
+    form_of,
+    in_one_order,
+    is_same,
+    product,
+    sides,
+    simplified,
+    total,
+)
 from looptrans.ir.condition import Condition, Every, Relation, conjunction
-from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, Var, variables, walk
-from looptrans.ir.program import If, Loop, Node, Program
+from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, Var, opaque_terms, variables
+from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import accesses, nodes, placed
 from looptrans.transforms.substitute import substitute_variable
 
 
@@ -56,7 +68,8 @@ def with_whole_loops(program: Program) -> WholeLoops | None:
     """Make one loop of each loop over blocks and the loop inside.
 
     The outer one holds nothing but the inner one, whose iterations do not ask which block they
-    are in.
+    are in. Positions that are counted from the start of their block stay so where the same array
+    is found in that way elsewhere, in loops that stay two: a cell has one name then.
 
     Args:
         program: The program.
@@ -64,15 +77,29 @@ def with_whole_loops(program: Program) -> WholeLoops | None:
     Returns:
         The program afterwards; None where it has no such loops.
     """
-    work = _Work(program)
-    body = rewritten(program.body, work.node)
-    return WholeLoops(replace(program, body=body), tuple(work.joined)) if work.joined else None
+    for counts_anew in (True, False):
+        work = _Work(program, counts_anew)
+        after = replace(program, body=rewritten(program.body, work.node))
+        if not counts_anew or not work.is_counted_in_blocks(after):
+            return WholeLoops(after, tuple(work.joined)) if work.joined else None
+    return None
 
 
 @dataclass(slots=True)
 class _Work:
+    """Joins loops.
+
+    Attributes:
+        program: The program before.
+        counts_anew: Whether positions may be counted from 0 that are counted from a block's start.
+        joined: For each loop that was made its variable, and that of the loop over blocks.
+        counted: For each array that is so found, how wide its blocks are.
+    """
+
     program: Program
+    counts_anew: bool
     joined: list[tuple[str, str]] = field(default_factory=list)
+    counted: set[tuple[str, Index]] = field(default_factory=set)
 
     def node(self, node: Node) -> tuple[Node, ...]:
         match node:
@@ -88,20 +115,36 @@ class _Work:
         """Return the loop over all blocks."""
         if inner.range.step != 1 or outer.range.step < 1:
             return None
+        here = inner
         if outer.variable not in variables(inner.range.start):
-            placed = self.placed(outer, inner)
-            if placed is None:
+            moved = self.moved(outer, inner) if self.counts_anew else None
+            if moved is None:
                 return None
-            inner = placed
-        bounds = self.bounds(outer, inner.range)
-        if bounds is None or _says(inner.body, outer.variable):
+            here = moved
+        bounds = self.bounds(outer, here.range)
+        if bounds is None or _says(here.body, outer.variable):
             return None
-        return replace(inner, range=bounds)
+        if here is not inner:
+            arrays = {a.access.array for node in _statements(here.body) for a in accesses(node)}
+            self.counted |= {(array, inner.range.stop) for array in arrays}
+        return replace(here, range=bounds)
 
-    def placed(self, outer: Loop, inner: Loop) -> Loop | None:
+    def is_counted_in_blocks(self, after: Program) -> bool:
+        """Tell whether an array is still found by block and place, that was found so before."""
+        for place in placed(after):
+            if not isinstance(place.node, Assign | If):
+                continue
+            steps = {loop.variable: loop.range.step for loop in place.loops}
+            for each in accesses(place.node):
+                widths = [width for array, width in self.counted if array == each.access.array]
+                if any(_is_split(i, steps, width) for i in each.access.indices for width in widths):
+                    return True
+        return False
+
+    def moved(self, outer: Loop, inner: Loop) -> Loop | None:
         """Return a loop that counts from the start of its block as one that counts from 0."""
         width, step = inner.range.stop, outer.range.step
-        if inner.range.start != Int(0) or not self.is_positive(width):
+        if inner.range.start != Int(0) or not self.counts(width):
             return None
         if step > 1 and width != Int(step):
             return None
@@ -125,19 +168,24 @@ class _Work:
         given = sides("min", inner.stop)
         moving = [end for end in given if block in variables(end)]
         fixed = [end for end in given if block not in variables(end)]
+        # An end in memory is then read once, also where there is no block.
+        read = (term for end in fixed for term in opaque_terms(end))
+        if any(not isinstance(a, Var) for term in read for a in term.arguments):
+            return None
         first = _linear(inner.start, block)
         last = _linear(moving[0], block) if len(moving) == 1 else None
         if first is None or last is None or not is_same(first[1], last[1]):
             return None
         (rest, advance), width = first, difference(last[0], first[0])
-        if not self.is_positive(width) or not is_same(width, _times(Int(blocks.step), advance)):
+        if not self.counts(width) or not is_same(width, _times(Int(blocks.step), advance)):
             return None
         start = total(rest, _times(blocks.start, advance))
         if blocks.step > 1 and advance != Int(1):
             return None
         ends = tuple(map(total, fixed))
         if blocks.step == 1:
-            far = any(_is_reached(blocks, width, start, end) for end in ends)
+            together = (extremum("min", ends),) if ends else ()
+            far = any(_is_reached(blocks, width, start, end) for end in (*ends, *together))
             # Else the last block ends where one more would begin.
             reached: tuple[Index, ...] = () if far else (total(rest, _times(blocks.stop, advance)),)
         else:
@@ -150,15 +198,15 @@ class _Work:
                     return None  # the last block may go beyond
         return Range(start, extremum("min", (*reached, *ends)))
 
-    def is_positive(self, width: Index) -> bool:
-        """Tell whether a number of iterations is not negative: a number, or what counts rows."""
+    def counts(self, width: Index) -> bool:
+        """Tell whether a number is one of iterations: positive, a constant, or what counts rows."""
         match width:
             case Int(value):
                 return value > 0
-            case Param():
-                shapes = (array.shape for array in self.program.arrays)
-                factors = (part for shape in shapes for e in shape if e for part in walk(e))
-                return any(part == width for part in factors)
+            case Param(name):
+                known = {p.name for p in self.program.parameters if p.kind == "const"}
+                extents = (e for array in self.program.arrays for e in array.shape if e)
+                return name in known or any(width in _factors(extent) for extent in extents)
             case _:
                 return False
 
@@ -167,9 +215,29 @@ def _is_plain(loop: Loop) -> bool:
     return loop.execution == "sequential" and not loop.private
 
 
+def _statements(body: tuple[Node, ...]) -> list[Assign | If]:
+    return [node for node in nodes(body) if isinstance(node, Assign | If)]
+
+
+def _is_split(index: Index, steps: Mapping[str, int], width: Index) -> bool:
+    """Tell whether a subscript is the start of a block of some width and a place in it."""
+    if len(variables(index)) < 2:
+        return False
+    parts = [(_linear(index, v), steps.get(v, 1)) for v in variables(index)]
+    return any(part and is_same(_times(Int(step), part[1]), width) for part, step in parts)
+
+
 def _says(body: tuple[Node, ...], variable: str) -> bool:
     """Tell whether a block mentions a variable."""
     return any(substitute_variable(node, {variable: Int(0)}) != node for node in body)
+
+
+def _factors(index: Index) -> tuple[Index, ...]:
+    match index:
+        case Arith("*", left, right):
+            return (*_factors(left), *_factors(right))
+        case _:
+            return (index,)
 
 
 def _times(index: Index, factor: Index) -> Index:
@@ -226,6 +294,7 @@ def _is_reached(blocks: Range, width: Index, start: Index, end: Index) -> bool:
     """Tell whether there are as many blocks as it takes to come to an end."""
     match blocks.stop:
         case Arith("//", rows, divisor) if divisor == width and blocks.start == Int(0):
-            return is_same(rows, total(difference(end, start), width, -1))
+            needed = total(difference(end, start), width, -1)
+            return in_one_order(simplified(rows)) == in_one_order(needed)
         case _:
             return False
