@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, Atomic, Node, Program
 from looptrans.ir.value import Binary, Call, Const, Real, Reduce, Value, walk_value
 from looptrans.ir.walk import nodes, placed
+from looptrans.reports.derivation import closing
 from tests.analysis import SPECS, claims, program, spec
 from tests.derivations import RENAMED
 from tests.test_adjoint_listings import handed_over, made_inputs
@@ -365,3 +367,11 @@ def test_the_exit_status_says_what_was_not_done(capsys: pytest.CaptureFixture[st
     assert main(["derive", norm, "--to", "backward", "--form", "atomics", "--format", "md"]) == 1
     page = capsys.readouterr().out
     assert "no sum is worked out in two nests" in page and "```python\ndef rmsnorm_backward" in page
+
+
+def test_the_last_line_names_what_is_not_shown() -> None:
+    found = derive_backward(spec("matmul"))
+    step = found.steps[0]
+    unsure = replace(step, shown=(replace(step.shown[0], verdict="unknown"),))
+    line = closing(replace(found, steps=(unsure, *found.steps[1:]), decision="unknown"))
+    assert line == f"unknown: derived, but not shown in full: {step.name}"

@@ -72,8 +72,11 @@ def closing(derivation: Derivation) -> str:
             return f"derived, but not in the form {derivation.form}"
         case "unknown" if derivation.goal == "backward" and not derivation.steps:
             return "unknown: no backward pass was found"
-        case "unknown" if derivation.backward is not None and derivation.notes:
-            return f"unknown: derived, but not in the form {derivation.form}"
+        case "unknown" if derivation.backward is not None:
+            names = [step.name for step in derivation.steps if step.decision == "unknown"]
+            if not names:
+                return f"unknown: derived, but not in the form {derivation.form}"
+            return f"unknown: derived, but not shown in full: {'; '.join(names)}"
         case "illegal":
             return "refuted: it cannot be derived"
         case _:
