@@ -14,8 +14,10 @@ import looptrans
 from looptrans.emit.backward import FORMS, emitted_with_backward
 from looptrans.frontend import load
 from looptrans.runtime import compile as compiling
+from looptrans.runtime.device import prepare_device
 from looptrans.runtime.gradients import Differentiable
 from looptrans.runtime.load import load_module
+from tests.analysis import program
 
 if TYPE_CHECKING:
     import torch
@@ -116,6 +118,29 @@ def test_operators_pass_torch_s_own_checks(name: str) -> None:
     assert set(torch.library.opcheck(operator, (*tensors, *numbers, *options)).values()) == {
         "SUCCESS"
     }
+
+
+TWICE = """\
+def twice(x: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(0, N):
+        y[i] = x[i] * x[i]
+    return y
+"""
+
+
+def test_a_module_that_is_loaded_twice_keeps_its_operators(tmp_path: Path) -> None:
+    """Torch takes the operators of the first copy away when the second one has the same names."""
+    path, text = tmp_path / "twice.py", emitted_with_backward(program(TWICE)).text
+    path.write_text(text, "utf-8")
+    prepare_device("cpu")
+    copies = [load_module(f"copy_{n}_of_twice", text, path).twice for n in range(3)]
+    names = {copy.__globals__["_twice_forward_operator"]._qualname for copy in copies}
+    assert len(names) == len(copies)
+    x = torch.randn(5, requires_grad=True)
+    for copy in copies:
+        (found,) = torch.autograd.grad(copy(x).sum(), x)
+        assert torch.equal(found, 2 * x)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.blocks.program import Call, Dot, Kernel, exprs_of, ops_in, walk
+from looptrans.blocks.arithmetic import LN2
+from looptrans.blocks.program import Call, Dot, Kernel, Let, Name, exprs_of, ops_in, walk
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from tests.analysis import program, spec
@@ -68,8 +69,79 @@ def test_scores_made_in_several_statements_keep_their_maximum_in_units_of_log2e(
     assert "exp" in calls(kernel)
 
 
-def test_weights_of_the_backward_pass() -> None:
-    kernels = emitted_with_backward(spec("attention_causal")).backward.kernels
+PASSES = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"], T: Float[Array, "N"]):
+    Z = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j]
+            t = max(m, s)
+            l = l * exp(m - t) + exp(s - t)
+            m = t
+        lse = m + log(l)
+        for j in range(0, N):
+            w = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j] - {taken})
+            if w > 0.001:
+                Z[i] = Z[i] + w * V[j]
+    return Z
+"""
+
+
+@pytest.mark.parametrize("taken", ["m", "lse"])
+def test_a_maximum_in_units_of_log2e_stays_in_them_for_the_next_loop(taken: str) -> None:
+    """Back and forth it would be rounded twice, and the largest score be off by as much."""
+    (kernel,) = emitted(program(PASSES.format(taken=taken))).blocks.kernels
+    assert calls(kernel) == ["exp2"]
+    names = {op.name for op in ops_in(kernel.body) if isinstance(op, Let)}
+    assert f"{taken}_log2" in names
+    # Nothing is brought back to natural units.
+    lets = [op for op in ops_in(kernel.body) if isinstance(op, Let)]
+    assert not any(part == LN2 for let in lets for part in walk(let.value))
+
+
+STORED = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "M"]):
+    P = zeros((M, N))
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+            t = max(m, s)
+            l = l * exp(m - t) + exp(s - t)
+            m = t
+        lse = {lse}
+        for j in range(0, N):
+            P[i, j] = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) - lse)
+    return P
+"""
+
+
+@pytest.mark.parametrize(
+    ("lse", "is_asked"),
+    [
+        ("m + log(l)", False),
+        ("m + log(l) if m > -inf else 0.0", True),
+        ("max(m, V[i]) + log(l)", False),
+        ("m - 2.0 * m", True),
+    ],
+)
+def test_what_is_made_of_that_maximum_stays_in_its_units(lse: str, is_asked: bool) -> None:
+    """In sums, choices and maxima; conditions and products ask for it in natural units."""
+    (kernel,) = emitted(program(STORED.format(lse=lse))).blocks.kernels
+    assert calls(kernel) == ["exp2"]
+    (twin,) = (o for o in ops_in(kernel.body) if isinstance(o, Let) and o.name == "lse_log2")
+    names = {part.name for part in walk(twin.value) if isinstance(part, Name)}
+    assert "m_log2" in names
+    assert ("m" in names) == is_asked
+
+
+@pytest.mark.parametrize("name", ["attention_causal", "attention_gqa", "attention_lengths"])
+def test_weights_of_the_backward_pass(name: str) -> None:
+    """Also where the loop over blocks stands in one over heads, or in rows whose end is read."""
+    kernels = emitted_with_backward(spec(name)).backward.kernels
     of_products = [
         kernel
         for kernel in kernels

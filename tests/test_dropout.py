@@ -20,6 +20,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 import looptrans  # noqa: E402
 from looptrans.algebra.normal import equality  # noqa: E402
 from looptrans.derivation.derive import derive  # noqa: E402
+from looptrans.emit.runtime_text import FUNCTIONS  # noqa: E402
 from looptrans.executor.inputs import prepare  # noqa: E402
 from looptrans.executor.philox import uniform  # noqa: E402
 from looptrans.ir.condition import Data  # noqa: E402
@@ -262,3 +263,17 @@ def entropies(P: Float[Array, "M N"], V: Float[Array, "N D"]):
     share[::2, ::3] = 0.0
     values = torch.randn(33, 16, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(run(share, values), torch.xlogy(share, share) @ values)
+
+
+@pytest.mark.parametrize("seed", [5, -5, 2**63 - 1, 2**64 - 1, -(2**63) - 1, np.int64(7), 3 << 80])
+def test_a_seed_is_64_bits_whatever_integer_is_given(seed: Any) -> None:
+    """`torch.initial_seed()` goes up to 2**64 - 1, and torch's operators take up to 2**63 - 1."""
+    space: dict[str, Any] = {}
+    exec(FUNCTIONS["_seed"], space)
+    found = space["_seed"]("seed", seed)
+    assert type(found) in (int, np.int64)
+    assert -(2**63) <= found < 2**63
+    assert (int(found) - int(seed)) % 2**64 == 0
+    for wrong in (1.0, "1", None):
+        with pytest.raises(ValueError, match="seed should be an int"):
+            space["_seed"]("seed", wrong)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -199,3 +201,108 @@ def test_a_factor_of_an_empty_row_receives_nothing() -> None:
     """The quotient that it is multiplied by is 0 there, and not 0 / 0."""
     program = listing_of(ONLINE, GATED, 'g: Float[Array, "M D"], ok: Bool[Array, "M N"]')
     assert all(error < 1e-10 for error in gaps(backward(program), 0, ok=OK))
+
+
+SUMMED = """
+def f(S: Float[Array, "M N"], V: Float[Array, "N D"], a: Float[Array, "M"], W: Float[Array, "M D"],
+      ok: Bool[Array, "M N"]):
+    O = zeros((M, D))
+    L = zeros(M)
+    for i in range(0, M):
+        l = 0.0
+        for j in range(0, N):
+            if ok[i, j]:
+                l += exp(S[i, j] + a[i])
+                for d in range(0, D):
+                    O[i, d] += exp(S[i, j] + a[i]) * V[j, d]
+        {end}
+    return O, L
+"""
+SUMS = {
+    "the sum itself": """
+        L[i] = l
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l if l > 0 else W[i, d]
+""",
+    "twice the sum": """
+        l = l * 2.0
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l if l > 0 else W[i, d]
+""",
+    "its logarithm": """
+        L[i] = log(l) if l > 0 else -inf
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l if l > 0 else 0.0
+""",
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_row_without_terms_moves_nothing_of_the_row(name: str) -> None:
+    """Its weights add up to 0, and not to 1; nothing is divided by its sum."""
+    program = parse(Source("a.py", SUMMED.format(end=SUMS[name].strip())))
+    found = backward(program)
+    assert all(step.decision == "legal" for step in found.steps)
+    assert all(error < 1e-10 for error in gaps(found, 0, ok=OK))
+
+
+def test_a_term_of_the_whole_row_receives_nothing_where_the_row_is_empty() -> None:
+    online = ONLINE.replace("Q[i] @ K[j]", "Q[i] @ K[j] + a[i]")
+    end = ENDS["choices"]
+    program = listing_of(online, end, 'a: Float[Array, "M"], ok: Bool[Array, "M N"]')
+    assert all(error < 1e-10 for error in gaps(backward(program), 0, ok=OK))
+
+
+def test_terms_that_are_too_small_for_a_number_are_none() -> None:
+    loop = """
+        for j in range(0, N):
+            l += exp(Q[i] @ K[j] - 10000.0 * Q[i, 0] * Q[i, 0])
+            for d in range(0, D):
+                O[i, d] += exp(Q[i] @ K[j] - 10000.0 * Q[i, 0] * Q[i, 0]) * V[j, d]
+"""
+    end = SUMS["its logarithm"]
+    head = HEAD.replace("        m = -inf\n", "").replace(", {more}", "")
+    program = parse(Source("a.py", head + loop + end + "    return O, L\n"))
+    found = backward(program)
+    assert all(error < 1e-10 for error in gaps(found, 0))
+
+
+def test_a_term_that_is_added_behind_the_loop_is_infinite_in_an_empty_row() -> None:
+    end = """
+        l = l + exp(a[i] - m)
+        L[i] = m + log(l) if m > -inf else a[i]
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l if m > -inf else 0.0
+"""
+    program = listing_of(ONLINE, end, 'a: Float[Array, "M"], ok: Bool[Array, "M N"]')
+    assert all(error < 1e-10 for error in gaps(backward(program), 0, ok=OK))
+
+
+CLUSTERS = """
+def f(X: Float[Array, "M N"], beta: float, ok: Bool[Array, "N"]):
+    Y = zeros(M)
+    for i in range(0, M):
+        m = inf
+        for j in range(0, N):
+            if ok[j]:
+                m = min(m, X[i, j] * X[i, j])
+        l = 0.0
+        for j in range(0, N):
+            if ok[j]:
+                w = exp(-beta * (X[i, j] * X[i, j] - m))
+                l += w
+                Y[i] += w * X[i, j]
+        Y[i] = Y[i] / l
+    return Y
+"""
+
+
+def test_what_is_infinite_where_it_is_left_out_adds_nothing() -> None:
+    """An exponential may be infinite where a mask leaves it out: 0 times it is no number."""
+    found = backward(parse(Source("a.py", CLUSTERS)))
+    inputs: dict[str, Any] = {
+        "X": np.array([[60.0, 1.0, 60.1, 2.0]] * 3),
+        "ok": np.array([True, False, True, False]),
+        "beta": np.float64(0.7),
+    }
+    assert all(error < 1e-10 for error in gaps(found, 0, **inputs))

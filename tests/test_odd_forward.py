@@ -128,6 +128,18 @@ def merged(q: Float[Array, "M H*E"], k: Float[Array, "N H*E"], v: Float[Array, "
                 O[i, h * D + f] /= l
     return O
 """
+# As the backward pass of such heads has it: one loop touches the sum, inside the one it grows over.
+MERGED_SUM = """
+def merged_sum(v: Float[Array, "N H*E"], k: Float[Array, "N H*E"], g: Float[Array, "M H*E"]):
+    A = zeros((M, H * E))
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                w = sum(v[j, h * E + e] * g[i, h * E + e] for e in range(E))
+                for e in range(E):
+                    A[i, h * E + e] += w * k[j, h * E + e]
+    return A
+"""
 # Two results in one nest, one for each i and one for each j.
 BOTH_WAYS = """
 def both_ways(Q: Float[Array, "M E"], K: Float[Array, "N E"], lse: Float[Array, "M"]):
@@ -343,6 +355,7 @@ def test_a_row_of_scores_is_worked_out_again_and_not_kept(
         (REUSED, "M=5,N=20,E=4,D=3", "float32"),
         (NEGATED, "M=5,N=3", "float16"),
         (MERGED.format(first=1, width="D - 1"), "M=5,N=20,H=3,E=4,D=3", "float32"),
+        (MERGED_SUM, "M=5,N=20,H=3,E=4", "float32"),
         (BOTH_WAYS, "M=5,N=20,E=3", "float32"),
         (TABLE, "rate=0.5", "float32"),
         (GOES_ON, "P=7,M=5,N=20,E=3", "float32"),
@@ -360,6 +373,7 @@ def test_a_row_of_scores_is_worked_out_again_and_not_kept(
         "used again",
         "negated",
         "merged heads",
+        "merged sum",
         "both",
         "table",
         "goes on",
@@ -794,3 +808,26 @@ def f(x: Float[Array, "N"], k: Int[Array, "T"]):
     loads = [line for line in text.splitlines() if "tl.load(k_ptr" in line]
     assert loads
     assert all("< T" in line or ">= T" in line for line in loads)
+
+
+# What a guard leaves out of an array that is read again under the guard keeps its value.
+LEFT_OUT = """
+def left_out(X: Float[Array, "M N"], ok: Bool[Array, "M N"]{more}):
+    {begun}
+    s = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            if ok[i, j]:
+                P[i, j] = exp(X[i, j])
+                s[i] += P[i, j]
+    return P, s
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "begun"), [("", "P = full((M, N), 7.0)"), (', P: Float[Array, "M N"]', "")]
+)
+def test_what_a_guard_leaves_out_stays_what_it_was(more: str, begun: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(LEFT_OUT.format(more=more, begun=begun or "pass").replace("    pass\n", ""))
+    assert main(["verify", str(path), "--sizes", "M=3,N=5", "--pass", "forward"]) == 0

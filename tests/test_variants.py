@@ -92,6 +92,7 @@ CONFLICTS = [
     ({"kv_lengths": True, "batch": False}, ("kv_lengths", "batch")),
     ({"heads": "grouped", "layout": "qkv"}, ("heads", "layout")),
     ({"alignment": "bottom_right"}, ("alignment",)),
+    ({"alignment": "bottom_right", "causal": True, "layout": "qkv"}, ("alignment", "layout")),
     ({"prefix": True}, ("prefix", "causal")),
     ({"layout": "packed", "mask": "MN"}, ("mask", "layout")),
     ({"softcap": 0.0}, ("softcap",)),
@@ -106,6 +107,12 @@ def test_options_that_do_not_go_together(values: dict[str, object], names: tuple
     assert caught.value.options == names
     assert all(name in str(caught.value) for name in names)
     assert caught.value.reason
+
+
+def test_lengths_in_one_array_may_be_level_at_their_ends() -> None:
+    """There are as many queries as keys in one array, and not in a batch of it."""
+    options = Options(layout="qkv", kv_lengths=True, causal=True, alignment="bottom_right")
+    assert "min(n_kv[b], i + n_kv[b] - N + 1)" in compose(options).text
 
 
 @pytest.fixture(autouse=True)

@@ -247,6 +247,10 @@ def test_the_tolerance_of_a_gradient() -> None:
     cancelled = error_of([6e-8], [1e-12], [0.0], absolute=[2.0])
     assert cancelled.passed
     assert not error_of([2e-7], [1e-12], [0.0], absolute=[2.0]).passed
+    # Of one that is 0 throughout a rounding of each term, and what rounding saved values does.
+    assert error_of([0.0, 5e-8], [0.0, 0.0], absolute=[1.0, 0.5]).passed
+    assert not error_of([0.0, 2e-7], [0.0, 0.0], absolute=[1.0, 0.5]).passed
+    assert error_of([0.0, 2e-7], [0.0, 0.0], absolute=[1.0, 0.5], handed_over=1e-7).passed
 
 
 def test_what_no_output_leads_to_is_exactly_0() -> None:

@@ -6,13 +6,14 @@ what equations are        definitions, sums, facts, refusal
 made ready for reading    lets, digits, lengths, packed, choices, picking,
                           named_tests, tightening
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
-loops of more than sums   closing, closed_nodes, kept_values, carrying
+loops of more than sums   closing, closed_nodes, nested_folds, kept_values,
+                          carrying
 equations put in order    equal, apart, together, shared_terms, offered
 softmax and its kin       weights, totals, statistics, tops, hanging
 rows that see nothing     guards, empty, idle, nothing
 adjoints                  reverse, pulling, derivatives, solving, in_range
 adjoints made simpler     simplifying, recognition, in_parts, vanishing
 what is kept in memory    size, saving
-the backward listing      writing, standing, printing
+the backward listing      writing, again, nests, standing, printing
 the whole, with proofs    backward, proofs
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from looptrans.adjoint.carrying import Moved, carried
 from looptrans.adjoint.closing import Closing
@@ -17,7 +18,9 @@ from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import divided_once
 from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.idle import Unguarded
+from looptrans.adjoint.known_choices import read_where_known
 from looptrans.adjoint.lengths import Extended, extended
+from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
 from looptrans.adjoint.picking import Picked, with_picks_added
@@ -44,6 +47,7 @@ from looptrans.ir.verdict import Certificate
 from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.bounded import Bounded, with_ends_said
 from looptrans.transforms.shift import Shifted, with_rows_in_place
+from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,9 @@ def _backward(
     placed = with_arrays_made_once(program) or with_rows_in_place(program)
     if placed is not None:
         return _counted(_backward(placed.program, of, wrt), program, placed)
+    whole_loops = with_whole_loops(program_of_indices(program))
+    if whole_loops is not None:
+        return _counted(_backward(whole_loops.program, of, wrt), program, whole_loops)
     picked = with_picks_added(program)
     if picked is not None:
         return _counted(_backward(picked.program, of, wrt), program, picked)
@@ -170,7 +177,10 @@ def _backward(
     return found.backward(notes)
 
 
-def _counted(found: Backward, program: Program, placed: Shifted | MadeOnce | Picked) -> Backward:
+_Simpler: TypeAlias = Shifted | MadeOnce | Picked | WholeLoops
+
+
+def _counted(found: Backward, program: Program, placed: _Simpler) -> Backward:
     """Return the backward pass of a listing, from that of one that places or sets otherwise."""
     forward = program if found.forward is found.listing else found.forward
     step = Step(placed.text, (placed.certificate,))
@@ -315,6 +325,7 @@ class _Derivation:
         self.reading, self.closings = read(program)
         self.system: System = self.reading.system
         self.outputs = self.reading.outputs
+        read_where_known(self.system)
         for name in made_one(program, self.system, frozenset(self.outputs.values())):
             if name in self.reading.sites:
                 # It has a cell in each iteration of loops that it is no longer an array over.
@@ -323,12 +334,12 @@ class _Derivation:
         named(self.system, frozenset(self.outputs.values()))
         totals = totals_of(self.system)
         returned = frozenset(self.outputs.values())
-        self.tested = tested(self.system, totals.values())
+        asked = tested(self.system, totals.values())
         self.unguarded, self.held = in_one_form(self.system, totals, returned)
         self.divided = divided_once(self.system, returned)
         stored = returned | {each.name for each in self.held}
         self.carried = carried(self.system, frozenset(self.outputs.values()))
-        self.prepared = prepared(self.system, stored)
+        self.prepared = prepared(self.system, stored, asked)
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
         self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
         self.gradients = {name: self.system.names.array(f"d{name}") for name in self.inputs}
@@ -346,7 +357,10 @@ class _Derivation:
         self.reverse.sweep(forward)
         for name in self.inputs:
             indices = self._indices(name)
-            terms = self.reverse.gathered(name, indices)
+            terms = [
+                self.reverse.given_where_it_counts(term)
+                for term in self.reverse.gathered(name, indices)
+            ]
             self.targets[name] = self._gradient(name, indices, terms)
 
     def _gradient(self, name: str, indices: tuple[Generator, ...], terms: list[Term]) -> Gradient:
@@ -421,7 +435,7 @@ class _Derivation:
         held = [self.system.definitions[each.name] for each in self.held]
         for own, each in zip(held, self.held, strict=True):
             self.system.add(replace(own, value=each.value, origin="again"))
-        statistics = with_log_sums(self.prepared, self.sizes, self.outputs, self.tested)
+        statistics = with_log_sums(self.prepared, self.sizes, self.outputs)
         writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)

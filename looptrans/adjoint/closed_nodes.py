@@ -38,7 +38,6 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.naming import fresh_name
-from looptrans.transforms.tree import LoopPath
 
 
 class NotClosed(Exception):
@@ -51,19 +50,20 @@ class ClosedNodes:
 
     Attributes:
         program: The listing.
-        path: The loop.
         iteration: One iteration of it, carried out.
         step: The loop as a recurrence.
         finding: The operator of that recurrence.
         fold: The closed form.
+        around: Loops around that one which hold nothing else, outermost first: one fold goes
+            through the iterations of all of them.
     """
 
     program: Program
-    path: LoopPath
     iteration: Iteration
     step: Recurrence
     finding: Finding
     fold: ClosedFold
+    around: tuple[Loop, ...] = ()
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes: a loop for each state, and one with what else the loop does.
@@ -107,7 +107,8 @@ class ClosedNodes:
                 continue
             names = {**self._given(), **finals, **self._initials()}
             term = value_text(put(component.term, names))
-            joined_: Value = Real(f"{words[component.monoid]}_{self.step.loop}({term})")
+            loops = ",".join((*(loop.variable for loop in self.around), self.step.loop))
+            joined_: Value = Real(f"{words[component.monoid]}_{loops}({term})")
             if component.start is not None and component.start != number_of(component.monoid):
                 joined_ = joined(component.monoid, put(component.start, names), joined_)
             value = put(put(component.finish, {"y": joined_}), names)
@@ -231,7 +232,7 @@ class ClosedNodes:
         """Return how many iterations there are, for a state that counts them."""
         bounds = self.step.range
         one = component.term == number(1) and component.monoid == "+"
-        if not one or bounds.step != 1 or self.step.condition is not None:
+        if not one or bounds.step != 1 or self.step.condition is not None or self.around:
             raise NotClosed("it counts iterations, and not all of them")
         if bounds.start == Int(0):
             return IndexValue(bounds.stop)
@@ -269,8 +270,10 @@ class ClosedNodes:
 
     def _loop(self, body: tuple[Node, ...]) -> Loop:
         written = {t.array for n in nodes(body) if isinstance(n, Assign) for t in n.targets}
-        private = tuple(name for name in self.iteration.loop.private if name in written)
-        return replace(self.iteration.loop, body=body, private=private, comment="", leading=())
+        inner = _with_body(self.iteration.loop, body, written)
+        for loop in reversed(self.around):
+            inner = _with_body(loop, (inner,), written)
+        return inner
 
     def _over(
         self, state: StateVariable, statement: Assign, condition: Condition | None = None
@@ -284,6 +287,12 @@ class ClosedNodes:
         for variable in reversed([name for name in state.over if name != ":"]):
             node = Loop(variable, ranges[variable], (node,))
         return node
+
+
+def _with_body(loop: Loop, body: tuple[Node, ...], written: set[str]) -> Loop:
+    """Return a loop with another body, without comments."""
+    private = tuple(name for name in loop.private if name in written)
+    return replace(loop, body=body, private=private, comment="", leading=())
 
 
 def _without_notes(body: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from looptrans.adjoint.closed_nodes import ClosedNodes, NotClosed
 from looptrans.adjoint.kept_values import keep
+from looptrans.adjoint.nested_folds import outermost_of_a_fold
 from looptrans.algebra.bound import kept_apart
 from looptrans.algebra.certificate import certificate_of, ir_certificate
 from looptrans.algebra.closed import ClosedFold, closed_fold
@@ -33,7 +34,7 @@ from looptrans.algebra.values import names_of
 from looptrans.frontend import parse
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.listing import access_text, listing
-from looptrans.ir.program import Program
+from looptrans.ir.program import Loop, Program
 from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Binary,
@@ -118,28 +119,58 @@ def _next(program: Program, reasons: dict[str, None]) -> Closing | None:
         reasons[str(error)] = None
         return None
     for path in loop_paths(program):
-        name = loop_name(program, path.position)
         try:
-            iteration = iteration_of(program, name, flow)
-            kept = keep(program, iteration)
-            step = assembled(program, iteration)
-        except NoRecurrence as error:
-            if _carries(program, path, flow):
+            fold = _fold(program, path, flow)
+            if fold is not None:
+                return _closed(program, fold)
+        except (NoRecurrence, NotClosed) as error:
+            if isinstance(error, NotClosed) or _carries(program, path, flow):
                 reasons[f"the loop {path.variable}: {error}"] = None
-            continue
-        if all(_is_plain(state, step) for state in step.states):
-            continue
-        try:
-            iteration.loop = kept.written(iteration, step)
-            return _closed(program, path, name, iteration, step)
-        except NotClosed as error:
-            reasons[f"the loop {path.variable}: {error}"] = None
     return None
 
 
-def _closed(
-    program: Program, path: LoopPath, name: str, iteration: Iteration, step: Recurrence
-) -> Closing:
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """A loop that carries more than sums, or a nest of loops that is one fold.
+
+    Attributes:
+        path: The loop, of a nest the outermost one.
+        around: Of a nest the loops around the innermost.
+        name: What the innermost loop is called.
+        iteration: One iteration of it, carried out.
+        step: It as a recurrence.
+    """
+
+    path: LoopPath
+    around: tuple[Loop, ...]
+    name: str
+    iteration: Iteration
+    step: Recurrence
+
+
+def _fold(program: Program, path: LoopPath, flow: DependenceReport) -> _Fold | None:
+    """Return the fold of a loop, or of the nest that it is the outermost loop of.
+
+    Raises:
+        NoRecurrence: It is no chain of values that can be followed.
+        NotClosed: What it reads cannot be kept for later, or the nest is not one fold.
+    """
+    nest = outermost_of_a_fold(program, path, flow)
+    inner = path if nest is None else nest.path
+    name = loop_name(program, inner.position)
+    iteration = iteration_of(program, name, flow if nest is None else nest.flow)
+    kept = keep(program, iteration)
+    step = assembled(program, iteration)
+    if nest is not None:
+        nest.check(step)
+    if all(_is_plain(state, step) for state in step.states):
+        return None
+    iteration.loop = kept.written(iteration, step)
+    return _Fold(path, () if nest is None else nest.around, name, iteration, step)
+
+
+def _closed(program: Program, found: _Fold) -> Closing:
+    path, step = found.path, found.step
     if step.is_scan:
         raise NotClosed(f"{step.read_inside[0]} looks at {_cells(step)} in between")
     finding, fold = _folded(step)
@@ -147,13 +178,13 @@ def _closed(
         raise NotClosed(f"the closed form of {_cells(step)} is not proved")
     if any(component.monoid == "*" for component in fold.components):
         raise NotClosed(f"{_cells(step)} gathers a product, whose factors may be zero")
-    writing = ClosedNodes(program, path, iteration, step, finding, fold)
+    writing = ClosedNodes(program, found.iteration, step, finding, fold, found.around)
     new = writing.nodes()
     changed = kept_apart(replace_at(program, path.position, new))
     after = parse(Source(f"<{program.name}>", listing(changed)))
-    certificate = certificate_of(program, name, finding)
+    certificate = certificate_of(program, found.name, finding)
     return Closing(
-        name,
+        loop_name(program, path.position),
         program,
         after,
         Exchange(path.position, len(new), tuple(s.access.array for s in step.states)),

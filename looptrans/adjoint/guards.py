@@ -30,6 +30,7 @@ from looptrans.ir.value import (
     Binary,
     Compare,
     Read,
+    Reduce,
     Value,
 )
 
@@ -58,6 +59,11 @@ def without_guards(prepared: Prepared, term: Term) -> Term | None:
         if not (positive and power >= 0 and _has_weight(prepared, term, total)):
             kept.append(condition)
     return replace(term, brackets=tuple(kept))
+
+
+def is_of_totals(prepared: Prepared, term: Term) -> bool:
+    """Tell whether all guards of a term ask whether sums of exponentials have terms."""
+    return all(_guarded(prepared, condition) is not None for condition in term.brackets)
 
 
 def divided_once(system: System, outputs: frozenset[str]) -> tuple[str, ...]:
@@ -156,14 +162,31 @@ def _guarded(prepared: Prepared, condition: Condition) -> tuple[Access, bool] | 
 
 
 def _has_weight(prepared: Prepared, term: Term, total: Access) -> bool:
-    """Tell whether a factor is a weight of the row a sum belongs to."""
-    for atom, power in term.factors:
-        if not isinstance(atom, Read) or power < 1:
+    """Tell whether a factor is nothing where a sum of exponentials has no terms.
+
+    So are the weights of its row, and sums over the row of what has them as factors: these where
+    no other factor may be infinite there.
+    """
+    reads = [atom.access for atom, p in term.factors if isinstance(atom, Read) and p > 0]
+    for access in reads:
+        weight = prepared.weights.get(access.array)
+        if weight is None or not weight.is_own:
             continue
-        weight = prepared.weights.get(atom.access.array)
-        if weight is None or weight.total != total.array:
-            continue
-        count = len(total.subscripts)
-        if weight.is_own and atom.access.subscripts[:count] == total.subscripts:
+        if Access(weight.total, access.subscripts[: len(total.subscripts)]) == total:
             return True
-    return False
+    if len(reads) < len(term.factors):
+        return False
+    return any(_is_sum_of_weights(prepared, access, total) for access in reads)
+
+
+def _is_sum_of_weights(prepared: Prepared, access: Access, total: Access) -> bool:
+    """Tell whether a cell is a sum of what is nothing where a sum of exponentials has no terms."""
+    definition = prepared.system.definitions.get(access.array)
+    if definition is None or access.array in prepared.weights or not _is_sum(definition.value):
+        return False
+    terms = prepared.terms(prepared.system.instance(access.array, access.indices))
+    return bool(terms) and all(_has_weight(prepared, each, total) for each in terms)
+
+
+def _is_sum(value: Value) -> bool:
+    return isinstance(value, Reduce) and value.function == "sum"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from looptrans.adjoint.definitions import (
     condition_variables,
@@ -11,6 +10,7 @@ from looptrans.adjoint.definitions import (
     plain_name,
     range_moved,
 )
+from looptrans.adjoint.nests import Nest, Update
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Index, Var, substitute, variables
@@ -34,9 +34,6 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-
-if TYPE_CHECKING:
-    from looptrans.adjoint.writing import Nest, Update
 
 _INDENT = "    "
 

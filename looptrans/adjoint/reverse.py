@@ -24,6 +24,7 @@ from looptrans.adjoint.definitions import (
     refreshed_generators,
 )
 from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.guards import is_of_totals
 from looptrans.adjoint.idle import Held
 from looptrans.adjoint.pulling import Contribution, Pull
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
@@ -195,14 +196,14 @@ class Reverse:
                 return atom
         name = self.names.array(f"d{definition.array or definition.name}")
         cell = Read(Access(name, definition.cell.access.subscripts))
-        terms = [self._where_it_counts(term) for term in terms]
+        terms = [self.where_it_counts(term) for term in terms]
         whole = value_of(terms)
         if isinstance(whole, Reduce):
             split = terms
         else:
             split = [self._without_sums(term, name, definition) for term in terms]
         small = self.sizes.is_small(definition.extents)
-        plain = not any(t.generators or t.brackets for t in split)
+        plain = not any(t.generators or not is_of_totals(self.prepared, t) for t in split)
         few = small and len(split) <= MOST_INLINED
         if plain and (few or (len(split) == 1 and self._is_multiple(split[0]))):
             self.simplifier.inlined[name] = (definition.variables, split)
@@ -221,7 +222,22 @@ class Reverse:
             case _:
                 return False
 
-    def _where_it_counts(self, term: Term) -> Term:
+    def given_where_it_counts(self, term: Term) -> Term:
+        """Put a term of a gradient under such conditions too, unless what is given is all it reads.
+
+        What is given is taken to be finite, and products of it are matrix products.
+        """
+        given = [
+            isinstance(atom, Read) and exponent > 0 and not self._is_forward(atom.access.array)
+            for atom, exponent in term.factors
+        ]
+        return term if all(given) else self.where_it_counts(term)
+
+    def _is_forward(self, array: str) -> bool:
+        definition = self.system.definitions.get(array)
+        return definition is not None and definition.origin != "adjoint"
+
+    def where_it_counts(self, term: Term) -> Term:
         """Put a term under the conditions without which one of its factors is 0.
 
             P * dP    dP = x if seen else 0        ->        P * dP if seen else 0

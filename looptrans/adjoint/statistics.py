@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.definitions import Definition, refreshed_generators
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.size import Sizes
+from looptrans.adjoint.tops import is_surely_finite
 from looptrans.adjoint.weights import Prepared, Weight, log_sum, summands
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, subtract
@@ -25,7 +26,6 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
-    walk_value,
 )
 
 
@@ -50,9 +50,7 @@ class LogSum:
     value: Value
 
 
-def with_log_sums(
-    prepared: Prepared, sizes: Sizes, outputs: dict[str, str], tested: frozenset[str]
-) -> tuple[LogSum, ...]:
+def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> tuple[LogSum, ...]:
     """Work weights out from the logarithms of their sums; those that are tested may be of 0."""
     system = prepared.system
     found: list[LogSum] = []
@@ -62,7 +60,7 @@ def with_log_sums(
         if weight.beside is not None:
             main = next((each for each in found if each.weight.name == weight.beside), None)
             if main is not None:
-                found.append(_beside(prepared, weight, main, tested))
+                found.append(_beside(prepared, weight, main))
             continue
         own = system.definitions[weight.name]
         total = system.definitions[weight.total]
@@ -80,7 +78,7 @@ def with_log_sums(
             name, cell = known
         before = own.value
         after: Value = Call(weight.function, (subtract(add(*inside), cell),))
-        if weight.total in tested or not _is_surely_finite(prepared, add(*inside)):
+        if weight.total in prepared.tested or not is_surely_finite(system, add(*inside)):
             above = Data(Compare(">", cell, MINUS_INFINITY))
             after = Select(above, after, ZERO)
         system.add(replace(own, value=after))
@@ -88,7 +86,7 @@ def with_log_sums(
     return tuple(found)
 
 
-def _beside(prepared: Prepared, weight: Weight, main: LogSum, tested: frozenset[str]) -> LogSum:
+def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
     """Work out what else is divided by a sum from the saved number of the sum."""
     system = prepared.system
     own, other = system.definitions[weight.name], system.definitions[main.weight.name]
@@ -104,7 +102,7 @@ def _beside(prepared: Prepared, weight: Weight, main: LogSum, tested: frozenset[
             kept.append((sign, part))
     parts = [part if sign > 0 else Unary("-", part) for sign, part in kept]
     after: Value = Call(weight.function, (subtract(add(*parts), cell),))
-    if weight.total in tested or not _is_surely_finite(prepared, add(*parts)):
+    if weight.total in prepared.tested or not is_surely_finite(system, add(*parts)):
         above = Data(Compare(">", cell, MINUS_INFINITY))
         after = Select(above, after, ZERO)
     before = own.value
@@ -134,22 +132,3 @@ def _orders(value: Value) -> tuple[Value, ...]:
     if isinstance(value, Binary) and value.op == "+":
         return value, Binary("+", value.right, value.left)
     return (value,)
-
-
-def _is_surely_finite(prepared: Prepared, value: Value) -> bool:
-    """Tell whether an exponent is a sum of products, so that no row of it can be all -inf."""
-    for part in walk_value(value):
-        match part:
-            case Read(access):
-                inner = prepared.system.definitions.get(access.array)
-                if inner is None:
-                    return False
-                if inner.has_reduction:
-                    continue
-                if not _is_surely_finite(prepared, inner.value):
-                    return False
-            case Select():
-                return False
-            case _:
-                pass
-    return True

@@ -148,6 +148,25 @@ def is_lowest(value: Value) -> bool:
             return is_number(value, float("-inf"))
 
 
+def is_surely_finite(system: System, exponent: Value) -> bool:
+    """Tell whether an exponent is made of sums of products, so that none is minus infinity."""
+    for part in walk_value(exponent):
+        match part:
+            case Read(access):
+                inner = system.definitions.get(access.array)
+                if inner is None:
+                    return False
+                if inner.has_reduction:
+                    continue
+                if not is_surely_finite(system, inner.value):
+                    return False
+            case Select():
+                return False
+            case _:
+                pass
+    return True
+
+
 def needed(definition: Definition) -> tuple[Condition, ...]:
     """Return the conditions on its indices without which a maximum is one of nothing."""
     if not isinstance(definition.value, Reduce):

@@ -33,15 +33,17 @@ from looptrans.adjoint.sums import (
     expanded,
     value_of,
 )
+from looptrans.adjoint.tops import is_surely_finite, runs
 from looptrans.adjoint.totals import EXPONENTIALS, Parts, exponential, is_part, parts_of_total
 from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import MINUS_INFINITY, add, is_number
-from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
+from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, is_number
+from looptrans.ir.condition import ALWAYS, Condition, Data, conjunction, negation
 from looptrans.ir.index import Index, Var
 from looptrans.ir.value import (
     Access,
     Binary,
     Call,
+    Compare,
     Generator,
     Read,
     Real,
@@ -101,6 +103,7 @@ class Prepared:
         shared: Sums of a few terms that several definitions have in common.
         masks: What may be minus infinity, and when.
         partial: The sums of exponentials to which others are added before they divide.
+        tested: Those of which the listing asks whether they are 0, though they may have terms then.
     """
 
     system: System
@@ -111,6 +114,7 @@ class Prepared:
     shared: set[str] = field(default_factory=set)
     masks: dict[str, _Mask] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
+    tested: frozenset[str] = frozenset()
 
     def terms(self, value: Value) -> list[Term]:
         """Return a value as terms over stored atoms."""
@@ -132,7 +136,21 @@ class Prepared:
             return
         rule = rule_of(definition.name, definition.cell, definition.variables, kept, self.nonzero)
         if rule is not None:
-            self.rules.append(rule)
+            result = bracketed(rule.result, *self._has_terms(definition, rule))
+            self.rules.append(replace(rule, result=result))
+
+    def _has_terms(self, total: Definition, rule: Rule) -> tuple[Condition, ...]:
+        """Return when weights that a sum adds up to 1 are there."""
+        read = [atom.access.array for atom, _ in rule.pattern.factors if isinstance(atom, Read)]
+        weights = [self.weights[name] for name in read if name in self.weights]
+        if rule.result.factors or not weights:
+            return ()
+        assert isinstance(total.value, Reduce)
+        bound = total.value.generators
+        dense = all(g.condition == ALWAYS for g in bound) and total.name not in self.tested
+        if dense and is_surely_finite(self.system, weights[0].exponent):
+            return tuple(runs(bound))
+        return (Data(Compare(">", total.cell, ZERO)),)
 
     def over_stored(self, term: Term) -> Term:
         """Return a term over what is stored, as far as identities say."""
@@ -174,14 +192,19 @@ class Prepared:
                 return value, []
 
 
-def prepared(system: System, outputs: frozenset[str] = frozenset()) -> Prepared:
+def prepared(
+    system: System,
+    outputs: frozenset[str] = frozenset(),
+    tested: frozenset[str] = frozenset(),
+) -> Prepared:
     """Find weights and masks in definitions, and rewrite the definitions with them.
 
     Args:
         system: The definitions.
         outputs: Those that are outputs, which stand for what they are made of.
+        tested: Sums of exponentials that may be 0 though they have terms.
     """
-    found = Prepared(system, outputs)
+    found = Prepared(system, outputs, tested=tested)
     found.shared = share(system)
     for name in list(system.definitions):
         definition = system.definitions[name]
@@ -373,6 +396,8 @@ def _find_identity(found: Prepared, definition: Definition, term: Term) -> None:
         return
     for atom, exponent in term.factors:
         own = isinstance(atom, Call) and set(free_variables(atom)) == set(definition.variables)
+        if isinstance(atom, Read) and atom.access.array in found.nonzero:
+            continue  # what weights are divided by cancels against it, under its own name only
         if isinstance(atom, Read) and atom.access.array in found.system.definitions:
             # The mean stands for the sum that it is a part of.
             others_ = [a for a, _ in term.factors if a != atom]

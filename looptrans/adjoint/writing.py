@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TypeAlias
 
+from looptrans.adjoint.again import WorkedOut, only_condition
 from looptrans.adjoint.definitions import (
     Definition,
     System,
@@ -25,31 +25,24 @@ from looptrans.adjoint.definitions import (
 )
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.in_range import conditions_of_reads
+from looptrans.adjoint.nests import Nest, Update, merged, without_quotients
 from looptrans.adjoint.printing import Printed, body_text, shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes
-from looptrans.adjoint.solving import (
-    replacing,
-)
-from looptrans.adjoint.standing import Scalar, has_sum, outside_sums, put_in
+from looptrans.adjoint.standing import has_sum, outside_sums, put_in
 from looptrans.adjoint.sums import Term, combined, expanded, in_order, term_moved, value_of
 from looptrans.algebra.cells import condition_moved, moved, value_moved
-from looptrans.algebra.values import ZERO, is_number
 from looptrans.frontend import parse
 from looptrans.ir.condition import (
-    ALWAYS,
     Condition,
     Relation,
-    Some,
     conjunction,
     is_data_dependent,
-    negation,
 )
-from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables
+from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.listing import condition_text, contract_text, index_text
 from looptrans.ir.program import Declaration, Program
-from looptrans.ir.rewrite import access_changed, condition_changed, replaced, value_changed
 from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Access,
@@ -57,7 +50,6 @@ from looptrans.ir.value import (
     Generator,
     Holds,
     Read,
-    Reduce,
     Select,
     Value,
     walk_value,
@@ -72,33 +64,6 @@ class Gradient:
     name: str
     indices: tuple[Generator, ...]
     terms: tuple[Term, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """`target = target + value`, or `target = value`, for some further indices."""
-
-    target: Access
-    inner: tuple[Generator, ...]
-    value: Value
-    adds: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Nest:
-    """Loops, conditions, values worked out inside, and updates.
-
-    Attributes:
-        loops: The loops, outermost first.
-        conditions: What must hold.
-        scalars: Values worked out in the nest, each behind those it reads.
-        updates: What is gathered.
-    """
-
-    loops: tuple[Generator, ...]
-    conditions: tuple[Condition, ...]
-    scalars: tuple[Scalar, ...]
-    updates: tuple[Update, ...]
 
 
 @dataclass(slots=True)
@@ -146,7 +111,7 @@ class Writer:
             nests += self._nests(Gradient(name, definition.indices, tuple(terms)), definition)
         for gradient in gradients.values():
             nests += self._nests(gradient, None)
-        self.nests = _merged(nests)
+        self.nests = merged(nests)
         forward, self.shown = saver.extended(self.saved)
         return self._program(made, gradients, incoming), forward
 
@@ -272,9 +237,9 @@ class Writer:
         value: Value,
         adds: bool,
     ) -> Nest:
-        work = _Work(self)
+        work = WorkedOut(self.system, self.is_stored)
         body = work.out(value)
-        tested = tuple(_only_condition(work.out(Holds(c))) for c in conditions)
+        tested = tuple(only_condition(work.out(Holds(c))) for c in conditions)
         scalars = {
             access: replace(scalar, value=outside_sums(scalar.value, tested))
             for access, scalar in work.guarded().items()
@@ -298,7 +263,7 @@ class Writer:
             outer = list(self._as_in_text(tuple(outer), generators))
         update = Update(target, inner, body, adds)
         nest = Nest((*outer, *generators), tested, tuple(scalars.values()), (update,))
-        return _without_quotients(self._in_range(nest))
+        return without_quotients(self._in_range(nest))
 
     def _in_range(self, nest: Nest) -> Nest:
         """Leave out what would read beside an array: the listing reads none of it there."""
@@ -449,105 +414,6 @@ def _says(condition: Condition, given: dict[str, Index]) -> bool:
             return False
 
 
-_Read: TypeAlias = tuple[Access | None, tuple[Condition, ...]]
-
-
-@dataclass(slots=True)
-class _Work:
-    """What is worked out in one nest.
-
-    Attributes:
-        writer: Knows what is stored.
-        scalars: What is worked out, each behind what it reads.
-        readers: For each of them, which other reads it (None is the update), and under which
-            conditions of choices.
-    """
-
-    writer: Writer
-    scalars: dict[Access, Scalar] = field(default_factory=dict)
-    readers: dict[Access, list[_Read]] = field(default_factory=dict)
-
-    def out(self, value: Value) -> Value:
-        """Replace reads of what is not stored by scalars, and note what those are."""
-        return self._out(value, frozenset(), None, ())
-
-    def _out(
-        self,
-        value: Value,
-        bound: frozenset[str],
-        reader: Access | None,
-        under: tuple[Condition, ...],
-    ) -> Value:
-        system = self.writer.system
-
-        def change(part: Value) -> Value | None:
-            match part:
-                case Read(access) if access.array in system.definitions:
-                    if self.writer.is_stored(access.array):
-                        return None
-                    if {n for i in access.indices for n in variables(i)} & bound:
-                        # Inside a sum there is no place for a statement.
-                        inner = system.instance(access.array, access.indices)
-                        return self._out(inner, bound, reader, under)
-                    self.readers.setdefault(access, []).append((reader, under))
-                    if access not in self.scalars:
-                        inner = system.instance(access.array, access.indices)
-                        own = self._out(inner, bound, access, ())
-                        self.scalars[access] = Scalar(access.array, access, own)
-                    return part
-                case Select(condition, chosen, otherwise):
-                    tested = _only_condition(self._out(Holds(condition), bound, reader, under))
-                    ways = [condition, negation(condition)]
-                    if is_data_dependent(condition) or condition_variables(condition) & bound:
-                        ways = [ALWAYS, ALWAYS]
-                    return Select(
-                        tested,
-                        self._out(chosen, bound, reader, (*under, ways[0])),
-                        self._out(otherwise, bound, reader, (*under, ways[1])),
-                    )
-                case Reduce(function, generators, body):
-                    inside = bound | {g.variable for g in generators}
-                    found = tuple(
-                        replace(
-                            g,
-                            condition=_only_condition(
-                                self._out(Holds(g.condition), inside, reader, under)
-                            ),
-                        )
-                        for g in generators
-                    )
-                    return Reduce(function, found, self._out(body, inside, reader, under))
-                case _:
-                    return None
-
-        return replaced(value, change)
-
-    def guarded(self) -> dict[Access, Scalar]:
-        """Return the scalars, those read only under conditions worked out only where they hold.
-
-        Elsewhere what they read may lie outside its array.
-        """
-        when: dict[Access | None, Condition] = {None: ALWAYS}
-        found: dict[Access, Scalar] = {}
-        for access in reversed(self.scalars):
-            ways = [conjunction(when[reader], *under) for reader, under in self.readers[access]]
-            distinct = tuple(dict.fromkeys(ways))
-            when[access] = distinct[0] if len(distinct) == 1 else Some(distinct)
-            if ALWAYS in distinct:
-                when[access] = ALWAYS
-            scalar = self.scalars[access]
-            if when[access] != ALWAYS:
-                value = Select(when[access], scalar.value, Const(0.0))
-                scalar = replace(scalar, value=value)
-            found[access] = scalar
-        return {access: found[access] for access in self.scalars}
-
-
-def _only_condition(value: Value) -> Condition:
-    assert isinstance(value, Holds)
-    return value.condition
-
-
 def _group(term: Term) -> str:
     """Return what terms share that can stand in one nest: ranges and conditions."""
     neutral = _renamed(term, [f"~g{number}" for number in range(len(term.generators))])
@@ -575,146 +441,3 @@ def _renamed(term: Term, names: list[str]) -> Term:
         replace(g, variable=name) for g, name in zip(moved.generators, names, strict=True)
     )
     return replace(moved, generators=generators)
-
-
-def _without_quotients(nest: Nest) -> Nest:
-    """Write `h // R` as `g` inside `for h in range(g * R, g * R + R)`."""
-    for loop in nest.loops:
-        match loop.range.start:
-            case Arith("*", Var() as outer, divisor):
-                quotient = Arith("//", Var(loop.variable), divisor)
-            case _:
-                continue
-        change = replacing(quotient, outer)
-        nest = replace(
-            nest,
-            conditions=tuple(condition_changed(c, change) for c in nest.conditions),
-            scalars=tuple(
-                replace(
-                    s,
-                    cell=access_changed(s.cell, change),
-                    value=value_changed(s.value, change),
-                )
-                for s in nest.scalars
-            ),
-            updates=tuple(replace(u, value=value_changed(u.value, change)) for u in nest.updates),
-        )
-    return nest
-
-
-def _merged(nests: list[Nest]) -> list[Nest]:
-    """Make nests one that have the same loops and do not read what the other gathers."""
-    found: list[Nest] = []
-    for nest in nests:
-        for number in range(len(found) - 1, -1, -1):
-            joined = _joined(found[number], nest)
-            if joined is not None:
-                found[number] = joined
-                break
-            if _in_order(found[number], nest):
-                found.append(nest)
-                break
-        else:
-            found.append(nest)
-    return found
-
-
-def _joined(first: Nest, second: Nest) -> Nest | None:
-    if len(first.loops) != len(second.loops):
-        return None
-    if _in_order(first, second):
-        return None
-    new: dict[str, Index] = {}
-    for a, b in zip(first.loops, second.loops, strict=True):
-        if a.range != range_moved(b.range, new):
-            return None
-        new[b.variable] = Var(a.variable)
-    moved = _nest_moved(second, new)
-    if moved.conditions != first.conditions:
-        return None
-    known = {s.cell for s in first.scalars}
-    more = tuple(s for s in moved.scalars if s.cell not in known)
-    if len(more) == len(moved.scalars) and not _same_shape(first, moved):
-        return None
-    its = {s.cell: s.value for s in moved.scalars}
-    mine = tuple(
-        replace(s, value=_for_both(s.value, its[s.cell])) if s.cell in its else s
-        for s in first.scalars
-    )
-    return replace(first, scalars=(*mine, *more), updates=(*first.updates, *moved.updates))
-
-
-def _for_both(one: Value, other: Value) -> Value:
-    """Return a value that two nests work out, each where it needs it, for where either does."""
-    mine, its = _needed_where(one), _needed_where(other)
-    if mine is None or mine == its:
-        return one
-    if its is None:
-        return other
-    assert isinstance(one, Select)
-    return Select(Some((mine, its)), one.chosen, ZERO)
-
-
-def _needed_where(value: Value) -> Condition | None:
-    """Return the condition without which a value is 0; None where it is so at no condition."""
-    if isinstance(value, Select) and is_number(value.otherwise, 0.0):
-        return value.condition
-    return None
-
-
-def _in_order(first: Nest, second: Nest) -> bool:
-    """Tell whether a nest has to come after another: it reads or sets what that one writes."""
-    both = _arrays_written(first) & _arrays_written(second)
-    mine = [u for u in first.updates if u.target.array in both]
-    its = [u for u in second.updates if u.target.array in both]
-    apart = all(
-        u.adds and v.adds and _are_apart(u.target, v.target)
-        for u in mine
-        for v in its
-        if u.target.array == v.target.array
-    )
-    return bool(_arrays_written(first) & _arrays_read(second)) or not apart
-
-
-def _are_apart(one: Access, other: Access) -> bool:
-    """Tell whether subscripts are different numbers somewhere."""
-    return any(
-        isinstance(a, Int) and isinstance(b, Int) and a != b
-        for a, b in zip(one.indices, other.indices, strict=True)
-    )
-
-
-def _same_shape(first: Nest, second: Nest) -> bool:
-    """Tell whether nests that share no values set alike, or add over the same loops."""
-    loops = {g.variable for g in first.loops}
-    summed = {
-        frozenset(loops - {n for index in u.target.indices for n in variables(index)})
-        for nest in (first, second)
-        for u in nest.updates
-    }
-    if len(summed) > 1:
-        return False
-    return all(not u.adds for n in (first, second) for u in n.updates) or all(
-        u.adds for n in (first, second) for u in n.updates
-    )
-
-
-def _nest_moved(nest: Nest, new: dict[str, Index]) -> Nest:
-    return Nest(
-        nest.loops,
-        tuple(condition_moved(c, new) for c in nest.conditions),
-        tuple(Scalar(s.name, moved(s.cell, new), value_moved(s.value, new)) for s in nest.scalars),
-        tuple(
-            Update(moved(u.target, new), u.inner, value_moved(u.value, new), u.adds)
-            for u in nest.updates
-        ),
-    )
-
-
-def _arrays_written(nest: Nest) -> set[str]:
-    return {u.target.array for u in nest.updates}
-
-
-def _arrays_read(nest: Nest) -> set[str]:
-    values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
-    return {p.access.array for v in values for p in walk_value(v) if isinstance(p, Read)}

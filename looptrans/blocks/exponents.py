@@ -4,7 +4,11 @@
     P = exp(S - lse)                  ->      P = exp2(dot(Q, K) * S_scale - lse * log2(e))
 
 A GPU has powers of two only: exp multiplies every element by log2(e) first. It is left as it is
-where an element would have to be multiplied all the same.
+where an element would have to be multiplied all the same, unless what is taken off was in units of
+log2(e) before: a maximum that went through natural units and back would be rounded twice.
+
+    m = m * log(2)                            m_log2 = m
+    P = exp(S - m)                    ->      P = exp2(S * log2(e) - m_log2)
 """
 
 from __future__ import annotations
@@ -12,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import isinf
 
 from looptrans.blocks.arithmetic import (
+    LN2,
     LOG2E,
     factors,
     mapped,
@@ -22,6 +28,7 @@ from looptrans.blocks.arithmetic import (
     negative,
     plus,
     product,
+    terms,
     times,
 )
 from looptrans.blocks.program import (
@@ -39,6 +46,7 @@ from looptrans.blocks.program import (
     Store,
     TileLoop,
     Unary,
+    Where,
     dims_of,
     kind_of,
     walk,
@@ -56,9 +64,7 @@ def in_powers_of_two(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
         naming: Gives a free name for a stem and a key, the same for the same key.
     """
     found = _Factors(naming)
-    changed = tuple(
-        replace(op, body=_body(op.body, found)) if isinstance(op, TileLoop) else op for op in ops
-    )
+    changed = _body(ops, found, {})
     return (*found.named.values(), *changed)
 
 
@@ -80,26 +86,106 @@ class _Factors:
         return Name(self.named[factor].name, ())
 
 
-def _body(ops: tuple[Op, ...], found: _Factors) -> tuple[Op, ...]:
+@dataclass(slots=True)
+class _Twin:
+    """A number of a row in units of log2(e), which gets a name where it is asked for.
+
+    Attributes:
+        of: Where the number itself is set.
+        value: What it is, with marks in the place of other such numbers.
+        twins: Those, by their mark.
+        name: Its name, once it is asked for.
+    """
+
+    of: Let
+    value: Expr
+    twins: dict[str, _Twin]
+    name: str | None = None
+
+    def asked(self, found: _Factors) -> Name:
+        """Return its name."""
+        if self.name is None:
+            self.name = found.naming(f"{self.of.name}_log2", ("twin", self.of))
+            for twin in self.twins.values():
+                twin.asked(found)
+        return Name(self.name, self.of.dims)
+
+    def let(self) -> Let:
+        """Return the statement that sets it."""
+        assert self.name is not None
+        value = mapped(self.value, self._named) if self.twins else self.value
+        return Let(self.name, value, self.of.labels, "in units of log2(e)", self.of.dims)
+
+    def _named(self, part: Expr) -> Expr | None:
+        twin = self.twins.get(part.name) if isinstance(part, Name) else None
+        return None if twin is None else Name(twin.name or "", twin.of.dims)
+
+
+def _twin_of(let: Let, twins: dict[str, _Twin]) -> _Twin | None:
+    """Return what a number is in units of log2(e), where that takes no product of what is in them.
+
+    It was in them before, or is a sum, a choice or an extremum of such numbers and others.
+    """
+    if let.value == times(Name(let.name, let.dims), LN2):
+        return _Twin(let, Name(let.name, let.dims), {})
+    used: dict[str, _Twin] = {}
+    value = _in_log2(let.value, twins, used)
+    return _Twin(let, value, used) if used else None
+
+
+def _in_log2(expr: Expr, twins: dict[str, _Twin], used: dict[str, _Twin]) -> Expr:
+    """Return a number times log2(e); numbers that have a twin stay, and are noted as used."""
+
+    def each(part: Expr) -> Expr:
+        return _in_log2(part, twins, used)
+
+    match expr:
+        case Name(name) if name in twins:
+            used[f"~{name}"] = twins[name]
+            return Name(f"~{name}", expr.dims)
+        case Number(value) if isinf(value):
+            return expr
+        case Where(_, chosen, otherwise):
+            return replace(expr, chosen=each(chosen), otherwise=each(otherwise))
+        case Call("max" | "min", arguments):
+            return replace(expr, arguments=tuple(map(each, arguments)))
+        case Binary("+" | "-") | Unary("-") if kind_of(expr) == "float":
+            return _sum([(sign, each(term)) for sign, term in terms(expr)])
+        case _:
+            return times(expr, LOG2E)
+
+
+def _body(ops: tuple[Op, ...], found: _Factors, around: dict[str, _Twin]) -> tuple[Op, ...]:
     known: dict[str, Let] = {}
-    changed: list[Op] = []
+    twins = dict(around)
+    changed: list[Op | _Twin] = []
     for op in ops:
         if isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
-            changed.append(replace(op, body=_body(op.body, found)))
-            for inner in _names_set(op.body):
-                _forget(known, inner)
-            continue
-        if isinstance(op, Store):
-            changed.append(op)
+            inside = _names_set(op.body)
+            for name in inside:
+                _forget(known, name)
+                twins.pop(name, None)
+            changed.append(replace(op, body=_body(op.body, found, twins)))
             continue
         used: list[Let] = []
-        value = mapped(op.value, partial(_power, known=known, used=used, found=found))
+        power = partial(_power, known=known, twins=twins, used=used, found=found)
+        value = mapped(op.value, power)
         labels = tuple(dict.fromkeys((*(v for let in used for v in let.labels), *op.labels)))
-        changed.append(replace(op, value=value, labels=labels) if used else op)
+        if isinstance(op, Store):
+            changed.append(replace(op, value=value, labels=labels))
+            continue
+        twin = _twin_of(op, twins)
+        if twin is not None:
+            changed.append(twin)
+        changed.append(replace(op, value=value, labels=labels))
         _forget(known, op.name)
+        twins.pop(op.name, None)
+        if twin is not None:
+            twins[op.name] = twin
         if op.name not in {part.name for part in walk(op.value) if isinstance(part, Name)}:
             known[op.name] = op
-    return tuple(changed)
+    kept = [op for op in changed if not isinstance(op, _Twin) or op.name is not None]
+    return tuple(op.let() if isinstance(op, _Twin) else op for op in kept)
 
 
 def _names_set(ops: tuple[Op, ...]) -> set[str]:
@@ -119,7 +205,13 @@ def _forget(known: dict[str, Let], name: str) -> None:
             del known[other]
 
 
-def _power(part: Expr, known: dict[str, Let], used: list[Let], found: _Factors) -> Expr | None:
+def _power(
+    part: Expr,
+    known: dict[str, Let],
+    twins: dict[str, _Twin],
+    used: list[Let],
+    found: _Factors,
+) -> Expr | None:
     """Return an exponential as a power of two, or None where nothing is gained."""
     if not isinstance(part, Call) or part.function != "exp":
         return None
@@ -128,20 +220,33 @@ def _power(part: Expr, known: dict[str, Let], used: list[Let], found: _Factors) 
     if not any(dim.role == "tile" for dim in whole):
         return None
     lets: list[Let] = []
-    stem, parts = "", []
-    for sign, term in _terms(argument, known, lets):
+    opened = _terms(argument, known, lets)
+    asked = {term.name for _, term in opened if isinstance(term, Name)} & twins.keys()
+    stem = next((let.name for let in lets), "exponent")
+    saves = False
+    parts: Terms = []
+    for sign, term in opened:
         vectors, scalar = _split(term)
-        if set(dims_of(term)) == whole:
-            if scalar is None or vectors is None:
-                return None
-            stem = stem or next((let.name for let in lets), "exponent")
-            scaled = times(vectors, found.name(stem, scalar))
-        else:
+        if isinstance(term, Name) and term.name in asked:
+            scaled: Expr = twins[term.name].asked(found)
+        elif set(dims_of(term)) != whole:
             scaled = times(term, LOG2E)
+        elif scalar is not None and vectors is not None:
+            scaled = times(vectors, found.name(stem, scalar))
+            saves = bool(lets)
+        elif asked:
+            scaled = times(term, LOG2E)
+        else:
+            return None
         parts.append((sign, scaled))
-    if not lets or not stem:
+    if not saves and not asked:
         return None
     used += lets
+    return Call("exp2", (_sum(parts),))
+
+
+def _sum(parts: Terms) -> Expr:
+    """Return a sum."""
     total: Expr | None = None
     for sign, term in parts:
         if total is None:
@@ -149,7 +254,7 @@ def _power(part: Expr, known: dict[str, Let], used: list[Let], found: _Factors) 
         else:
             total = plus(total, term) if sign > 0 else minus(total, term)
     assert total is not None
-    return Call("exp2", (total,))
+    return total
 
 
 def _terms(expr: Expr, known: dict[str, Let], lets: list[Let]) -> Terms:

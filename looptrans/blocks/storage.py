@@ -97,10 +97,16 @@ def _is_in(path: Path, loop: Path) -> bool:
     return path[: len(loop)] == loop
 
 
-def sets_first(storage: Storage) -> bool:
-    """Tell whether the first access surely sets the block of a register, lanes and all."""
+def sets_first(storage: Storage, *, kept: bool) -> bool:
+    """Tell whether the first access surely sets the block of a register, lanes and all.
+
+    Args:
+        storage: The register.
+        kept: Whether the block is stored in the end: all of it, whatever guards stand around every
+            access; else nobody looks at what such a guard leaves out.
+    """
     first = storage.sites[0]
-    common = set.intersection(*(set(site.guards) for site in storage.sites))
+    common = set.intersection(*(set(site.guards) for site in storage.sites)) if not kept else set()
     deep = {g for g in common if len(g) > len(storage.scope)}
     lanes = {binding.variable for _, binding in storage.bound}
     inner = [b for b in first.bindings if len(b.path) > len(storage.scope)]
@@ -269,7 +275,7 @@ def _cell(
             lanes.append(home)
             subscripts.append(subscript)
             continue
-        found = _lane_within(sites, others, subscript, grid)
+        found = _lane_within(sites, others, subscript, grid, apart=apart)
         if found is not None:
             home, more = found
             if home in lanes:
@@ -292,7 +298,12 @@ def _cell(
 
 
 def _lane_within(
-    sites: tuple[Site, ...], subscripts: list[Subscript], subscript: Index, grid: frozenset[str]
+    sites: tuple[Site, ...],
+    subscripts: list[Subscript],
+    subscript: Index,
+    grid: frozenset[str],
+    *,
+    apart: bool,
 ) -> tuple[Binding, dict[Path, Binding]] | None:
     """Return what binds the one lane of a subscript such as `h * D + d`, everywhere the same.
 
@@ -310,7 +321,7 @@ def _lane_within(
         return found if alone else None
 
     home = lane(sites[0], subscript)
-    if home is None or _is_one_loop(sites, subscripts, home):
+    if home is None or (apart and _is_one_loop(sites, subscripts, home)):
         return None
     bound: dict[Path, Binding] = {}
     for site, other in zip(sites, subscripts, strict=True):

@@ -18,6 +18,7 @@ from looptrans.derivation.ordinary import (
     made_once,
     picked,
     transformed,
+    whole_loops,
 )
 from looptrans.derivation.parts import in_parts
 from looptrans.derivation.passes import sum_as_loop
@@ -33,6 +34,7 @@ Move = Callable[..., DerivationStep]
 
 # For each kind: the move, and the types of its arguments; the last type may come again.
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
+    "whole loops": (whole_loops, ()),
     "made once": (made_once, ()),
     "rows in place": (in_place, ()),
     "picked": (picked, ()),

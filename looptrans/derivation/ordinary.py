@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.picking import with_picks_added
 from looptrans.derivation.free import Free, freed, is_overwritten
 from looptrans.derivation.step import DerivationStep, NotDone
@@ -25,6 +26,7 @@ from looptrans.transforms.parallelize import require_sequential
 from looptrans.transforms.privacy import with_private
 from looptrans.transforms.script import apply_all
 from looptrans.transforms.shift import with_rows_in_place
+from looptrans.transforms.whole_loops import with_whole_loops
 
 
 def transformed(program: Program, call: str) -> DerivationStep:
@@ -58,6 +60,22 @@ def in_place(program: Program) -> DerivationStep:
         raise NotDone("no loop counts rows from 0 on")
     after = done(found.program)
     return DerivationStep(found.text, "rows in place", (), program, after, (found.certificate,))
+
+
+def whole_loops(program: Program) -> DerivationStep:
+    """Make one loop of loops over blocks; see `looptrans.transforms.whole_loops`.
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: No loop is over blocks of what the loop inside is over.
+    """
+    found = with_whole_loops(program_of_indices(program))
+    if found is None:
+        raise NotDone("no loop is over blocks")
+    after = done(found.program)
+    return DerivationStep(found.text, "whole loops", (), program, after, (found.certificate,))
 
 
 def made_once(program: Program) -> DerivationStep:

@@ -220,7 +220,8 @@ class Autograd:
         ]
 
     def _operator(self, name: str) -> list[str]:
-        return statement(f'@torch.library.custom_op("{name}", mutates_args=())', 0)
+        free = f'{self._help("_free")}("{name}")'
+        return statement(f"@torch.library.custom_op({free}, mutates_args=())", 0)
 
     def _empty(self, facts: Facts, made: Filled) -> str:
         shape = shape_python(made.shape, facts.names)
@@ -386,9 +387,11 @@ class Autograd:
         shown = replace(self.forward.program, outputs=self.found.listing.outputs)
         facts = replace(self.forward, program=shown, name=self.called.launcher, title=title)
         names = self.forward.names
+        numbers = {p.name: "_number" for p in self.forward.parameters.reals}
+        numbers |= {p.name: "_seed" for p in self.forward.parameters.integers if p.kind == "seed"}
         arguments = [
-            f'{self._help("_number")}("{name}", {names[name]})'
-            if name in {p.name for p in self.forward.parameters.reals}
+            f'{self._help(numbers[name])}("{name}", {names[name]})'
+            if name in numbers
             else names[name]
             for name in self.forward.parameters.names
         ]

@@ -199,7 +199,7 @@ def _called(found: Backward, name: str, scope: Scope) -> tuple[Called, tuple[str
         for each in ("forward_operator", "backward_operator", "keep", "gradients", "second")
     ]
     operators = (
-        f"looptrans::{name}_forward_{DIGEST}",
-        f"looptrans::{name}_backward_{DIGEST}",
+        f"{name}_forward_{DIGEST}",
+        f"{name}_backward_{DIGEST}",
     )
     return Called(launcher, own[0], own[1], own[2], own[3], own[4], operators), launchers

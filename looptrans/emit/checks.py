@@ -68,6 +68,11 @@ class Checks:
         divisors = self._divisors()
         for parameter in self.facts.parameters.integers:
             name = parameter.name
+            if parameter.kind == "seed":
+                own = self.facts.names[name]
+                call = self.facts.call("_seed", f'"{name}"', own)
+                lines += statement(f"{own} = {call}", 1)
+                continue
             least = "1" if name in divisors else "0" if self._is_extent(name) else "None"
             call = self.facts.call("_check_size", f'"{name}"', self.facts.names[name], least)
             lines += statement(call, 1)

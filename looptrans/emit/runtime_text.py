@@ -204,6 +204,15 @@ def _real(name, value):
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name} should be a real number, and is {value!r}") from None
 ''',
+    "_seed": '''\
+def _seed(name, value):
+    """Return a seed as the integer of 64 bits, signed, that is the same, or raise a ValueError."""
+    try:
+        number = value if isinstance(value, int) else value.__index__()
+    except (AttributeError, TypeError):
+        raise ValueError(f"{name} should be an int, and is {value!r}") from None
+    return number if -(2**63) <= number < 2**63 else (number + 2**63) % 2**64 - 2**63
+''',
     "_check_written": '''\
 def _check_written(name, tensor):
     """Raise a ValueError where elements of a tensor that is written share their memory."""
@@ -249,6 +258,15 @@ def _given(*tensors):
 def _strides(tensor, *axes):
     """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+''',
+    "_free": '''\
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
 ''',
     "_like": '''\
 def _like(tensor):

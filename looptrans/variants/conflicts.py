@@ -161,7 +161,7 @@ def _layout(o: Options) -> Iterator[tuple[str, str, str]]:
             yield "heads", "layout", "in one array Q, K and V have the same number of heads"
         if o.differential:
             yield "differential", "layout", "the array has no place for Q2 and K2"
-        if o.alignment != "top_left":
+        if o.alignment != "top_left" and not (o.q_lengths or o.kv_lengths):
             yield "alignment", "layout", "in one array there are as many queries as keys"
     if o.layout != "packed":
         return

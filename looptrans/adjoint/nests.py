@@ -1,0 +1,185 @@
+"""Nests of a backward listing: what one is, and when two are written as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.definitions import range_moved
+from looptrans.adjoint.solving import replacing
+from looptrans.adjoint.standing import Scalar
+from looptrans.algebra.cells import condition_moved, moved, value_moved
+from looptrans.algebra.values import ZERO, is_number
+from looptrans.ir.condition import Condition, Some
+from looptrans.ir.index import Arith, Index, Int, Var, variables
+from looptrans.ir.rewrite import access_changed, condition_changed, value_changed
+from looptrans.ir.value import Access, Generator, Read, Select, Value, walk_value
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """`target = target + value`, or `target = value`, for some further indices."""
+
+    target: Access
+    inner: tuple[Generator, ...]
+    value: Value
+    adds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops, conditions, values worked out inside, and updates.
+
+    Attributes:
+        loops: The loops, outermost first.
+        conditions: What must hold.
+        scalars: Values worked out in the nest, each behind those it reads.
+        updates: What is gathered.
+    """
+
+    loops: tuple[Generator, ...]
+    conditions: tuple[Condition, ...]
+    scalars: tuple[Scalar, ...]
+    updates: tuple[Update, ...]
+
+
+def merged(nests: list[Nest]) -> list[Nest]:
+    """Make nests one that have the same loops and do not read what the other gathers."""
+    found: list[Nest] = []
+    for nest in nests:
+        for number in range(len(found) - 1, -1, -1):
+            joined = _joined(found[number], nest)
+            if joined is not None:
+                found[number] = joined
+                break
+            if _in_order(found[number], nest):
+                found.append(nest)
+                break
+        else:
+            found.append(nest)
+    return found
+
+
+def _joined(first: Nest, second: Nest) -> Nest | None:
+    if len(first.loops) != len(second.loops):
+        return None
+    if _in_order(first, second):
+        return None
+    new: dict[str, Index] = {}
+    for a, b in zip(first.loops, second.loops, strict=True):
+        if a.range != range_moved(b.range, new):
+            return None
+        new[b.variable] = Var(a.variable)
+    moved = _nest_moved(second, new)
+    if moved.conditions != first.conditions:
+        return None
+    known = {s.cell for s in first.scalars}
+    more = tuple(s for s in moved.scalars if s.cell not in known)
+    if len(more) == len(moved.scalars) and not _same_shape(first, moved):
+        return None
+    its = {s.cell: s.value for s in moved.scalars}
+    mine = tuple(
+        replace(s, value=_for_both(s.value, its[s.cell])) if s.cell in its else s
+        for s in first.scalars
+    )
+    return replace(first, scalars=(*mine, *more), updates=(*first.updates, *moved.updates))
+
+
+def _for_both(one: Value, other: Value) -> Value:
+    """Return a value that two nests work out, each where it needs it, for where either does."""
+    mine, its = _needed_where(one), _needed_where(other)
+    if mine is None or mine == its:
+        return one
+    if its is None:
+        return other
+    assert isinstance(one, Select)
+    return Select(Some((mine, its)), one.chosen, ZERO)
+
+
+def _needed_where(value: Value) -> Condition | None:
+    """Return the condition without which a value is 0; None where it is so at no condition."""
+    if isinstance(value, Select) and is_number(value.otherwise, 0.0):
+        return value.condition
+    return None
+
+
+def _in_order(first: Nest, second: Nest) -> bool:
+    """Tell whether a nest has to come after another: it reads or sets what that one writes."""
+    both = _arrays_written(first) & _arrays_written(second)
+    mine = [u for u in first.updates if u.target.array in both]
+    its = [u for u in second.updates if u.target.array in both]
+    apart = all(
+        u.adds and v.adds and _are_apart(u.target, v.target)
+        for u in mine
+        for v in its
+        if u.target.array == v.target.array
+    )
+    return bool(_arrays_written(first) & _arrays_read(second)) or not apart
+
+
+def _are_apart(one: Access, other: Access) -> bool:
+    """Tell whether subscripts are different numbers somewhere."""
+    return any(
+        isinstance(a, Int) and isinstance(b, Int) and a != b
+        for a, b in zip(one.indices, other.indices, strict=True)
+    )
+
+
+def _same_shape(first: Nest, second: Nest) -> bool:
+    """Tell whether nests that share no values set alike, or add over the same loops."""
+    loops = {g.variable for g in first.loops}
+    summed = {
+        frozenset(loops - {n for index in u.target.indices for n in variables(index)})
+        for nest in (first, second)
+        for u in nest.updates
+    }
+    if len(summed) > 1:
+        return False
+    return all(not u.adds for n in (first, second) for u in n.updates) or all(
+        u.adds for n in (first, second) for u in n.updates
+    )
+
+
+def _nest_moved(nest: Nest, new: dict[str, Index]) -> Nest:
+    return Nest(
+        nest.loops,
+        tuple(condition_moved(c, new) for c in nest.conditions),
+        tuple(Scalar(s.name, moved(s.cell, new), value_moved(s.value, new)) for s in nest.scalars),
+        tuple(
+            Update(moved(u.target, new), u.inner, value_moved(u.value, new), u.adds)
+            for u in nest.updates
+        ),
+    )
+
+
+def _arrays_written(nest: Nest) -> set[str]:
+    return {u.target.array for u in nest.updates}
+
+
+def _arrays_read(nest: Nest) -> set[str]:
+    values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
+    return {p.access.array for v in values for p in walk_value(v) if isinstance(p, Read)}
+
+
+def without_quotients(nest: Nest) -> Nest:
+    """Write `h // R` as `g` inside `for h in range(g * R, g * R + R)`."""
+    for loop in nest.loops:
+        match loop.range.start:
+            case Arith("*", Var() as outer, divisor):
+                quotient = Arith("//", Var(loop.variable), divisor)
+            case _:
+                continue
+        change = replacing(quotient, outer)
+        nest = replace(
+            nest,
+            conditions=tuple(condition_changed(c, change) for c in nest.conditions),
+            scalars=tuple(
+                replace(
+                    s,
+                    cell=access_changed(s.cell, change),
+                    value=value_changed(s.value, change),
+                )
+                for s in nest.scalars
+            ),
+            updates=tuple(replace(u, value=value_changed(u.value, change)) for u in nest.updates),
+        )
+    return nest

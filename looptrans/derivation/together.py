@@ -1,0 +1,252 @@
+"""Nests and passes brought together, and what iterations have for themselves."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from looptrans.derivation.apart import branching
+from looptrans.derivation.buffers import reused
+from looptrans.derivation.loops_as_sums import is_beside_rows, is_shared, sum_loops
+from looptrans.derivation.passes import Passes, brought_out, passes
+from looptrans.derivation.side_by_side import worth_joining
+from looptrans.derivation.work import Work, loop_name
+from looptrans.ir.program import Loop, Node, Program
+from looptrans.transforms.tree import (
+    Position,
+    block_at,
+    loop_paths,
+    loops_around,
+    statements_in,
+    walk_positions,
+)
+
+
+def joined(work: Work, *, own: bool = False) -> None:
+    """Bring nests and passes together.
+
+    What is worked out again is so for the sake of one pass, and stays where there is none.
+    """
+    start = work.mark()
+    again = work.take("worked out again") is None
+    own_arrays(work, reused_too=own)
+    brought_together(work)
+    if again and not any(step.kind == "one pass" for step in work.steps):
+        work.back_to(start)
+        own_arrays(work, reused_too=own)
+        brought_together(work)
+
+
+def rows_again(work: Work) -> None:
+    """Do the same, where what loops of one iteration hand to another is worked out again."""
+    own_arrays(work)
+    if work.take("rows worked out again") is None:
+        brought_together(work)
+
+
+def brought_together(work: Work) -> None:
+    """Make one pass of nests and passes that may be one."""
+    sums(work)
+    side_by_side(work)
+    one_pass(work)
+
+
+def own_arrays(work: Work, *, reused_too: bool = False) -> None:
+    """Count rows where they are, and let each iteration have its part of what it makes."""
+    work.take("made once")
+    for array, loops in reused(work.program) if reused_too else ():
+        work.take("transformation", f"expand({array}, {', '.join(loops)})")
+    if work.take("rows in place") is None:
+        # Of rows that are counted where they are it may be known how many there can be.
+        work.take("made once")
+    work.take("picked")
+
+
+def side_by_side(work: Work) -> None:
+    """Join loops that stand one after the other and hold passes over the same range."""
+    changed = True
+    while changed:
+        changed = False
+        for first, second in _neighbours(work):
+            if work.take("transformation", f"fuse({first}, {second})") is None:
+                changed = True
+                break
+
+
+def apart(work: Work, *, results: bool) -> None:
+    """Make nests of their own of the loops that a nest holds, where that is legal."""
+    tried: set[tuple[str, ...]] = set()
+    while True:
+        each = next(
+            (b for b in branching(work.program, results=results) if b.cuts not in tried), None
+        )
+        if each is None:
+            return
+        tried.add(each.cuts)
+        before = work.mark()
+        inner, *outer = (loop_name(path.loop) for path in reversed(each.around))
+        loops = ", ".join([*reversed(outer), inner])
+        made = [f"expand({name}, {loops})" for name in each.locals]
+        made += [f"distribute({x}, {', '.join(each.cuts)})" for x in (inner, *outer)]
+        for text in made:
+            reason = work.take("transformation", text)
+            if reason is not None:
+                work.back_to(before)
+                work.note(reason)
+                break
+
+
+def _neighbours(work: Work) -> list[tuple[str, str]]:
+    """Return loops of the same range next to each other that are worth joining."""
+    found = []
+    for _, block in _blocks(work.program):
+        for a, b in pairwise(block):
+            if (
+                isinstance(a, Loop)
+                and isinstance(b, Loop)
+                and a.range == b.range
+                and worth_joining(work.program, a, b)
+                and not work.reduces(a)
+                and not work.reduces(b)
+            ):
+                found.append((loop_name(a), loop_name(b)))
+    return found
+
+
+def one_pass(work: Work) -> None:
+    """Make passes over the same range one, those too that have to be brought side by side."""
+    notes = len(work.notes)
+    tried: set[Passes] = set()
+    plain: int | None = None
+    while True:
+        found = passes(work.program, _free_loops(work))
+        each = next((p for p in found if p not in tried), None)
+        if each is None:
+            break
+        tried.add(each)
+        before = work.mark()
+        if plain is None:
+            plain = _joined_passes(work)
+            work.back_to(before)
+        count = _joined_passes(work) if _side_by_side(work, each) else 0
+        if count <= plain:
+            work.back_to(before)
+        else:
+            plain = 0
+    _joined_passes(work)
+    _joined_with_sums(work, notes)
+
+
+def _joined_with_sums(work: Work, notes: int) -> None:
+    """Join the passes that are left, with what they add up in loops inside as sums."""
+    left = {name for run in _runs(work) for name in run}
+    before = work.mark()
+    del work.notes[notes:]
+    for each in sum_loops(work.program):
+        around = loops_around(work.program, each.position)
+        if left & {loop_name(path.loop) for path in around}:
+            work.take("loop as sum", each.update.label)
+    if work.program == before.program or _joined_passes(work) == 0:
+        work.back_to(before)
+
+
+def sums(work: Work) -> None:
+    """Write loops as sums where a kernel has no other form for them, or a slower one."""
+    program = work.program
+    for each in sum_loops(program):
+        if is_shared(program, each) or is_beside_rows(program, each):
+            work.take("loop as sum", each.update.label)
+
+
+def _free_loops(work: Work) -> list[Position]:
+    """Return the loops that carry nothing, nor do those around them, where that matters."""
+    paths = loop_paths(work.program)
+    found: list[Position] = [()]
+    if not any(passes(work.program, [(), *(path.position for path in paths)])):
+        return found
+    for path in paths:
+        outside = loops_around(work.program, path.position)
+        if all(o.position in found for o in outside) and not work.reduces(path.loop):
+            found.append(path.position)
+    return found
+
+
+def _side_by_side(work: Work, each: Passes) -> bool:
+    """Bring passes side by side, as loops; tell whether that could be done."""
+    if any(work.take("sum as a loop", label) is not None for label in each.sums):
+        return False
+    for label in each.inside:
+        for text in brought_out(work.program, label):
+            if work.take("transformation", text) is not None:
+                return False
+    return True
+
+
+def _joined_passes(work: Work) -> int:
+    """Make passes over the same range one, as many at a time as can be; return how many."""
+    count = len(work.steps)
+    tried: set[tuple[str, ...]] = set()
+    while True:
+        runs = [run for run in _runs(work) if run not in tried]
+        if not runs:
+            made = [step for step in work.steps[count:] if step.kind == "one pass"]
+            return sum(len(step.arguments) - 1 for step in made)
+        run = runs[0]
+        tried.add(run)
+        reason = work.take("one pass", *run)
+        if reason is None:
+            tried.clear()
+            continue
+        if len(run) == 2:
+            work.note(reason)
+
+
+def _runs(work: Work) -> list[tuple[str, ...]]:
+    """Return loops of one block with the same range, long runs first; the first reduces."""
+    found: list[tuple[str, ...]] = []
+    for _, block in _blocks(work.program):
+        loops = [node for node in block if isinstance(node, Loop) and statements_in((node,))]
+        for start, first in enumerate(loops):
+            alike = [
+                other
+                for other in loops[start:]
+                if other.range == first.range and other.execution == first.execution
+            ]
+            if len(alike) > 1 and work.reduces(first):
+                for end in range(len(alike), 1, -1):
+                    found.append(tuple(loop_name(loop) for loop in alike[:end]))
+                break
+    return found
+
+
+def outward(work: Work) -> bool:
+    """Bring parallel loops outside of sequential ones, so that more of them are outermost.
+
+    Only where nothing stands between the two, or beside them inside of loops.
+    """
+    before = work.program
+    tried: set[tuple[str, str]] = set()
+    while True:
+        pairs = [
+            (loop_name(loop), loop_name(inner))
+            for path in loop_paths(work.program)
+            for loop in (path.loop,)
+            for inner in loop.body
+            if loop.execution == "sequential" and len(loop.body) == 1
+            if len(path.position) == 1 or len(block_at(work.program, path.position)) == 1
+            if isinstance(inner, Loop) and inner.execution == "parallel"
+        ]
+        left = [pair for pair in pairs if pair not in tried]
+        if not left:
+            return work.program != before
+        tried.add(left[0])
+        outer, inner_name = left[0]
+        work.take("transformation", f"interchange({outer}, {inner_name})")
+
+
+def _blocks(program: Program) -> list[tuple[tuple[int, ...], tuple[Node, ...]]]:
+    """Return every block of a program, outer ones first."""
+    found: list[tuple[tuple[int, ...], tuple[Node, ...]]] = [((), program.body)]
+    for position, _ in walk_positions(program.body):
+        if position[-1] == 0 and len(position) > 1:
+            found.append((position, block_at(program, position)))
+    return found

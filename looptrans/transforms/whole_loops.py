@@ -1,0 +1,300 @@
+"""Loops over blocks and over what is inside of each, made one loop.
+
+    for j0 in range(0, N, 16):                          for j in range(0, N):
+        for j in range(j0, min(j0 + 16, N)):    ->          …
+            …
+
+The blocks lie one behind the other without a gap, so the iterations are the same, in the same
+order. A position that is counted from the start of its block is counted from 0 on:
+
+    for t in range(0, T):                               for u in range(0, T * S):
+        for u in range(0, S):                   ->          … X[u] …
+            … X[t * S + u] …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from looptrans.ir.affine import (
+    difference,
+    extremum,
+    form_of,
+    in_one_order,
+    is_same,
+    product,
+    sides,
+    simplified,
+    total,
+)
+from looptrans.ir.condition import Condition, Every, Relation, conjunction
+from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, Var, opaque_terms, variables
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
+from looptrans.ir.value import Range
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.transforms.substitute import substitute_variable
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLoops:
+    """A program whose loops over blocks are loops over all of it.
+
+    Attributes:
+        program: The program afterwards.
+        joined: For each loop that was made its variable, and that of the loop over blocks.
+    """
+
+    program: Program
+    joined: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """What was done, as a phrase."""
+        said = dict.fromkeys(f"{outer} and {inner}" for inner, outer in self.joined)
+        return f"make {', '.join(said)} one loop"
+
+    @property
+    def certificate(self) -> Certificate:
+        """What shows that the two mean the same."""
+        law = "the iterations are the same, in the same order"
+        reason = "each block begins where the one before it ends, from the first to the last"
+        return Certificate("order", law, "legal", reason)
+
+
+def with_whole_loops(program: Program) -> WholeLoops | None:
+    """Make one loop of each loop over blocks and the loop inside.
+
+    The outer one holds nothing but the inner one, whose iterations do not ask which block they
+    are in. Positions that are counted from the start of their block stay so where the same array
+    is found in that way elsewhere, in loops that stay two: a cell has one name then.
+
+    Args:
+        program: The program.
+
+    Returns:
+        The program afterwards; None where it has no such loops.
+    """
+    for counts_anew in (True, False):
+        work = _Work(program, counts_anew)
+        after = replace(program, body=rewritten(program.body, work.node))
+        if not counts_anew or not work.is_counted_in_blocks(after):
+            return WholeLoops(after, tuple(work.joined)) if work.joined else None
+    return None
+
+
+@dataclass(slots=True)
+class _Work:
+    """Joins loops.
+
+    Attributes:
+        program: The program before.
+        counts_anew: Whether positions may be counted from 0 that are counted from a block's start.
+        joined: For each loop that was made its variable, and that of the loop over blocks.
+        counted: For each array that is so found, how wide its blocks are.
+    """
+
+    program: Program
+    counts_anew: bool
+    joined: list[tuple[str, str]] = field(default_factory=list)
+    counted: set[tuple[str, Index]] = field(default_factory=set)
+
+    def node(self, node: Node) -> tuple[Node, ...]:
+        match node:
+            case Loop(body=(Loop() as inner,)) if _is_plain(node) and _is_plain(inner):
+                whole = self.whole(node, inner)
+                if whole is not None:
+                    self.joined.append((inner.variable, node.variable))
+                    comment, leading = node.comment or inner.comment, node.leading + inner.leading
+                    return (replace(whole, comment=comment, leading=leading),)
+        return (node,)
+
+    def whole(self, outer: Loop, inner: Loop) -> Loop | None:
+        """Return the loop over all blocks."""
+        if inner.range.step != 1 or outer.range.step < 1:
+            return None
+        here = inner
+        if outer.variable not in variables(inner.range.start):
+            moved = self.moved(outer, inner) if self.counts_anew else None
+            if moved is None:
+                return None
+            here = moved
+        bounds = self.bounds(outer, here.range)
+        if bounds is None or _says(here.body, outer.variable):
+            return None
+        if here is not inner:
+            arrays = {a.access.array for node in _statements(here.body) for a in accesses(node)}
+            self.counted |= {(array, inner.range.stop) for array in arrays}
+        return replace(here, range=bounds)
+
+    def is_counted_in_blocks(self, after: Program) -> bool:
+        """Tell whether an array is still found by block and place, that was found so before."""
+        for place in placed(after):
+            if not isinstance(place.node, Assign | If):
+                continue
+            steps = {loop.variable: loop.range.step for loop in place.loops}
+            for each in accesses(place.node):
+                widths = [width for array, width in self.counted if array == each.access.array]
+                if any(_is_split(i, steps, width) for i in each.access.indices for width in widths):
+                    return True
+        return False
+
+    def moved(self, outer: Loop, inner: Loop) -> Loop | None:
+        """Return a loop that counts from the start of its block as one that counts from 0."""
+        width, step = inner.range.stop, outer.range.step
+        if inner.range.start != Int(0) or not self.counts(width):
+            return None
+        if step > 1 and width != Int(step):
+            return None
+        first = Var(outer.variable) if step > 1 else _times(Var(outer.variable), width)
+        here = {inner.variable: difference(Var(inner.variable), first)}
+        body = tuple(substitute_variable(node, here) for node in inner.body)
+        end: Index = total(first, width)
+        match body:
+            case (If(condition, then, ()) as guard,):
+                last, rest = _end(condition, inner.variable, outer.variable)
+                if last is not None:
+                    end = Extremum("min", (end, last))
+                    body = then if rest is None else (replace(guard, condition=rest),)
+            case _:
+                pass
+        return replace(inner, range=Range(first, end), body=body)
+
+    def bounds(self, outer: Loop, inner: Range) -> Range | None:
+        """Return what the blocks are together."""
+        block, blocks = outer.variable, outer.range
+        given = sides("min", inner.stop)
+        moving = [end for end in given if block in variables(end)]
+        fixed = [end for end in given if block not in variables(end)]
+        # An end in memory is then read once, also where there is no block.
+        read = (term for end in fixed for term in opaque_terms(end))
+        if any(not isinstance(a, Var) for term in read for a in term.arguments):
+            return None
+        first = _linear(inner.start, block)
+        last = _linear(moving[0], block) if len(moving) == 1 else None
+        if first is None or last is None or not is_same(first[1], last[1]):
+            return None
+        (rest, advance), width = first, difference(last[0], first[0])
+        if not self.counts(width) or not is_same(width, _times(Int(blocks.step), advance)):
+            return None
+        start = total(rest, _times(blocks.start, advance))
+        if blocks.step > 1 and advance != Int(1):
+            return None
+        ends = tuple(map(total, fixed))
+        if blocks.step == 1:
+            together = (extremum("min", ends),) if ends else ()
+            far = any(_is_reached(blocks, width, start, end) for end in (*ends, *together))
+            # Else the last block ends where one more would begin.
+            reached: tuple[Index, ...] = () if far else (total(rest, _times(blocks.stop, advance)),)
+        else:
+            stops = sides("min", blocks.stop)
+            reached = tuple(total(rest, stop) for stop in stops)
+            for stop, end in zip(stops, reached, strict=True):
+                length = form_of(difference(stop, blocks.start))
+                numbers = (*length.terms.values(), length.constant)
+                if end not in ends and any(n % blocks.step for n in numbers):
+                    return None  # the last block may go beyond
+        return Range(start, extremum("min", (*reached, *ends)))
+
+    def counts(self, width: Index) -> bool:
+        """Tell whether a number is one of iterations: positive, a constant, or what counts rows."""
+        match width:
+            case Int(value):
+                return value > 0
+            case Param(name):
+                known = {p.name for p in self.program.parameters if p.kind == "const"}
+                extents = (e for array in self.program.arrays for e in array.shape if e)
+                return name in known or any(width in _factors(extent) for extent in extents)
+            case _:
+                return False
+
+
+def _is_plain(loop: Loop) -> bool:
+    return loop.execution == "sequential" and not loop.private
+
+
+def _statements(body: tuple[Node, ...]) -> list[Assign | If]:
+    return [node for node in nodes(body) if isinstance(node, Assign | If)]
+
+
+def _is_split(index: Index, steps: Mapping[str, int], width: Index) -> bool:
+    """Tell whether a subscript is the start of a block of some width and a place in it."""
+    if len(variables(index)) < 2:
+        return False
+    parts = [(_linear(index, v), steps.get(v, 1)) for v in variables(index)]
+    return any(part and is_same(_times(Int(step), part[1]), width) for part, step in parts)
+
+
+def _says(body: tuple[Node, ...], variable: str) -> bool:
+    """Tell whether a block mentions a variable."""
+    return any(substitute_variable(node, {variable: Int(0)}) != node for node in body)
+
+
+def _factors(index: Index) -> tuple[Index, ...]:
+    match index:
+        case Arith("*", left, right):
+            return (*_factors(left), *_factors(right))
+        case _:
+            return (index,)
+
+
+def _times(index: Index, factor: Index) -> Index:
+    for one, other in ((index, factor), (factor, index)):
+        if isinstance(one, Int):
+            return product(one.value, other)
+    return Arith("*", index, factor)
+
+
+def _linear(index: Index, variable: str) -> tuple[Index, Index] | None:
+    """Return `a` and `b`, both without the variable, of `a + b * variable`."""
+    if variable not in variables(index):
+        return index, Int(0)
+    match index:
+        case Var():
+            return Int(0), Int(1)
+        case Neg(operand):
+            parts = _linear(operand, variable)
+            return parts and (product(-1, parts[0]), product(-1, parts[1]))
+        case Arith("+" | "-" as op, left, right):
+            one, other = _linear(left, variable), _linear(right, variable)
+            if one is None or other is None:
+                return None
+            joined = total if op == "+" else difference
+            return joined(one[0], other[0]), joined(one[1], other[1])
+        case Arith("*", left, right):
+            for inner, factor in ((left, right), (right, left)):
+                parts = _linear(inner, variable)
+                if parts is not None and variable not in variables(factor):
+                    return _times(parts[0], factor), _times(parts[1], factor)
+            return None
+        case _:
+            return None
+
+
+def _end(condition: Condition, variable: str, block: str) -> tuple[Index | None, Condition | None]:
+    """Return where a guard of a whole block ends a loop, and what it says besides."""
+    parts = condition.parts if isinstance(condition, Every) else (condition,)
+    for part in parts:
+        match part:
+            case Relation("<", left, right):
+                last = total(right, difference(Var(variable), left))
+            case Relation("<=", left, right):
+                last = total(right, difference(Var(variable), left), 1)
+            case _:
+                continue
+        if not {variable, block} & set(variables(last)):
+            rest = tuple(p for p in parts if p is not part)
+            return last, conjunction(*rest) if rest else None
+    return None, condition
+
+
+def _is_reached(blocks: Range, width: Index, start: Index, end: Index) -> bool:
+    """Tell whether there are as many blocks as it takes to come to an end."""
+    match blocks.stop:
+        case Arith("//", rows, divisor) if divisor == width and blocks.start == Int(0):
+            needed = total(difference(end, start), width, -1)
+            return in_one_order(simplified(rows)) == in_one_order(needed)
+        case _:
+            return False

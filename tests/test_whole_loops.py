@@ -1,0 +1,185 @@
+"""Loops over blocks and inside of them, made one: the same iterations, in the same order."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.adjoint.backward import backward
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.derivation.derive import derive
+from looptrans.executor import execute, prepare
+from looptrans.executor.errors import SubscriptOutside
+from looptrans.ir.listing import listing as text_of
+from looptrans.ir.program import Program
+from looptrans.transforms.whole_loops import with_whole_loops
+from tests.analysis import program
+from tests.test_adjoint_closed import gaps
+
+LISTING = """
+def f(X: Float[Array, "N"], Z: Float[Array, "T*S"], T: int, S: Const, M: int):
+    assert M <= N
+    Y = zeros(N); c = 0.0
+    for t in {blocks}:
+        for j in {block}:
+            {body}
+    return Y, c
+"""
+ADDS = "c += c + X[j]"
+# The blocks, a block, what is done in it, and the range of the one loop; None where it is two.
+NESTS = [
+    ("range(0, N, 4)", "range(t, min(t + 4, N))", "Y[j] = X[j]; c += c + X[j]", "range(0, N)"),
+    ("range(0, N, 4)", "range(t, t + 4)", ADDS, None),
+    ("range(0, 4 * T, 4)", "range(t, t + 4)", ADDS, "range(0, 4 * T)"),
+    ("range(0, N, 4)", "range(t, min(t + 4, M))", ADDS, None),
+    ("range(0, N, 4)", "range(t, min(t + 3, N))", ADDS, None),
+    ("range(0, N, 2)", "range(2 * t, min(2 * t + 4, N))", ADDS, None),
+    ("range(T)", "range(t * 4, min(t * 4 + 4, N))", ADDS, "range(0, min(4 * T, N))"),
+    ("range((N + 3) // 4)", "range(t * 4, min((t + 1) * 4, N))", ADDS, "range(0, N)"),
+    (
+        "range(N // 4)",
+        "range(t * 4, min((t + 1) * 4, N))",
+        ADDS,
+        "range(0, min(4 * (N // 4), N))",
+    ),
+    (
+        "range((min(M, N) + S - 1) // S)",
+        "range(t * S, min(t * S + S, N, M))",
+        ADDS,
+        "range(0, min(N, M))",
+    ),
+    ("range(T)", "range(t * S, (t + 1) * S)", "c += c + Z[j]", "range(0, T * S)"),
+    ("range(T)", "range(t * S, (t + 1) * S)", "c += c + Z[j] * t", None),
+    ("range(T)", "range(S)", "c += c + Z[t * S + j]", "range(0, T * S)"),
+    ("range(T)", "range(S)", "c += c + Z[j * T + t]", None),
+    ("range(T)", "range(S)", "c += c + Z[t * S + j] * j", None),
+    (
+        "range(T)",
+        "range(S)",
+        "if t * S + j < N and X[t * S + j] > 0: c += c + X[t * S + j]",
+        "range(0, min(T * S, N))",
+    ),
+    ("range(0, N, 4)", "range(4)", "if t + j < N: c += c + X[t + j]", "range(0, N)"),
+    ("range(0, N, 4)", "range(3)", "if t + j < N: c += c + X[t + j]", None),
+    ("range(T, 0, -1)", "range(t * S - S, t * S)", "c += c + Z[j]", None),
+]
+
+
+@pytest.mark.parametrize(("blocks", "block", "body", "whole"), NESTS)
+def test_blocks_that_follow_each_other_are_one_loop(
+    blocks: str, block: str, body: str, whole: str | None
+) -> None:
+    listing = program(LISTING.format(blocks=blocks, block=block, body=body))
+    found = with_whole_loops(listing)
+    if whole is None:
+        assert found is None
+        return
+    assert found is not None
+    assert [line for line in text_of(found.program).splitlines() if "for " in line] == [
+        f"    for j in {whole}:"
+    ]
+    for n, (t, s) in product(range(9), ((1, 3), (3, 2), (0, 2))):
+        sizes = {"N": n, "T": t, "S": s, "M": n}
+        try:
+            inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+            want = execute(listing, sizes=sizes, inputs=inputs)
+        except SubscriptOutside:
+            continue  # more blocks than rows
+        np.testing.assert_equal(execute(found.program, sizes=sizes, inputs=inputs), want)
+
+
+HEAD = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "{keys} E"], V: Float[Array, "{keys} D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf; l = 0.0
+"""
+STEP = """
+                {place}
+                s = Q[i] @ K[{j}]
+                n = max(m, s)
+                l = l * exp(m - n) + exp(s - n)
+                for d in range(D):
+                    O[i, d] = O[i, d] * exp(m - n) + exp(s - n) * V[{j}, d]
+                m = n
+        for d in range(D):
+            O[i, d] /= l
+    return O
+"""
+
+
+def attention(loops: tuple[str, str], place: str, j: str, keys: str) -> Program:
+    """Return an online softmax over two loops."""
+    first, second = loops
+    nest = f"        for {first}:\n            for {second}:"
+    text = HEAD.format(keys=keys) + nest + STEP.format(place=place, j=j)
+    return program("\n".join(line for line in text.splitlines() if line.strip()) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("loops", "place", "keys"),
+    [
+        (("j0 in range(0, N, 3)", "j in range(j0, min(j0 + 3, N))"), "", "N"),
+        (("t in range(B)", "u in range(2)"), "j = t * 2 + u", "2*B"),
+    ],
+)
+def test_an_online_softmax_in_blocks_is_one_over_all_keys(
+    loops: tuple[str, str], place: str, keys: str
+) -> None:
+    listing = attention(loops, place, "j", keys)
+    found = backward(listing)
+    assert all(step.decision == "legal" for step in found.steps)
+    assert {saved.name for saved in found.saved} == {"O", "lse"}
+    assert max(gaps(found, 0)) < 1e-10
+    assert derive(listing).steps[0].kind == "whole loops"
+
+
+@pytest.mark.parametrize(
+    "loops",
+    [
+        ("a in range(B)", "b in range(H)"),
+        ("a in range(i % 2, B)", "b in range(0, min(a + 1, H))"),
+        ("a in range(B - 1, -1, -1)", "b in range(H)"),
+    ],
+)
+def test_two_loops_that_carry_one_state_are_one_fold(loops: tuple[str, str]) -> None:
+    """Where keys stand on a grid, no single loop goes over them."""
+    found = backward(attention(loops, "", "a, b", "B H"))
+    assert all(step.decision == "legal" for step in found.steps)
+    assert max(gaps(found, 0)) < 1e-10
+
+
+def test_what_the_outer_loop_hands_on_besides_is_no_fold() -> None:
+    """W[b] is what the row of keys before has left there."""
+    listing = attention(("a in range(B)", "b in range(H)"), "", "a, b", "B H")
+    text = text_of(listing).replace("O = zeros((M, D))", "O = zeros((M, D))\n    W = zeros(H)")
+    text = text.replace("m = n\n", "m = n\n                W[b] = s\n")
+    with pytest.raises(NotDifferentiated):
+        backward(program(text.replace("@ K[a, b]", "@ K[a, b] + W[b]")))
+
+
+MERGED = """
+def f(P: Float[Array, "M N"], V: Float[Array, "N H*D"], G: Float[Array, "M H*D"], H: int, D: Const):
+    O = zeros((M, H * D)); Y = zeros((M, H * D))
+    for i in range(M):
+        for h in range(H):
+            for d in range(D):
+                {first}
+        for h in range(H):
+            for d in range(D):
+                Y[i, h * D + d] = O[i, h * D + d] * G[i, h * D + d]
+    return Y
+"""
+
+
+def test_a_place_in_a_block_stays_one_where_other_loops_keep_it() -> None:
+    """Which cell of O a loop over heads and one over all columns mean could not be compared."""
+    columns = "for j in range(N): O[i, h * D + d] += P[i, j] * V[j, h * D + d]"
+    kept = program(MERGED.format(first=columns.replace("P[i, j]", "h * P[i, j]")))
+    assert with_whole_loops(kept) is None
+    assert max(gaps(backward(kept), 0)) < 1e-10
+    found = with_whole_loops(program(MERGED.format(first=columns)))
+    assert found is not None and len(found.joined) == 2
