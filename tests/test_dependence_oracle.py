@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from looptrans.analysis.budget import BudgetExceeded
+from looptrans.analysis.budget import DEFAULT_SECONDS, BudgetExceeded
 from looptrans.frontend import load
 from tests.analysis import BASIC
 from tests.oracle.compare import compare, weight
@@ -57,7 +57,14 @@ def test_listings_of_specs(path: Path) -> None:
             arrays = {"n_kv": np.array(lengths, np.int64)}
         if "R" in names:
             sizes["H"] = sizes["G"] * sizes["R"]
-        compare(path.read_text(), sizes, arrays, frozenset(), witnesses=sizes["N"] == 2)
+        compare(
+            path.read_text(),
+            sizes,
+            arrays,
+            frozenset(),
+            witnesses=sizes["N"] == 2,
+            seconds=DEFAULT_SECONDS,
+        )
 
 
 def test_at_least_five_hundred_nests() -> None:
