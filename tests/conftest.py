@@ -8,8 +8,6 @@ import pickle
 from collections.abc import Callable
 from typing import TypeVar
 
-from hypothesis.internal.conjecture import providers
-
 from looptrans.analysis import budget
 
 # Each test works in one of several processes: threads would wait for one another.
@@ -18,11 +16,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Listings and facts are many small objects that stay: to look for cycles among them all the time
 # costs a twentieth of the run, and finds nothing.
 gc.set_threshold(100_000, 20, 100)
-
-# Hypothesis would parse the hundreds of modules that are loaded, and draw numbers that occur
-# in them now and then: seconds for every process, and what a seed draws would depend on what is
-# loaded.
-setattr(providers, "is_local_module_file", lambda _: False)  # noqa: B010  # it says nowhere that it has it
 
 T = TypeVar("T")
 LEAST_IN_PROCESS = 25.0
