@@ -306,3 +306,30 @@ def test_what_is_infinite_where_it_is_left_out_adds_nothing() -> None:
         "beta": np.array(0.7),
     }
     assert all(error < 1e-10 for error in gaps(found, 0, **inputs))
+
+
+FORGETTING = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "M E"], V: Float[Array, "M D"], F: Float[Array, "M"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf; l = 0.0
+        for j in range({keys}):
+            m = max(m, Q[i] @ K[j] + F[i] - F[j])
+        for j in range({keys}):
+            l += exp(Q[i] @ K[j] + F[i] - F[j] - m)
+        for j in range({keys}):
+            for d in range(D):
+                O[i, d] += exp(Q[i] @ K[j] + F[i] - F[j] - m) / l * V[j, d]
+    return O
+"""
+
+
+@pytest.mark.parametrize("keys", ["i + 1", "M"])
+def test_weights_of_rows_that_surely_have_terms_add_up_to_1(keys: str) -> None:
+    """What a row adds to all of its scores has no gradient then, and l is not asked for."""
+    found = backward(parse(Source("a.py", FORGETTING.format(keys=keys))))
+    assert all(step.decision == "legal" for step in found.steps)
+    assert {saved.name for saved in found.saved} == {"O", "lse"}
+    (gathered,) = (line for line in listing(found.program).splitlines() if "dF[" in line)
+    assert "- d" in gathered  # as a key only
+    assert all(error < 1e-10 for error in gaps(found, 0))

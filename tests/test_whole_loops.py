@@ -81,8 +81,8 @@ def test_blocks_that_follow_each_other_are_one_loop(
     assert [line for line in text_of(found.program).splitlines() if "for " in line] == [
         f"    for j in {whole}:"
     ]
-    for n, (t, s) in product(range(9), ((1, 3), (3, 2), (0, 2))):
-        sizes = {"N": n, "T": t, "S": s, "M": n}
+    for n, m, (t, s) in product(range(9), (0, 3, 8), ((1, 3), (3, 2), (0, 2))):
+        sizes = {"N": n, "T": t, "S": s, "M": min(m, n)}
         try:
             inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
             want = execute(listing, sizes=sizes, inputs=inputs)

@@ -34,7 +34,7 @@ from looptrans.adjoint.statistics import with_log_sums
 from looptrans.adjoint.sums import ONE, Term, in_order, value_of
 from looptrans.adjoint.tightening import tightened
 from looptrans.adjoint.together import with_rows_together
-from looptrans.adjoint.tops import tested, totals_of
+from looptrans.adjoint.tops import asks, tested, totals_of
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
@@ -335,11 +335,12 @@ class _Derivation:
         totals = totals_of(self.system)
         returned = frozenset(self.outputs.values())
         asked = tested(self.system, totals.values())
+        guarded = asks(self.system, totals.values())
         self.unguarded, self.held = in_one_form(self.system, totals, returned)
         self.divided = divided_once(self.system, returned)
         stored = returned | {each.name for each in self.held}
         self.carried = carried(self.system, frozenset(self.outputs.values()))
-        self.prepared = prepared(self.system, stored, asked)
+        self.prepared = prepared(self.system, stored, asked, guarded)
         self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
         self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
         self.gradients = {name: self.system.names.array(f"d{name}") for name in self.inputs}

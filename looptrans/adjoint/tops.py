@@ -200,7 +200,15 @@ def tested(system: System, totals: Iterable[Total]) -> frozenset[str]:
 
     They may be 0 though they have terms, each of which is too small for a number.
     """
-    own = {total.name for total in totals if total.top is None}
+    return _compared(system) & {total.name for total in totals if total.top is None}
+
+
+def asks(system: System, totals: Iterable[Total]) -> bool:
+    """Tell whether a listing compares a sum of exponentials, or its maximum, with anything."""
+    return not _compared(system).isdisjoint(n for t in totals for n in (t.name, t.top) if n)
+
+
+def _compared(system: System) -> frozenset[str]:
     return frozenset(
         read.access.array
         for definition in system.definitions.values()
@@ -208,5 +216,5 @@ def tested(system: System, totals: Iterable[Total]) -> frozenset[str]:
         if isinstance(part, Compare)
         for side in (part.left, part.right)
         for read in walk_value(side)
-        if isinstance(read, Read) and read.access.array in own
+        if isinstance(read, Read)
     )

@@ -19,6 +19,7 @@ from looptrans.adjoint.definitions import (
     Definition,
     Origin,
     System,
+    condition_variables,
     free_variables,
     refreshed_generators,
 )
@@ -104,6 +105,7 @@ class Prepared:
         masks: What may be minus infinity, and when.
         partial: The sums of exponentials to which others are added before they divide.
         tested: Those of which the listing asks whether they are 0, though they may have terms then.
+        is_guarded: Whether the listing asks at all whether rows have terms.
     """
 
     system: System
@@ -115,6 +117,7 @@ class Prepared:
     masks: dict[str, _Mask] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
     tested: frozenset[str] = frozenset()
+    is_guarded: bool = True
 
     def terms(self, value: Value) -> list[Term]:
         """Return a value as terms over stored atoms."""
@@ -148,6 +151,10 @@ class Prepared:
         assert isinstance(total.value, Reduce)
         bound = total.value.generators
         dense = all(g.condition == ALWAYS for g in bound) and total.name not in self.tested
+        if dense and not self.is_guarded:
+            facts = Facts().inside(total.indices)
+            if all(facts.imply(c) for c in runs(bound) if condition_variables(c)):
+                return ()  # where there is no key, or none above -inf, the listing divides by 0
         if dense and is_surely_finite(self.system, weights[0].exponent):
             return tuple(runs(bound))
         return (Data(Compare(">", total.cell, ZERO)),)
@@ -196,6 +203,7 @@ def prepared(
     system: System,
     outputs: frozenset[str] = frozenset(),
     tested: frozenset[str] = frozenset(),
+    is_guarded: bool = True,
 ) -> Prepared:
     """Find weights and masks in definitions, and rewrite the definitions with them.
 
@@ -203,8 +211,9 @@ def prepared(
         system: The definitions.
         outputs: Those that are outputs, which stand for what they are made of.
         tested: Sums of exponentials that may be 0 though they have terms.
+        is_guarded: Whether the listing asks at all whether rows have terms.
     """
-    found = Prepared(system, outputs, tested=tested)
+    found = Prepared(system, outputs, tested=tested, is_guarded=is_guarded)
     found.shared = share(system)
     for name in list(system.definitions):
         definition = system.definitions[name]

@@ -6,7 +6,8 @@ no name of the listing can decide anything here.
 
 what values are           values, trees, cells, bound, inputs
 one iteration, on symbols iteration, recurrence, order, branches
-is it equal               normal, terms, atoms, numbers, ordering, readable
+is it equal               normal, terms, atoms, numbers, ordering, multiplied,
+                          readable
 combine operators         search, operator, laws, weights, conjugation, refusal, finding
 other forms of a loop     closed, change_of_state, fusion
 a block at once           append, append_laws, append_state, appended

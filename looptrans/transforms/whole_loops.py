@@ -168,9 +168,9 @@ class _Work:
         given = sides("min", inner.stop)
         moving = [end for end in given if block in variables(end)]
         fixed = [end for end in given if block not in variables(end)]
-        # An end in memory is then read once, also where there is no block.
-        read = (term for end in fixed for term in opaque_terms(end))
-        if any(not isinstance(a, Var) for term in read for a in term.arguments):
+        # What is in memory is then read where there is no block, too: it has to be there.
+        read = (term for end in (*fixed, inner.start) for term in opaque_terms(end))
+        if not all(variables(a) for term in read for a in term.arguments):
             return None
         first = _linear(inner.start, block)
         last = _linear(moving[0], block) if len(moving) == 1 else None
@@ -199,7 +199,7 @@ class _Work:
         return Range(start, extremum("min", (*reached, *ends)))
 
     def counts(self, width: Index) -> bool:
-        """Tell whether a number is one of iterations: positive, a constant, or what counts rows."""
+        """Tell whether a number is one of iterations: positive, or a size."""
         match width:
             case Int(value):
                 return value > 0
