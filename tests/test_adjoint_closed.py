@@ -490,3 +490,32 @@ def test_as_printed_it_is_refused_with_numbers() -> None:
 
     with pytest.raises(NotDifferentiated, match="both lead to"):
         backward(annotated_placement(spec("flash_forward_as_printed")))
+
+
+NAMED = """
+    O = zeros((M, D)); L = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            m = max(m, Q[i] @ K[j])
+        for j in range(0, N):
+            {name}
+            l += {weight}
+            for d in range(0, D):
+                O[i, d] += {weight} * V[j, d]
+        for d in range(0, D):
+            O[i, d] = O[i, d] / l {guard}
+    return O
+"""
+
+
+@pytest.mark.parametrize("guard", ["", "if l > 0 else 0.0"])
+def test_a_weight_with_a_name_of_its_own_is_the_weight(guard: str) -> None:
+    exponential = "exp(Q[i] @ K[j] - m)"
+    named = HEAD + NAMED.format(name=f"w = {exponential}", weight="w", guard=guard)
+    plain = HEAD + NAMED.format(name="pass_ = 0", weight=exponential, guard=guard)
+    found, other = backward(program(named)), backward(program(plain))
+    assert {saved.name for saved in found.saved} == {"O", "lse"}
+    assert text_of(found.program).splitlines()[1:] == text_of(other.program).splitlines()[1:]
+    assert max(gaps(found, 0)) < 1e-10

@@ -34,7 +34,7 @@ from looptrans.adjoint.statistics import with_log_sums
 from looptrans.adjoint.sums import ONE, Term, in_order, value_of
 from looptrans.adjoint.tightening import tightened
 from looptrans.adjoint.together import with_rows_together
-from looptrans.adjoint.tops import asks, tested, totals_of
+from looptrans.adjoint.tops import asks, tested, totals_of, with_terms_opened
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.analysis.api import annotated
@@ -332,6 +332,7 @@ class _Derivation:
                 site = self.reading.sites[name]
                 self.reading.sites[name] = replace(site, indices=(None,))
         named(self.system, frozenset(self.outputs.values()))
+        with_terms_opened(self.system, frozenset(self.outputs.values()))
         totals = totals_of(self.system)
         returned = frozenset(self.outputs.values())
         asked = tested(self.system, totals.values())

@@ -62,8 +62,13 @@ def without_guards(prepared: Prepared, term: Term) -> Term | None:
 
 
 def is_of_totals(prepared: Prepared, term: Term) -> bool:
-    """Tell whether all guards of a term ask whether sums of exponentials have terms."""
-    return all(_guarded(prepared, condition) is not None for condition in term.brackets)
+    """Tell whether all guards of a term ask whether sums of exponentials have terms.
+
+    Of a sum in several parts no weight says so alone.
+    """
+    found = [_guarded(prepared, condition) for condition in term.brackets]
+    definitions = prepared.system.definitions
+    return all(each and definitions[each[0].array].has_reduction for each in found)
 
 
 def divided_once(system: System, outputs: frozenset[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ l[i] = sum(exp(S[i, j] - m[i]) for j if ok[i, j])      m[i] = max(S[i, j] for j 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from looptrans.adjoint.definitions import Definition, System, condition_variables, range_moved
 from looptrans.adjoint.sums import held_together
@@ -14,6 +14,7 @@ from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, Relation, negation
 from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -52,6 +53,42 @@ class Total:
     def at_top(self, subscripts: tuple[Index, ...]) -> tuple[Index, ...]:
         """Return the subscripts of the sum that goes with a cell of the maximum."""
         return tuple(subscripts[self.places.index(k)] for k in range(len(self.places)))
+
+
+def with_terms_opened(system: System, outputs: frozenset[str]) -> None:
+    """Let exponentials that are added up stand where their name is read.
+
+        w[i, j] = exp(S[i, j] - m[i])
+        l[i] = sum(w[i, j] for j)              ->    l[i] = sum(exp(S[i, j] - m[i]) for j)
+        O[i, d] = sum(w[i, j] * V[j, d] for j)       O[i, d] = sum(exp(S[i, j] - m[i]) * V[j, d] …)
+
+    Args:
+        system: The definitions, which are changed.
+        outputs: The definitions of the outputs, which stay what they are.
+    """
+    names = set()
+    for definition in system.definitions.values():
+        match definition.value:
+            case Reduce("sum", _, Read(access)) if access.array not in outputs:
+                named = system.definitions.get(access.array)
+                match named and named.value:
+                    case Call("exp" | "exp2"):
+                        names.add(access.array)
+            case _:
+                pass
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Read) or part.access.array not in names:
+            return None
+        return system.instance(part.access.array, part.access.indices)
+
+    for name in list(system.definitions):
+        # One may stand in the exponent of another.
+        while names & set(system.definitions[name].reads()):
+            definition = system.definitions[name]
+            system.add(replace(definition, value=replaced(definition.value, change)))
+    for name in names:
+        del system.definitions[name]
 
 
 def totals_of(system: System) -> dict[str, Total]:
