@@ -992,6 +992,15 @@ def _strides(tensor, *axes):
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
 
 
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
+
+
 def _like(tensor):
     """Return what `_unread` and `_zeros` make a tensor of."""
     return tensor.shape, tensor.dtype, tensor.device
@@ -1251,7 +1260,7 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_forward_5c18b3f6", mutates_args=())
+@torch.library.custom_op(_free("attention_forward_0da91095"), mutates_args=())
 def _attention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1270,7 +1279,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_backward_5c18b3f6", mutates_args=())
+@torch.library.custom_op(_free("attention_backward_0da91095"), mutates_args=())
 def _attention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

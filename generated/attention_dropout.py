@@ -465,20 +465,21 @@ def _check_shape(name, tensor, expected, text):
         raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
 
 
-def _check_size(name, value, least):
-    """Raise a ValueError unless a value is an integer, and at least `least` unless that is None."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} should be an int, and is {value!r}")
-    if least is not None and value < least:
-        raise ValueError(f"{name} should be at least {least}, and is {value}")
-
-
 def _real(name, value):
     """Return a value as a float, or raise a ValueError where it is no real number."""
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _seed(name, value):
+    """Return a seed as the integer of 64 bits, signed, that is the same, or raise a ValueError."""
+    try:
+        number = value if isinstance(value, int) else value.__index__()
+    except (AttributeError, TypeError):
+        raise ValueError(f"{name} should be an int, and is {value!r}") from None
+    return number if -(2**63) <= number < 2**63 else (number + 2**63) % 2**64 - 2**63
 
 
 def _check_written(name, tensor):
@@ -544,7 +545,7 @@ def attention_dropout(Q, K, V, scale, p, seed, *, out=None, tune=True):
         ValueError: An argument does not fit; the message says which and how.
     """
     _check_tensors(("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT))
-    _check_size("seed", seed, None)
+    seed = _seed("seed", seed)
     scale = _real("scale", scale)
     p = _real("p", p)
     B, H, M, E = Q.shape

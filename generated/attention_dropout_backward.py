@@ -1353,20 +1353,21 @@ def _check_shape(name, tensor, expected, text):
         raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
 
 
-def _check_size(name, value, least):
-    """Raise a ValueError unless a value is an integer, and at least `least` unless that is None."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} should be an int, and is {value!r}")
-    if least is not None and value < least:
-        raise ValueError(f"{name} should be at least {least}, and is {value}")
-
-
 def _real(name, value):
     """Return a value as a float, or raise a ValueError where it is no real number."""
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _seed(name, value):
+    """Return a seed as the integer of 64 bits, signed, that is the same, or raise a ValueError."""
+    try:
+        number = value if isinstance(value, int) else value.__index__()
+    except (AttributeError, TypeError):
+        raise ValueError(f"{name} should be an int, and is {value!r}") from None
+    return number if -(2**63) <= number < 2**63 else (number + 2**63) % 2**64 - 2**63
 
 
 def _wanted(wanted, gradients):
@@ -1386,6 +1387,15 @@ def _given(*tensors):
 def _strides(tensor, *axes):
     """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
 
 
 def _like(tensor):
@@ -1442,7 +1452,7 @@ def attention_dropout_forward(Q, K, V, scale, p, seed, *, tune=True):
         ValueError: An argument does not fit; the message says which and how.
     """
     _check_tensors(("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT))
-    _check_size("seed", seed, None)
+    seed = _seed("seed", seed)
     scale = _real("scale", scale)
     p = _real("p", p)
     B, H, M, E = Q.shape
@@ -1525,7 +1535,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
         ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT),
         ("lse", lse, 3, (torch.float32,)), ("O", O, 4, _FLOAT), ("dO", dO, 4, _FLOAT)
     )
-    _check_size("seed", seed, None)
+    seed = _seed("seed", seed)
     scale = _real("scale", scale)
     p = _real("p", p)
     B, H, M, E = Q.shape
@@ -1721,7 +1731,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_forward_2e014158", mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_7ef572e4"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1741,7 +1751,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_backward_2e014158", mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_7ef572e4"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool
@@ -1845,6 +1855,14 @@ def attention_dropout(Q, K, V, scale, p, seed, *, tune=True):
         ValueError: An argument does not fit; the message says which and how.
     """
     O, _ = _attention_dropout_forward_operator(
-        Q, K, V, _number("scale", scale), _number("p", p), seed, _handle(scale), _handle(p), tune
+        Q,
+        K,
+        V,
+        _number("scale", scale),
+        _number("p", p),
+        _seed("seed", seed),
+        _handle(scale),
+        _handle(p),
+        tune
     )
     return O

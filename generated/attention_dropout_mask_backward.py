@@ -1303,6 +1303,15 @@ def _strides(tensor, *axes):
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
 
 
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
+
+
 def _like(tensor):
     """Return what `_unread` and `_zeros` make a tensor of."""
     return tensor.shape, tensor.dtype, tensor.device
@@ -1651,7 +1660,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_forward_1a97fa39", mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_forward_f2272d7b"), mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1671,7 +1680,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_dropout_mask_backward_1a97fa39", mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_backward_f2272d7b"), mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

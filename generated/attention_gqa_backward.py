@@ -835,6 +835,7 @@ def attention_gqa_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += g * stride_dV_g
 
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
     dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
     K_je = tl.load(
@@ -859,9 +860,10 @@ def attention_gqa_backward_dK_dV_kernel(
                 other=0.0
             )  # S11
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-            S_2 = scale * S_sum_2  # S12
             lse_i = tl.load(lse_ptr + h * stride_lse_h + i * stride_lse_i)  # S13
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+            P_2 = tl.exp2(
+                S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            )  # S12, S13
             dO_id = tl.load(
                 dO_ptr + h * stride_dO_h + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=d_in[None, :],
@@ -881,11 +883,12 @@ def attention_gqa_backward_dK_dV_kernel(
                 other=0.0
             )  # S11
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-            S_2 = scale * S_sum_2  # S12
             lse_i = tl.load(
                 lse_ptr + h * stride_lse_h + i * stride_lse_i, mask=i < M, other=0.0
             )  # S13
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+            P_2 = tl.exp2(
+                S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            )  # S12, S13
             dO_id = tl.load(
                 dO_ptr + h * stride_dO_h + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=(i[:, None] < M) & d_in[None, :],
@@ -1106,6 +1109,15 @@ def _given(*tensors):
 def _strides(tensor, *axes):
     """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
 
 
 def _like(tensor):
@@ -1405,7 +1417,7 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_gqa_forward_b29f02ed", mutates_args=())
+@torch.library.custom_op(_free("attention_gqa_forward_1d66916c"), mutates_args=())
 def _attention_gqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1425,7 +1437,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_gqa_backward_b29f02ed", mutates_args=())
+@torch.library.custom_op(_free("attention_gqa_backward_1d66916c"), mutates_args=())
 def _attention_gqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

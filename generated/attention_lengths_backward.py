@@ -857,6 +857,7 @@ def attention_lengths_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += h * stride_dV_h
 
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
     n_kv_b = tl.load(n_kv_ptr + b * stride_n_kv_b)
     j_first = block_j * BLOCK_J
     j = j_first + tl.arange(0, BLOCK_J)
@@ -883,9 +884,10 @@ def attention_lengths_backward_dK_dV_kernel(
                 other=0.0
             )  # S12
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
-            S_2 = scale * S_sum_2  # S13
             lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S14
+            P_2 = tl.exp2(
+                S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            )  # S13, S14
             dO_id = tl.load(
                 dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=d_in[None, :],
@@ -905,9 +907,10 @@ def attention_lengths_backward_dK_dV_kernel(
                 other=0.0
             )  # S12
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
-            S_2 = scale * S_sum_2  # S13
             lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S14
+            P_2 = tl.exp2(
+                S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            )  # S13, S14
             dO_id = tl.load(
                 dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=(i[:, None] < M) & d_in[None, :],
@@ -1127,6 +1130,15 @@ def _given(*tensors):
 def _strides(tensor, *axes):
     """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
 
 
 def _like(tensor):
@@ -1451,7 +1463,7 @@ def attention_lengths_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_lengths_forward_abbc1c5c", mutates_args=())
+@torch.library.custom_op(_free("attention_lengths_forward_33144a8a"), mutates_args=())
 def _attention_lengths_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1471,7 +1483,7 @@ def _(Q, K, V, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_lengths_backward_abbc1c5c", mutates_args=())
+@torch.library.custom_op(_free("attention_lengths_backward_33144a8a"), mutates_args=())
 def _attention_lengths_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

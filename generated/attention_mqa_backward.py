@@ -786,6 +786,7 @@ def attention_mqa_backward_dK_dV_kernel(
     if dV_ptr is not None:
         dV_ptr += b * stride_dV_b
 
+    S_2_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
     dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
     dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
     K_je = tl.load(
@@ -810,9 +811,10 @@ def attention_mqa_backward_dK_dV_kernel(
                 other=0.0
             )  # S10
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-            S_2 = S_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
             lse_i = tl.load(lse_ptr + h * stride_lse_h + i * stride_lse_i)  # S12
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S12
+            P_2 = tl.exp2(
+                S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            )  # S11, S12
             dO_id = tl.load(
                 dO_ptr + h * stride_dO_h + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=d_in[None, :],
@@ -832,11 +834,12 @@ def attention_mqa_backward_dK_dV_kernel(
                 other=0.0
             )  # S10
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-            S_2 = S_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S11
             lse_i = tl.load(
                 lse_ptr + h * stride_lse_h + i * stride_lse_i, mask=i < M, other=0.0
             )  # S12
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S12
+            P_2 = tl.exp2(
+                S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            )  # S11, S12
             dO_id = tl.load(
                 dO_ptr + h * stride_dO_h + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=(i[:, None] < M) & d_in[None, :],
@@ -984,6 +987,15 @@ def _given(*tensors):
 def _strides(tensor, *axes):
     """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
 
 
 def _like(tensor):
@@ -1237,7 +1249,7 @@ def attention_mqa_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True)
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_mqa_forward_83c0a087", mutates_args=())
+@torch.library.custom_op(_free("attention_mqa_forward_3306b812"), mutates_args=())
 def _attention_mqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1256,7 +1268,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_mqa_backward_83c0a087", mutates_args=())
+@torch.library.custom_op(_free("attention_mqa_backward_3306b812"), mutates_args=())
 def _attention_mqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -896,6 +896,7 @@ def attention_paged_backward_dK_dV_kernel(
         dV_ptr += c * stride_dV_c
         dV_ptr += p * stride_dV_p
 
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
     dK = tl.zeros([BLOCK_H, BLOCK_E], tl.float32)
     dV = tl.zeros([BLOCK_H, BLOCK_D], tl.float32)
     # The loop i inside carries values of the state.
@@ -957,8 +958,9 @@ def attention_paged_backward_dK_dV_kernel(
                 S_sum_2 = tl.sum(
                     Q_he.to(tl.float32)[:, None, :] * K_jhe.to(tl.float32), axis=2
                 )  # S11
-                S_2 = scale * S_sum_2  # S12
-                P_2_2 = tl.exp(S_2 - lse_h.to(tl.float32)[:, None])  # S13
+                P_2_2 = tl.exp2(
+                    S_sum_2 * S_2_scale - (lse_h.to(tl.float32) * 1.4426950408889634)[:, None]
+                )  # S12, S13
                 V_jhd = tl.load(
                     V_ptr
                     + page_j[None, :, None] * stride_V_page_j
@@ -1010,8 +1012,9 @@ def attention_paged_backward_dK_dV_kernel(
                 S_sum_2 = tl.sum(
                     Q_he.to(tl.float32)[:, None, :] * K_jhe.to(tl.float32), axis=2
                 )  # S11
-                S_2 = scale * S_sum_2  # S12
-                P_2_2 = tl.exp(S_2 - lse_h.to(tl.float32)[:, None])  # S13
+                P_2_2 = tl.exp2(
+                    S_sum_2 * S_2_scale - (lse_h.to(tl.float32) * 1.4426950408889634)[:, None]
+                )  # S12, S13
                 V_jhd = tl.load(
                     V_ptr
                     + page_j[None, :, None] * stride_V_page_j
@@ -1222,6 +1225,15 @@ def _given(*tensors):
 def _strides(tensor, *axes):
     """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
 
 
 def _like(tensor):
@@ -1545,7 +1557,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_paged_forward_d0cdebfc", mutates_args=())
+@torch.library.custom_op(_free("attention_paged_forward_9f26a981"), mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1565,7 +1577,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_paged_backward_d0cdebfc", mutates_args=())
+@torch.library.custom_op(_free("attention_paged_backward_9f26a981"), mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

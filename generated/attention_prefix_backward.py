@@ -1090,6 +1090,15 @@ def _strides(tensor, *axes):
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
 
 
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
+
+
 def _like(tensor):
     """Return what `_unread` and `_zeros` make a tensor of."""
     return tensor.shape, tensor.dtype, tensor.device
@@ -1370,7 +1379,7 @@ def attention_prefix_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op("looptrans::attention_prefix_forward_a7382586", mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_forward_1fd566dd"), mutates_args=())
 def _attention_prefix_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, tune: bool,
     check: bool
@@ -1390,7 +1399,7 @@ def _(Q, K, V, prefix, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_prefix_backward_a7382586", mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_backward_1fd566dd"), mutates_args=())
 def _attention_prefix_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

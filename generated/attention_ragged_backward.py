@@ -686,6 +686,7 @@ def attention_ragged_backward_dQ_kernel(
     if dQ_ptr is not None:
         dQ_ptr += h * stride_dQ_h
 
+    S_scale = scale * 1.4426950408889634  # in units of log2(e)
     cu_q_b = tl.load(cu_q_ptr + b * stride_cu_q_b)
     cu_q_b_2 = tl.load(cu_q_ptr + (b + 1) * stride_cu_q_b)
     i_first = (cu_q_b + block_i * BLOCK_I).to(INDEX)
@@ -719,8 +720,9 @@ def attention_ragged_backward_dQ_kernel(
                 other=0.0
             )  # S3
             S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-            S = scale * S_sum  # S4
-            P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+            P = tl.exp2(
+                S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+            )  # S4, S5
             V_jd = tl.load(
                 V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
                 mask=d_in[None, :],
@@ -739,8 +741,9 @@ def attention_ragged_backward_dQ_kernel(
                 other=0.0
             )  # S3
             S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-            S = scale * S_sum  # S4
-            P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S5
+            P = tl.exp2(
+                S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+            )  # S4, S5
             V_jd = tl.load(
                 V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
                 mask=(j[:, None] < cu_k_b) & d_in[None, :],
@@ -866,6 +869,7 @@ def attention_ragged_backward_dK_dV_kernel(
     if dV_ptr is not None:
         dV_ptr += h * stride_dV_h
 
+    S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
     cu_k_b = tl.load(cu_k_ptr + b * stride_cu_k_b)
     cu_k_b_2 = tl.load(cu_k_ptr + (b + 1) * stride_cu_k_b)
     j_first = (cu_k_b + block_j * BLOCK_J).to(INDEX)
@@ -896,9 +900,10 @@ def attention_ragged_backward_dK_dV_kernel(
                 other=0.0
             )  # S11
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-            S_2 = scale * S_sum_2  # S12
             lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+            P_2 = tl.exp2(
+                S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            )  # S12, S13
             dO_id = tl.load(
                 dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=d_in[None, :],
@@ -921,9 +926,10 @@ def attention_ragged_backward_dK_dV_kernel(
                 other=0.0
             )  # S11
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-            S_2 = scale * S_sum_2  # S12
             lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < cu_q_b, other=0.0)  # S13
-            P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S13
+            P_2 = tl.exp2(
+                S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            )  # S12, S13
             dO_id = tl.load(
                 dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
                 mask=(i[:, None] < cu_q_b) & d_in[None, :],
@@ -1144,6 +1150,15 @@ def _given(*tensors):
 def _strides(tensor, *axes):
     """Return strides of a tensor; where it is None, zeros, which nothing looks at."""
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
+
+
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
 
 
 def _like(tensor):
@@ -1481,7 +1496,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op("looptrans::attention_ragged_forward_7f408e02", mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_forward_f3342553"), mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1500,7 +1515,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op("looptrans::attention_ragged_backward_7f408e02", mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_backward_f3342553"), mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

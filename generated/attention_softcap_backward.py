@@ -1232,6 +1232,15 @@ def _strides(tensor, *axes):
     return [0 if tensor is None else tensor.stride(axis) for axis in axes]
 
 
+def _free(name):
+    """Return a name that no operator of torch has: a copy of this module may have been loaded."""
+    found, copy = name, 1
+    while hasattr(torch.ops.looptrans, found):
+        copy += 1
+        found = f"{name}_{copy}"
+    return f"looptrans::{found}"
+
+
 def _like(tensor):
     """Return what `_unread` and `_zeros` make a tensor of."""
     return tensor.shape, tensor.dtype, tensor.device
@@ -1540,7 +1549,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op("looptrans::attention_softcap_forward_0eedaf80", mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_forward_96af3124"), mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1560,7 +1569,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op("looptrans::attention_softcap_backward_0eedaf80", mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_backward_96af3124"), mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool
