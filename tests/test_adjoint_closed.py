@@ -519,3 +519,14 @@ def test_a_weight_with_a_name_of_its_own_is_the_weight(guard: str) -> None:
     assert {saved.name for saved in found.saved} == {"O", "lse"}
     assert text_of(found.program).splitlines()[1:] == text_of(other.program).splitlines()[1:]
     assert max(gaps(found, 0)) < 1e-10
+
+
+def test_a_weight_that_is_0_by_a_mask_is_none() -> None:
+    """`exp(s - m) if j <= i else 0.0` with a name is added up where the mask holds only."""
+    mask = "if i + 1 >= 2 * j"
+    text = NAMED.replace("m = max(m, Q[i] @ K[j])", f"m = max(m, Q[i] @ K[j] {mask} else -inf)")
+    name = f"w = exp(Q[i] @ K[j] - m) {mask} else 0.0"
+    found = backward(program(HEAD + text.format(name=name, weight="w", guard="")))
+    assert all(step.decision == "legal" for step in found.steps)
+    assert {saved.name for saved in found.saved} == {"O", "lse"}
+    assert max(gaps(found, 0)) < 1e-10

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import inf
 
 from looptrans.adjoint.definitions import Definition, System, condition_variables, range_moved
 from looptrans.adjoint.sums import held_together
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
-from looptrans.ir.condition import ALWAYS, Condition, Data, Relation, negation
+from looptrans.ir.condition import ALWAYS, Condition, Data, Relation, conjunction, negation
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
@@ -71,9 +72,8 @@ def with_terms_opened(system: System, outputs: frozenset[str]) -> None:
         match definition.value:
             case Reduce("sum", _, Read(access)) if access.array not in outputs:
                 named = system.definitions.get(access.array)
-                match named and named.value:
-                    case Call("exp" | "exp2"):
-                        names.add(access.array)
+                if named is not None and _is_exponential(named.value):
+                    names.add(access.array)
             case _:
                 pass
 
@@ -82,13 +82,37 @@ def with_terms_opened(system: System, outputs: frozenset[str]) -> None:
             return None
         return system.instance(part.access.array, part.access.indices)
 
+    for definition in list(system.definitions.values()) if names else ():
+        system.add(replace(definition, value=_where_chosen(definition.value)))
     for name in list(system.definitions):
         # One may stand in the exponent of another.
         while names & set(system.definitions[name].reads()):
             definition = system.definitions[name]
-            system.add(replace(definition, value=replaced(definition.value, change)))
+            value = _where_chosen(replaced(definition.value, change))
+            system.add(replace(definition, value=value))
     for name in names:
         del system.definitions[name]
+
+
+def _is_exponential(value: Value) -> bool:
+    """Tell whether a value is an exponential, or is where it is not 0."""
+    match value:
+        case Call("exp" | "exp2"):
+            return True
+        case Select(_, chosen, otherwise):
+            return is_number(otherwise, 0.0) and _is_exponential(chosen)
+        case _:
+            return False
+
+
+def _where_chosen(value: Value) -> Value:
+    """Return a sum of what is 0 elsewhere as one of where it is not, and a maximum likewise."""
+    match value:
+        case Reduce("sum" | "max" as function, (*others, last), Select(condition, chosen, nothing)):
+            if is_number(nothing, 0.0 if function == "sum" else -inf):
+                inside = replace(last, condition=conjunction(last.condition, condition))
+                return _where_chosen(Reduce(function, (*others, inside), chosen))
+    return value
 
 
 def totals_of(system: System) -> dict[str, Total]:
