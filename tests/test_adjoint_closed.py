@@ -530,3 +530,14 @@ def test_a_weight_that_is_0_by_a_mask_is_none() -> None:
     assert all(step.decision == "legal" for step in found.steps)
     assert {saved.name for saved in found.saved} == {"O", "lse"}
     assert max(gaps(found, 0)) < 1e-10
+
+
+def test_what_a_sum_divides_may_have_a_name() -> None:
+    text = NAMED.replace("= O[i, d] / l {guard}", "= O[i, d]")
+    text = text.replace("l += {weight}\n", "l += {weight}\n        r = 1.0 / l\n        {again}\n")
+    again = "for j in range(0, N):\n            w = exp(Q[i] @ K[j] - m) * r"
+    text = text.format(name="w = exp(Q[i] @ K[j] - m)", weight="w", again=again)
+    found = backward(program(HEAD + text))
+    assert all(step.decision == "legal" for step in found.steps)
+    assert {saved.name for saved in found.saved} == {"O", "lse"}
+    assert max(gaps(found, 0)) < 1e-10

@@ -319,15 +319,17 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "M E"], V: Float[Array, "M D"], F:
             l += exp(Q[i] @ K[j] + F[i] - F[j] - m)
         for j in range({keys}):
             for d in range(D):
-                O[i, d] += exp(Q[i] @ K[j] + F[i] - F[j] - m) / l * V[j, d]
+                O[i, d] += exp(Q[i] @ K[j] + F[i] - F[j] - m) * V[j, d]
+        for d in range(D):
+            O[i, d] = O[i, d] / l {guard}
     return O
 """
 
 
-@pytest.mark.parametrize("keys", ["i + 1", "M"])
-def test_weights_of_rows_that_surely_have_terms_add_up_to_1(keys: str) -> None:
-    """What a row adds to all of its scores has no gradient then, and l is not asked for."""
-    found = backward(parse(Source("a.py", FORGETTING.format(keys=keys))))
+@pytest.mark.parametrize(("keys", "guard"), [("i + 1", ""), ("M", ""), ("i", "if l > 0 else 0.0")])
+def test_what_a_row_adds_to_all_of_its_scores_has_no_gradient(keys: str, guard: str) -> None:
+    """Its weights add up to 1, or there are none; which of the two is not asked for."""
+    found = backward(parse(Source("a.py", FORGETTING.format(keys=keys, guard=guard))))
     assert all(step.decision == "legal" for step in found.steps)
     assert {saved.name for saved in found.saved} == {"O", "lse"}
     (gathered,) = (line for line in listing(found.program).splitlines() if "dF[" in line)

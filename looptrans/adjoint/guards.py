@@ -186,12 +186,15 @@ def _has_weight(prepared: Prepared, term: Term, total: Access) -> bool:
 
 def _is_sum_of_weights(prepared: Prepared, access: Access, total: Access) -> bool:
     """Tell whether a cell is a sum of what is nothing where a sum of exponentials has no terms."""
-    definition = prepared.system.definitions.get(access.array)
-    if definition is None or access.array in prepared.weights or not _is_sum(definition.value):
+    if access.array not in prepared.system.definitions or access.array in prepared.weights:
         return False
-    terms = prepared.terms(prepared.system.instance(access.array, access.indices))
-    return bool(terms) and all(_has_weight(prepared, each, total) for each in terms)
-
-
-def _is_sum(value: Value) -> bool:
-    return isinstance(value, Reduce) and value.function == "sum"
+    value = prepared.system.instance(access.array, access.indices)
+    match value:
+        case Reduce("sum"):
+            terms = prepared.terms(value)
+            return bool(terms) and all(_has_weight(prepared, each, total) for each in terms)
+        case Binary("/", Read(above), Read(below)) if below == total:
+            # Where a guard asked for terms before the division, there is nothing without them.
+            return _is_sum_of_weights(prepared, above, total)
+        case _:
+            return False

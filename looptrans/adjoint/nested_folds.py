@@ -20,7 +20,7 @@ from looptrans.algebra.iteration import edges_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import variables
-from looptrans.ir.listing import access_text
+from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Read, walk_value
 from looptrans.ir.walk import nodes, placed
@@ -55,10 +55,10 @@ class NestedFold:
         states = {state.access.array for state in step.states}
         others = sorted(self.carried - states)
         if others:
-            raise NotClosed(f"the loop inside hands on {others[0]}, which is not its state")
+            raise NotClosed(f"besides the state of the loop inside, it hands on {others[0]}")
         for state in step.states:
             if given & {n for index in state.access.indices for n in variables(index)}:
-                raise NotClosed(f"which cell {access_text(state.access)} is depends on it")
+                raise NotClosed(f"each of its iterations has its own {access_text(state.access)}")
         written = {
             target.array
             for node in nodes(self.path.loop.body)
@@ -68,7 +68,8 @@ class NestedFold:
         for parameter in step.parameters:
             read = {p.access.array for p in walk_value(parameter.value) if isinstance(p, Read)}
             if given & set(free_variables(parameter.value)) or read & written:
-                raise NotClosed("what is the same in all iterations of the loop inside is not here")
+                shown = value_text(parameter.value)
+                raise NotClosed(f"{shown} is not the same in all of its iterations")
 
 
 def outermost_of_a_fold(

@@ -21,6 +21,7 @@ from looptrans.ir.value import (
     Binary,
     Call,
     Compare,
+    Const,
     Generator,
     Read,
     Reduce,
@@ -57,7 +58,7 @@ class Total:
 
 
 def with_terms_opened(system: System, outputs: frozenset[str]) -> None:
-    """Let exponentials that are added up stand where their name is read.
+    """Let exponentials that are added up, and what their sum divides, stand for their names.
 
         w[i, j] = exp(S[i, j] - m[i])
         l[i] = sum(w[i, j] for j)              ->    l[i] = sum(exp(S[i, j] - m[i]) for j)
@@ -76,14 +77,28 @@ def with_terms_opened(system: System, outputs: frozenset[str]) -> None:
                     names.add(access.array)
             case _:
                 pass
+    for definition in list(system.definitions.values()) if names else ():
+        system.add(replace(definition, value=_where_chosen(definition.value)))
+    _put_in(system, names)
+    totals = totals_of(system)
+    reciprocals = set()
+    for definition in system.definitions.values():
+        match definition.value:
+            case Binary("/", Const(), Read(access)) if access.array in totals:
+                reciprocals.add(definition.name)
+            case _:
+                pass
+    _put_in(system, reciprocals - outputs)
+
+
+def _put_in(system: System, names: set[str]) -> None:
+    """Put the values of definitions in for their names, and forget these."""
 
     def change(part: Value) -> Value | None:
         if not isinstance(part, Read) or part.access.array not in names:
             return None
         return system.instance(part.access.array, part.access.indices)
 
-    for definition in list(system.definitions.values()) if names else ():
-        system.add(replace(definition, value=_where_chosen(definition.value)))
     for name in list(system.definitions):
         # One may stand in the exponent of another.
         while names & set(system.definitions[name].reads()):

@@ -64,8 +64,10 @@ def _expanded(reverse: Reverse, terms: list[Term], facts: Facts) -> list[Term]:
         for each in _written_out(reverse, term):
             kept = simplified_brackets(each, facts)
             kept = None if kept is None else without_guards(reverse.prepared, kept)
+            # A sum that is recognized may be so in rows with terms only.
+            kept = kept and without_guards(reverse.prepared, _summed(reverse, kept))
             if kept is not None:
-                found.append(_summed(reverse, kept))
+                found.append(kept)
     return combined(found)
 
 

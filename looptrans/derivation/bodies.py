@@ -201,7 +201,7 @@ def recurrence_of(program: Program, loop: str) -> Recurrence:
 
 @remembered
 def _recurrences(_: Program) -> dict[str, Recurrence | str]:
-    """Return the recurrences of a program that are known, or why there is none, by loop."""
+    """Return where the recurrences of a program are kept, or why there is none, by loop."""
     return {}
 
 

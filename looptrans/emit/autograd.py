@@ -388,7 +388,8 @@ class Autograd:
         facts = replace(self.forward, program=shown, name=self.called.launcher, title=title)
         names = self.forward.names
         numbers = {p.name: "_number" for p in self.forward.parameters.reals}
-        numbers |= {p.name: "_seed" for p in self.forward.parameters.integers if p.kind == "seed"}
+        integers = (p.name for p in self.forward.parameters.integers)
+        numbers |= {name: "_seed" for name in integers if self.forward.is_key(name)}
         arguments = [
             f'{self._help(numbers[name])}("{name}", {names[name]})'
             if name in numbers

@@ -68,7 +68,7 @@ class Checks:
         divisors = self._divisors()
         for parameter in self.facts.parameters.integers:
             name = parameter.name
-            if parameter.kind == "seed":
+            if self.facts.is_key(name):
                 own = self.facts.names[name]
                 call = self.facts.call("_seed", f'"{name}"', own)
                 lines += statement(f"{own} = {call}", 1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from looptrans.blocks.program import BlockProgram, Filled
+from looptrans.blocks.program import BlockProgram, Call, Filled, Scalar, exprs_of, ops_in, walk
 from looptrans.emit.configurations import Configurations
 from looptrans.emit.identifiers import AUTOGRAD_WORDS, LAUNCHER_WORDS, Scope
 from looptrans.emit.kernel import KernelText
@@ -80,6 +80,19 @@ class Facts:
         """A tensor whose dtype is that of the float outputs."""
         floats = [a for a in self.parameters.arrays if a.element == "float" and not self.fixed(a)]
         return self.names[floats[0].name] if floats else None
+
+    def is_key(self, name: str) -> bool:
+        """Tell whether an integer is a key of random numbers, and no number besides.
+
+        Of a key only the bits matter, so that one beyond 63 of them may be taken as signed.
+        """
+        keys = uses = 0
+        for kernel in self.program.kernels:
+            parts = [p for op in ops_in(kernel.body) for e in exprs_of(op) for p in walk(e)]
+            calls = (p for p in parts if isinstance(p, Call) and p.function == "uniform")
+            keys += sum(call.arguments[0] == Scalar(name) for call in calls)
+            uses += sum(part == Scalar(name) for part in parts)
+        return 0 < keys == uses
 
     def fixed(self, array: Array) -> str | None:
         """Return the element type the listing asks for in an argument."""

@@ -83,6 +83,10 @@ def compare(
                 reports.append(dependence_report(analysis, at=sizes, contents=contents))
             return reports
 
+    def alone() -> DependenceReport:
+        """Return what derivations ask for, which isl answers by itself where it can."""
+        return dependence_report(analyse(program, bases=("value",)), at=sizes, witnesses=False)
+
     free, *given = within_budget(work, seconds)
     case = Case(source, dict(sizes), arrays, frozenset(features), name)
     # Other numbers take other branches, and other contents other cells; all must be listed.
@@ -91,6 +95,13 @@ def compare(
         _check(case, program, report, traces, known=frozenset(arrays), where="contents given")
     more = [_run(case, other, 0) for other in _other_contents(case)]
     _check(case, program, free, traces + more, known=frozenset(), where="no contents given")
+    if witnesses:
+        flow = {p for d in free.dependences if d.basis == "value" for p in _pairs(d)}
+        mine = {p for d in within_budget(alone, seconds).dependences for p in _pairs(d)}
+        if flow != mine:
+            raise AssertionError(
+                _message(case, "value-based flow alone differs", "flow", flow - mine, mine - flow)
+            )
     if witnesses and not arrays and not _depends_on_data(case):
         _check_witnesses(case, free)
 
