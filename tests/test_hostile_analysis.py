@@ -81,8 +81,11 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("name", HOSTILE)
+# `report` asks what the other verbs do; each of these is tried on one listing besides.
+ASKED = [*((name, "report") for name in HOSTILE), *(("20 disjunctions", verb) for verb in VERBS)]
+
+
+@pytest.mark.parametrize(("name", "verb"), dict.fromkeys(ASKED))
 def test_ends_within_the_budget(name: str, verb: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.py"
     path.write_text(HOSTILE[name])
