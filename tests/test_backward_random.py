@@ -37,7 +37,7 @@ from tests.differentiable import Made  # noqa: E402
 from tests.test_adjoint_listings import check  # noqa: E402
 
 ALL = "LOOPTRANS_TEST_ALL" in os.environ
-LISTINGS = 300 if ALL else 16
+LISTINGS = 300 if ALL else 11
 # Partial blocks of rows and of elements, and few programs, as the interpreter runs them one by one;
 # at those of kind `one` strides have no pattern.
 SIZES = (

@@ -19,7 +19,7 @@ from tests.oracle.nests import made
 SMALL = (2, 0, 3, 1)
 CHUNK = 20
 # What is heavier takes the analysis seconds; `make fuzz` has it, and LOOPTRANS_TEST_ALL=1 some.
-HEAVIEST = 200 if "LOOPTRANS_TEST_ALL" in os.environ else 18
+HEAVIEST = 200 if "LOOPTRANS_TEST_ALL" in os.environ else 12
 _COUNTS = {(False, False): 220, (True, False): 120, (False, True): 120, (True, True): 60}
 CHUNKS = [
     pytest.param(

@@ -91,7 +91,7 @@ def compare_races(races: RaceLog, expected: Conflicts, order: Concurrency) -> No
         assert example_is_among(expected[key], touches)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nests(data_guards=True, opaque=True), st.randoms(use_true_random=False))
 def test_races_of_generated_programs(nest: Nest, random: Random) -> None:
     made = made_parallel(nest, random)

@@ -333,7 +333,7 @@ def assert_numbers(module: ModuleType, mask: str) -> None:
 
 
 @given(MASK)
-@settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=4, deadline=None, derandomize=True, phases=[Phase.generate])
 def test_a_random_mask(run: Callable[[str], ModuleType], mask: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lowering, "choices", _small)

@@ -349,7 +349,7 @@ def test_a_parallel_listing_runs_under_numpy() -> None:
 # Random nests, made parallel at random
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nests(data_guards=True, opaque=True), st.randoms(use_true_random=False))
 def test_generated_nests(nest: Nest, random: Random) -> None:
     try:

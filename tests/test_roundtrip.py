@@ -126,7 +126,7 @@ def test_a_byte_order_mark_does_not_matter() -> None:
     assert read("\ufeff" + TEXTS["rows"]) == read(TEXTS["rows"])
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nests(data_guards=True, opaque=True))
 def test_generated_nests(nest: Nest) -> None:
     try:
@@ -239,7 +239,7 @@ class Texts:
 
 
 @settings(
-    max_examples=200, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=120, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
 )
 @given(st.randoms(use_true_random=False))
 def test_generated_texts(random: Random) -> None:

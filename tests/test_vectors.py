@@ -234,7 +234,7 @@ def without_sections(program: Program) -> Program:
     return replace(program, body=rewritten(program.body, change))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nests(data_guards=True, opaque=True), st.randoms(use_true_random=False))
 def test_random_programs_without_a_race(nest: Nest, random: Random) -> None:
     made = made_parallel(nest, random)

@@ -27,7 +27,7 @@ from looptrans.ir.source import Source
 from looptrans.ir.verdict import Witness
 from tests.oracle.trace import Access, Pair, loops, memory, trace, value_flow
 
-SECONDS = 20.0
+SECONDS = 10.0
 SEEDS = (0, 1, 2)
 _SHOWN = 6
 _TIMES = re.compile(r"(?<=\d)(?=[A-Za-z(])")
