@@ -64,7 +64,7 @@ _WORDS = (
     "é 漢 \u2028 \u00a0 \ufeff \x00 \x85 1j 08 1_000 ~ ^ | & << -> @x"
 )
 TOKENS = _WORDS.split(" ")
-COUNT = 10_000 if "LOOPTRANS_TEST_ALL" in os.environ else 4_000
+COUNT = 10_000 if "LOOPTRANS_TEST_ALL" in os.environ else 3_000
 LIMIT = 1.0
 
 

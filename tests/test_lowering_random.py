@@ -33,7 +33,7 @@ from looptrans.runtime.reference import reference_of
 from looptrans.runtime.verify_sizes import SizeSet
 
 ALL = "LOOPTRANS_TEST_ALL" in os.environ
-LISTINGS = 500 if ALL else 36
+LISTINGS = 500 if ALL else 28
 # Every which mutant of a listing is run: those with products take longest.
 EVERY = {"matmul": 16, "logsumexp": 12, "softmax": 12, "rmsnorm": 18, "softmax_cross_entropy": 15}
 EVERY |= {"layernorm": 28, "prefix_sum": 8, "stencil": 12}
