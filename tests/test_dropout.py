@@ -20,6 +20,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 import looptrans  # noqa: E402
 from looptrans.algebra.normal import equality  # noqa: E402
 from looptrans.derivation.derive import derive  # noqa: E402
+from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.emit.runtime_text import FUNCTIONS  # noqa: E402
 from looptrans.executor.inputs import prepare  # noqa: E402
 from looptrans.executor.philox import uniform  # noqa: E402
@@ -277,3 +278,18 @@ def test_a_seed_is_64_bits_whatever_integer_is_given(seed: Any) -> None:
     for wrong in (1.0, "1", None):
         with pytest.raises(ValueError, match="seed should be an int"):
             space["_seed"]("seed", wrong)
+
+
+@pytest.mark.parametrize(("more", "is_key"), [("", True), (" + seed", False)])
+def test_a_seed_that_is_a_number_too_keeps_its_value(more: str, is_key: bool) -> None:
+    """As a key 2**64 - 5 has the bits of -5, as a number it is another one."""
+    text = f"""
+def f(X: Float[Array, "M"], seed: Seed):
+    Y = zeros(M)
+    for i in range(M):
+        Y[i] = X[i] * uniform(seed, i){more}
+    return Y
+"""
+    shown = emitted(program(text)).text
+    assert ("seed = _seed(" in shown) == is_key
+    assert ('_check_size("seed"' in shown) != is_key

@@ -58,7 +58,8 @@ def worked_out(value: Value, names: Mapping[str, float], least: Value | None = N
         case Select(Data(Compare(op, left, right)), chosen, otherwise) if _is_known(
             left, names, least
         ) and _is_known(right, names, least):
-            return of(chosen) if COMPARE[op](of(left), of(right)) else of(otherwise)  # type: ignore[arg-type]
+            holds = COMPARE[op](of(left), of(right))  # type: ignore[arg-type]  # numbers for arrays
+            return of(chosen) if holds else of(otherwise)
         case Select(_, chosen, otherwise) if of(chosen) == of(otherwise):
             return of(chosen)
         case Call("max" | "min" as function, arguments) if len(arguments) > 1:

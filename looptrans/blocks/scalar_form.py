@@ -166,6 +166,7 @@ class _Writer:
         body = self._element(replaced(row, self._number), variable)
         generator = Generator(variable, Range(Int(0), extent), ALWAYS)
         name = function if function in ("max", "min") else "sum"
+        # `in` does not tell mypy which of the two names it is.
         return Reduce(name, (generator,), body)  # type: ignore[arg-type]
 
     def _element(self, value: Value, variable: str) -> Value:

@@ -162,6 +162,7 @@ class _Call:
             self._heads()
         outer = [t.shape[:-3] for t in (query, self.key, self.value)]
         try:
+            # torch gives this function no types.
             shared = tuple(torch.broadcast_shapes(*outer))  # type: ignore[no-untyped-call]
         except RuntimeError:
             raise ValueError(
