@@ -13,6 +13,7 @@ from looptrans.blocks.program import (
     Dim,
     Edge,
     Expr,
+    Kind,
     Let,
     Load,
     Name,
@@ -324,7 +325,7 @@ class Builder:
         self,
         array: str,
         subscripts: tuple[Expr, ...],
-        kind: str = "float",
+        kind: Kind = "float",
         copy: tuple[str, str] | None = None,
     ) -> Name:
         """Return elements of an array, read where that is first possible, under a name.
@@ -346,7 +347,7 @@ class Builder:
         partial = [g for g in sure if not set(dims_of(g)) <= set(dims)]
         limits = self._limits(array, subscripts) if partial else ()
         mask = both(self.inside(dims), *guards, *limits)
-        load = Load(array, subscripts, mask, None if mask is None else 0, kind)  # type: ignore[arg-type]
+        load = Load(array, subscripts, mask, None if mask is None else 0, kind)
         if kind == "float" and mask is not None:
             load = replace(load, other=0.0)
         frame = self._home(load)

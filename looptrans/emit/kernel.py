@@ -52,6 +52,7 @@ from looptrans.emit.expressions import SUM, Expressions
 from looptrans.emit.grid import Demand, block_number, decoded, lanes
 from looptrans.emit.layout import INDENT, filled, fits, heading, statement
 from looptrans.emit.widths import Widths, accesses_of
+from looptrans.ir.index import Index
 from looptrans.ir.listing import index_text
 
 # The least extent of a side of a matrix product.
@@ -541,9 +542,9 @@ def _is_zero(value: Number) -> bool:
     return value.value == 0 and math.copysign(1, value.value) > 0
 
 
-def array_text(name: str, shape: Sequence[object]) -> str:
+def array_text(name: str, shape: Sequence[Index | None]) -> str:
     """Return an array with its shape, `Q (M, E)`; an extent nobody knows is `?`."""
-    extents = ["?" if extent is None else index_text(extent) for extent in shape]  # type: ignore[arg-type]
+    extents = ["?" if extent is None else index_text(extent) for extent in shape]
     if not extents:
         return f"{name} (a number)"
     return f"{name} ({', '.join(extents)}{',' * (len(extents) == 1)})"
