@@ -159,7 +159,7 @@ class _Finder:
         if not ways:
             return None
         last = killer(sink, writes)
-        depth = 0 if last is None else last.statement.depth
+        depth = 0 if last is None else last.levels
         if last is not None and is_killed(source.statement, sink.statement, last):
             return None
         s, t = _instance(source, "s"), _instance(sink, "t")
