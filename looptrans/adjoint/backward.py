@@ -131,10 +131,11 @@ def _backward(
     program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
 ) -> Backward:
     """Derive the backward pass of a listing, or of one that means the same and is simpler."""
-    placed = with_arrays_made_once(program) or with_rows_in_place(program)
+    plain = program_of_indices(program)
+    placed = with_arrays_made_once(program) or with_rows_in_place(plain)
     if placed is not None:
         return _counted(_backward(placed.program, of, wrt), program, placed)
-    whole_loops = with_whole_loops(program_of_indices(program))
+    whole_loops = with_whole_loops(plain)
     if whole_loops is not None:
         return _counted(_backward(whole_loops.program, of, wrt), program, whole_loops)
     picked = with_picks_added(program)

@@ -51,20 +51,25 @@ def program_of_indices(program: Program) -> Program:
     Their statements are left out where nothing else reads them.
     """
     body = rewritten(program.body, _of_indices)
-    read = {*program.outputs}
-    for node in (n for n in nodes(body) if isinstance(n, Assign | If)):
-        read |= {r.access.array for r in accesses(node) if not r.is_write}
-    gone = {
+    integers = {
         array.name
         for array in program.arrays
         if array.element == "int" and array.role == "local" and not array.rank
-    } - read
+    }
 
     def change(node: Node) -> tuple[Node, ...]:
         unread = isinstance(node, Assign) and all(t.array in gone for t in node.targets)
         return () if unread else (node,)
 
-    return replace(program, body=rewritten(body, change))
+    while True:
+        read = {*program.outputs}
+        for node in (n for n in nodes(body) if isinstance(n, Assign | If)):
+            read |= {r.access.array for r in accesses(node) if not r.is_write}
+        gone = integers - read
+        less = rewritten(body, change)
+        if less == body:
+            return replace(program, body=body)
+        body = less
 
 
 def _of_indices(node: Node) -> tuple[Node, ...]:
