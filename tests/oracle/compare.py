@@ -241,7 +241,8 @@ def weight(source: str) -> int:
     tree = ast.parse(textwrap.dedent(source))
     nodes = list(ast.walk(tree))
     integers = {node.arg for node in nodes if isinstance(node, ast.arg) and node.annotation}
-    variables = {ast.unparse(node.target) for node in nodes if isinstance(node, ast.For)}
+    loops = [node.target for node in nodes if isinstance(node, ast.For)]
+    variables = {target.id for target in loops if isinstance(target, ast.Name)}
     contracts = [
         inner for node in nodes if isinstance(node, ast.Assert) for inner in ast.walk(node)
     ]
@@ -252,7 +253,10 @@ def weight(source: str) -> int:
     for node in nodes:
         if not isinstance(node, ast.Name | ast.Subscript) or id(node) in passed:
             continue
-        name = ast.unparse(node).partition("[")[0]
+        base: ast.expr = node
+        while isinstance(base, ast.Subscript):
+            base = base.value
+        name = base.id if isinstance(base, ast.Name) else ast.unparse(base)
         if name in integers:
             asked += 1
         elif name not in variables:
