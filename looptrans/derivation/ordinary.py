@@ -55,7 +55,7 @@ def in_place(program: Program) -> DerivationStep:
     Raises:
         NotDone: No loop counts rows from 0 on.
     """
-    found = with_rows_in_place(program)
+    found = with_rows_in_place(program_of_indices(program))
     if found is None:
         raise NotDone("no loop counts rows from 0 on")
     after = done(found.program)
