@@ -47,6 +47,7 @@ from looptrans.ir.value import Access, Generator, Read, Real, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.bounded import Bounded, with_ends_said
+from looptrans.transforms.outward import Outward, with_block_rows_outward
 from looptrans.transforms.shift import Shifted, with_rows_in_place
 from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
@@ -147,15 +148,16 @@ def _of_simplest(
 ) -> Backward:
     """Derive the backward pass of a listing, or of one that means the same and is simpler."""
     plain = program_of_indices(program)
-    placed = with_arrays_made_once(program) or with_rows_in_place(plain)
-    if placed is not None:
-        return _counted(_backward(placed.program, of, wrt), program, placed)
-    whole_loops = with_whole_loops(plain)
-    if whole_loops is not None:
-        return _counted(_backward(whole_loops.program, of, wrt), program, whole_loops)
-    picked = with_picks_added(program)
-    if picked is not None:
-        return _counted(_backward(picked.program, of, wrt), program, picked)
+    simpler = (
+        with_arrays_made_once(plain, tiles=True)
+        or with_block_rows_outward(plain)
+        or with_whole_loops(plain)
+        or with_arrays_made_once(program)
+        or with_rows_in_place(plain)
+        or with_picks_added(program)
+    )
+    if simpler is not None:
+        return _counted(_backward(simpler.program, of, wrt), program, simpler)
     bounded = with_ends_said(program)
     if bounded is not None:
         return _said(_backward(bounded.program, of, wrt), program, bounded)
@@ -193,7 +195,7 @@ def _of_simplest(
     return found.backward(notes)
 
 
-_Simpler: TypeAlias = Shifted | MadeOnce | Picked | WholeLoops
+_Simpler: TypeAlias = Shifted | MadeOnce | Picked | Outward | WholeLoops
 
 
 def _counted(found: Backward, program: Program, placed: _Simpler) -> Backward:
