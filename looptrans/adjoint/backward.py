@@ -37,6 +37,7 @@ from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.tops import asks, tested, totals_of, with_terms_opened
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
+from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.analysis.api import annotated
 from looptrans.ir.index import Param, Var
 from looptrans.ir.listing import index_text
@@ -131,6 +132,9 @@ def _backward(
     program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
 ) -> Backward:
     """Derive the backward pass of a listing, or of one that means the same and is simpler."""
+    elements, _ = one_by_one(program_of_indices(program))
+    if elements is not None:
+        return _counted(_backward(elements.program, of, wrt), program, elements)
     placed = with_arrays_made_once(program) or with_rows_in_place(program)
     if placed is not None:
         return _counted(_backward(placed.program, of, wrt), program, placed)
@@ -177,13 +181,14 @@ def _backward(
     return found.backward(notes)
 
 
-_Simpler: TypeAlias = Shifted | MadeOnce | Picked | WholeLoops
+_Simpler: TypeAlias = Shifted | MadeOnce | Picked | WholeLoops | OneByOne
 
 
 def _counted(found: Backward, program: Program, placed: _Simpler) -> Backward:
     """Return the backward pass of a listing, from that of one that places or sets otherwise."""
     forward = program if found.forward is found.listing else found.forward
-    step = Step(placed.text, (placed.certificate,))
+    alone = not isinstance(placed, OneByOne)
+    step = Step(placed.text, (placed.certificate,) if alone else placed.certificates)
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 

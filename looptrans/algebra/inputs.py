@@ -223,7 +223,7 @@ class Naming:
     def _varies(self, unit: Value) -> bool:
         return (
             (isinstance(unit, Real) and unit.name in self.accesses)
-            or self.loop in _index_variables(unit)
+            or self.loop in index_variables(unit)
             or (isinstance(unit, Reduce) and any(map(self._is_placeholder, walk_value(unit))))
         )
 
@@ -232,7 +232,7 @@ class Naming:
 
     def _over(self, value: Value) -> tuple[str, ...]:
         plain = self.plain(value)
-        mentioned = [name for name in _index_variables(plain) if name in self.inner]
+        mentioned = [name for name in index_variables(plain) if name in self.inner]
         return (*dict.fromkeys(mentioned), *((":",) * rank_of(plain)))
 
 
@@ -306,7 +306,7 @@ def _is_truth(value: Value) -> bool:
     return isinstance(value, Compare | Holds)
 
 
-def _index_variables(value: Value) -> tuple[str, ...]:
+def index_variables(value: Value) -> tuple[str, ...]:
     """Return the loop variables a value mentions anywhere, bound ones left out."""
     found: dict[str, None] = {}
 

@@ -13,6 +13,7 @@ from looptrans.derivation.one_nest import one_nest
 from looptrans.derivation.one_pass import one_pass
 from looptrans.derivation.ordinary import (
     contract,
+    elements,
     in_parallel,
     in_place,
     made_once,
@@ -35,6 +36,7 @@ Move = Callable[..., DerivationStep]
 # For each kind: the move, and the types of its arguments; the last type may come again.
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "whole loops": (whole_loops, ()),
+    "elements": (elements, ()),
     "made once": (made_once, ()),
     "rows in place": (in_place, ()),
     "picked": (picked, ()),

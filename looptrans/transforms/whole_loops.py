@@ -85,6 +85,29 @@ def with_whole_loops(program: Program) -> WholeLoops | None:
     return None
 
 
+def block_in_whole(program: Program, outer: Loop, inner: Loop) -> tuple[Loop, Range] | None:
+    """Return a loop over a block, counted in positions of all blocks, and the range of them all.
+
+    Args:
+        program: The program.
+        outer: The loop over the blocks.
+        inner: A loop somewhere in it.
+
+    Returns:
+        The loop, which may mention its block still, and the range; None where the blocks do not
+        lie one behind the other.
+    """
+    work = _Work(program, counts_anew=True)
+    if not _is_plain(outer) or not _is_plain(inner):
+        return None
+    if inner.range.step != 1 or outer.range.step < 1:
+        return None
+    is_there = outer.variable in variables(inner.range.start)
+    here = inner if is_there else work.moved(outer, inner)
+    bounds = None if here is None else work.bounds(outer, here.range)
+    return None if here is None or bounds is None else (here, bounds)
+
+
 @dataclass(slots=True)
 class _Work:
     """Joins loops.
