@@ -159,10 +159,7 @@ class BlockIteration(Iteration):
         self, family: Family, value: Value, labels: frozenset[str], ranges: dict[str, Range]
     ) -> Known:
         """Return what a pass leaves in a cell; the block may be empty."""
-        try:
-            earlier = self.holds(family.access, ranges | dict(family.over))
-        except NoRecurrence:
-            earlier = None
+        earlier = self._found(family.access, ranges | dict(family.over))
         if earlier is not None:
             labels |= earlier.labels
         return Known(family, value, labels, earlier is None or earlier.old)
@@ -188,10 +185,7 @@ class BlockIteration(Iteration):
             if relation.is_write or label is None or access.array not in self._written:
                 continue
             labels = frozenset(own.get(access.array, ()))
-            known = next(
-                (k for k in reversed(self.known) if k.family.matched(access, ranges) is not None),
-                None,
-            )
+            known = self._found(access, ranges)
             if known is not None:
                 self._expect(access, label, labels | known.labels, old=known.old)
                 continue

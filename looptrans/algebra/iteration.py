@@ -204,14 +204,19 @@ class Iteration:
 
     def holds(self, access: Access, ranges: Mapping[str, Range]) -> Known | None:
         """Return what a cell holds now, if this iteration has written it."""
+        known = self._found(access, ranges)
+        if known is not None and known.value == Real(SPOILT):
+            raise NoRecurrence(
+                f"{access_text(access)} is left behind by a loop inside, "
+                "from values that depend on the state"
+            )
+        return known
+
+    def _found(self, access: Access, ranges: Mapping[str, Range]) -> Known | None:
+        """Return what a cell holds now, known or not, if this iteration has written it."""
         for known in reversed(self.known):
             bound = known.family.matched(access, ranges)
             if bound is not None:
-                if known.value == Real(SPOILT):
-                    raise NoRecurrence(
-                        f"{access_text(access)} is left behind by a loop inside, "
-                        "from values that depend on the state"
-                    )
                 return replace(known, value=self._moved(known.value, bound))
         return None
 
@@ -388,15 +393,14 @@ class Iteration:
         The loop may be empty, so what was there before may still be there.
         """
         access = known.family.access
-        earlier = self.holds(access, ranges | dict(known.family.over))
+        earlier = self._found(access, ranges | dict(known.family.over))
         labels = {
             label for k in made if k.family.access.array == access.array for label in k.labels
         }
         if earlier is not None:
             labels |= earlier.labels
-        stateful = self.depends_on_state(known.value) or (
-            earlier is not None and self.depends_on_state(earlier.value)
-        )
+        values = [known.value] if earlier is None else [known.value, earlier.value]
+        stateful = any(v == Real(SPOILT) or self.depends_on_state(v) for v in values)
         value = Real(SPOILT) if stateful else self.origin(known.family, state=False, maker=maker)
         old = earlier is None or earlier.old
         self.known.append(Known(known.family, value, frozenset(labels), old))

@@ -12,7 +12,7 @@ on the right, which is what is on the left where a block is one element, three t
 
     an element more      B(s, X + [x]) = step(B(s, X), x)
     an element           B(s, [x]) = step(s, x)
-    no element           B(s, []) = s
+    no element           B(s, []) = s, where a block may have none
 
 By induction B(s, [x, y, …, z]) = step(… step(step(s, x), y) …, z), and so on for all blocks.
 """
@@ -133,6 +133,7 @@ class _Proof:
         step: The states after an element.
         sums: What is gathered over the block.
         first: What the states are at first, where that is known.
+        is_full: Whether each block surely has an element.
         domain: What is known of the names.
     """
 
@@ -140,6 +141,7 @@ class _Proof:
     step: Mapping[str, Value]
     sums: tuple[_Sum, ...]
     first: Mapping[str, Value]
+    is_full: bool
     domain: Domain
 
     @staticmethod
@@ -162,12 +164,14 @@ class _Proof:
                 more += self._more(case, start)
                 one += self._one(case, start)
         nothing = {each.name: Const(NEUTRAL[each.function]) for each in self.sums}
-        none = [self._equation(n, put(v, nothing), Real(n)) for n, v in self.block.items()]
-        return (
+        found = (
             Law("an element more", "B(s, X + [x]) = step(B(s, X), x)", tuple(more)),
             Law("an element", "B(s, [x]) = step(s, x)", tuple(one)),
-            Law("no element", "B(s, []) = s", tuple(none)),
         )
+        if self.is_full:
+            return found
+        none = [self._equation(n, put(v, nothing), Real(n)) for n, v in self.block.items()]
+        return (*found, Law("no element", "B(s, []) = s", tuple(none)))
 
     def _cases(self) -> Iterator[dict[str, Value]]:
         """Yield what may be true of an element as far as conditions ask."""
@@ -259,11 +263,11 @@ class _Reading:
         passes = self.passes
         program = passes.one_by_one
         flow = flow_of(program)
-        node = node_at(program, passes.position)
+        node = node_at(program, passes.place)
         assert isinstance(node, Loop)
         elements = {array.name: array.element for array in program.arrays}
-        edges = edges_of(program, flow, passes.position)
-        step = Iteration(node, passes.position, edges, flow.assumptions, elements)
+        edges = edges_of(program, flow, passes.place)
+        step = Iteration(node, passes.place, edges, flow.assumptions, elements)
         step.run()
         with_makers(step, program, flow)
         return step
@@ -322,8 +326,7 @@ class _Reading:
                 raise NoRecurrence(f"a block is told by {passes.names[0]}")
         inner = frozenset(
             n.variable
-            for program in (passes.program, passes.one_by_one)
-            for n in nodes((node_at(program, passes.position),))
+            for n in nodes((node_at(passes.program, passes.position),))
             if isinstance(n, Loop)
         ) - {passes.variable}
         naming = Naming(passes.variable, {}, kept, inner)
@@ -336,8 +339,9 @@ class _Reading:
         for number, (whole, body, test) in enumerate(
             zip(sums, values[2 * count :][:gathered_], values[2 * count + gathered_ :], strict=True), 1
         ):
-            assert isinstance(whole, Reduce) and isinstance(test, Holds)
-            found.append(_Sum(f"a{number}", whole.function, test.condition, body))
+            assert isinstance(whole, Reduce)
+            condition = test.condition if isinstance(test, Holds) else Data(test)
+            found.append(_Sum(f"a{number}", whole.function, condition, body))
         given = (*naming.inputs, *naming.parameters)
         domain = Domain(
             nonnegative=frozenset(item.name for item in given if item.is_nonnegative),
@@ -348,6 +352,7 @@ class _Reading:
             dict(zip(order, values[count : 2 * count], strict=True)),
             tuple(found),
             first,
+            passes.is_full,
             domain,
         )
 

@@ -21,9 +21,11 @@ from looptrans.ir.affine import difference, is_same
 from looptrans.ir.condition import Truth, with_operands
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten, with_accesses
+from looptrans.ir.rewrite import replaced, replaced_part, rewritten, with_accesses
 from looptrans.ir.value import (
     Access,
+    Binary,
+    Call,
     Const,
     Create,
     Range,
@@ -37,8 +39,14 @@ from looptrans.ir.value import (
 from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes
 from looptrans.transforms.naming import fresh_name
 from looptrans.transforms.substitute import substitute_variable
-from looptrans.transforms.tree import LoopPath, Position, loop_paths, replace_at
-from looptrans.transforms.whole_loops import block_in_whole
+from looptrans.transforms.tree import (
+    LoopPath,
+    Position,
+    loop_paths,
+    replace_at,
+    statements_in,
+)
+from looptrans.transforms.whole_loops import block_in_whole, is_never_empty
 
 T = TypeVar("T")
 NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
@@ -54,6 +62,8 @@ class BlockPasses:
         block: The range of a pass.
         variable: The variable of all passes.
         one_by_one: The program in which each element is a block.
+        place: Where its loop over the elements stands.
+        is_full: Whether each block surely has an element.
         within: The arrays that hold something for each element of one block only.
         names: The variable of the loop over blocks, and those the passes had.
     """
@@ -63,6 +73,8 @@ class BlockPasses:
     block: Range
     variable: str
     one_by_one: Program
+    place: Position
+    is_full: bool
     within: frozenset[str]
     names: tuple[str, ...]
 
@@ -122,11 +134,18 @@ class _Passes:
         together = _without_places(self._together(body, block), self.cells)
         if any(_mentions(node, loop.variable) for node in together):
             return None
-        one = replace(loop, variable=self.variable, range=whole, body=together)
+        one = replace(loop, variable=self.variable, range=whole, body=_set_once(together))
         single = _without_dimension(replace_at(self.program, self.path.position, (one,)), self.cells)
-        names = (loop.variable, *self.names)
         return BlockPasses(
-            apart, self.path.position, block, self.variable, single, frozenset(self.cells), names
+            apart,
+            self.path.position,
+            block,
+            self.variable,
+            single,
+            _place(single, self.variable, statements_in((one,))),
+            is_never_empty(loop, block),
+            frozenset(self.cells),
+            (loop.variable, *self.names),
         )
 
     def _named(self) -> str:
@@ -255,6 +274,15 @@ class _Passes:
         return rewritten(body, change)
 
 
+def _place(program: Program, variable: str, labels: tuple[str, ...]) -> Position:
+    """Return where the loop stands that has just these statements."""
+    return next(
+        path.position
+        for path in loop_paths(program)
+        if path.variable == variable and set(statements_in((path.loop,))) <= set(labels)
+    )
+
+
 def _sums(node: Assign) -> list[Reduce]:
     return [p for v in node.values for p in walk_value(v) if isinstance(p, Reduce)]
 
@@ -293,6 +321,73 @@ def _without_places(body: tuple[Node, ...], cells: dict[str, int]) -> tuple[Node
         return Access(access.array, _without(access.subscripts, cells[access.array]))
 
     return with_accesses(body, change)
+
+
+def _set_once(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Leave out first values that the next use of a cell puts another value in the place of.
+
+        t = 0.0; t = t + x    ->    t = x
+    """
+    found = list(body)
+    for number, first in enumerate(body):
+        match first:
+            case Assign(targets=(cell,), values=(value,)) if not cell.rank:
+                after = _next_use(body, number)
+                second = body[after] if after is not None else None
+                if isinstance(second, Assign) and second.targets == (cell,):
+                    assert after is not None
+                    put_in = replaced_part(second.values[0], Read(cell), value)
+                    if len(second.values) == 1 and not _reads(put_in, cell):
+                        found[after] = replace(
+                            second, values=(_neutral_left_out(put_in),), augmented=False
+                        )
+                        del found[number]
+                        return _set_once(tuple(found))
+            case _:
+                pass
+    return tuple(
+        replace(node, body=_set_once(node.body))
+        if isinstance(node, Loop)
+        else replace(node, body=_set_once(node.body), orelse=_set_once(node.orelse))
+        if isinstance(node, If)
+        else node
+        for node in found
+    )
+
+
+def _next_use(body: tuple[Node, ...], number: int) -> int | None:
+    """Return the next node that uses what a statement sets, if what it reads is the same there."""
+    first = body[number]
+    assert isinstance(first, Assign)
+    mine = {access.array for access in _accesses((first,))}
+    (cell,) = first.targets
+    for later in range(number + 1, len(body)):
+        node = body[later]
+        if any(access.array == cell.array for access in _accesses((node,))):
+            return later
+        written = {t.array for n in nodes((node,)) if isinstance(n, Assign) for t in n.targets}
+        if written & mine or not isinstance(node, Assign | If | Loop):
+            return None
+    return None
+
+
+def _reads(value: Value, cell: Access) -> bool:
+    return any(
+        isinstance(part, Read) and part.access.array == cell.array for part in walk_value(value)
+    )
+
+
+def _neutral_left_out(value: Value) -> Value:
+    """Leave out what a sum, a maximum or a minimum begins with."""
+    match value:
+        case Binary("+", Const(0.0), other):
+            return other
+        case Call("max" | "min" as function, (Const(least), other)) if (
+            least == NEUTRAL[function]
+        ):
+            return other
+        case _:
+            return value
 
 
 def _without_dimension(program: Program, cells: dict[str, int]) -> Program:

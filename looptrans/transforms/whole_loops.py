@@ -108,6 +108,34 @@ def block_in_whole(program: Program, outer: Loop, inner: Loop) -> tuple[Loop, Ra
     return None if here is None or bounds is None else (here, bounds)
 
 
+def is_never_empty(outer: Loop, block: Range) -> bool:
+    """Tell whether each block of a loop surely holds an element.
+
+    Args:
+        outer: The loop over the blocks.
+        block: The range of one, in positions of the whole.
+    """
+    variable = outer.variable
+    first = _linear(block.start, variable)
+    for end in sides("min", block.stop):
+        last = _linear(end, variable)
+        if first is None or last is None:
+            return False
+        width = difference(last[0], first[0])
+        if is_same(first[1], last[1]):
+            if not isinstance(width, Int) or width.value <= 0:
+                return False
+        elif last[1] != Int(0):
+            return False
+        elif outer.range.step > 1:
+            reached = (total(first[0], stop) for stop in sides("min", outer.range.stop))
+            if first[1] != Int(1) or end not in reached:
+                return False
+        elif not _is_reached(outer.range, first[1], first[0], end):
+            return False
+    return True
+
+
 @dataclass(slots=True)
 class _Work:
     """Joins loops.
@@ -166,15 +194,17 @@ class _Work:
 
     def moved(self, outer: Loop, inner: Loop) -> Loop | None:
         """Return a loop that counts from the start of its block as one that counts from 0."""
-        width, step = inner.range.stop, outer.range.step
-        if inner.range.start != Int(0) or not self.counts(width):
+        step, given = outer.range.step, sides("min", inner.range.stop)
+        widths = [end for end in given if self.counts(end)]
+        if inner.range.start != Int(0) or len(widths) != 1:
             return None
+        (width,) = widths
         if step > 1 and width != Int(step):
             return None
         first = Var(outer.variable) if step > 1 else _times(Var(outer.variable), width)
         here = {inner.variable: difference(Var(inner.variable), first)}
         body = tuple(substitute_variable(node, here) for node in inner.body)
-        end: Index = total(first, width)
+        end: Index = extremum("min", (total(first, each) for each in given))
         match body:
             case (If(condition, then, ()) as guard,):
                 last, rest = _end(condition, inner.variable, outer.variable)
