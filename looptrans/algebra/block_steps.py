@@ -4,7 +4,7 @@
         n = m                                              s1  <-  max(s1, x1)
         for j in …: n = max(n, s[j])                 ->    s2  <-  s2*exp(s1 - n) + x2*exp(-n)
         l = l * exp(m - n)                                         where n is max(s1, x1)
-        for j in …: l = l + exp(s[j] - n)                  x1  max(s[j] for j), x2  sum(exp(s[j]) ..)
+        for j in …: l = l + exp(s[j] - n)                  x1  max(s[j]), x2  sum(exp(s[j]))
         m = n
 
 A pass over the block is a fold of its own. What it leaves behind is its closed form, in which what
@@ -164,7 +164,9 @@ class BlockIteration(Iteration):
             labels |= earlier.labels
         return Known(family, value, labels, earlier is None or earlier.old)
 
-    def _look(self, body: tuple[Node, ...], ranges: dict[str, Range], own: Mapping[str, set[str]]) -> None:
+    def _look(
+        self, body: tuple[Node, ...], ranges: dict[str, Range], own: Mapping[str, set[str]]
+    ) -> None:
         """Take note of what the statements of a pass read that was there before the pass."""
         for node in body:
             match node:
@@ -179,7 +181,9 @@ class BlockIteration(Iteration):
                 case _:
                     raise NoRecurrence("a pass over a block holds more than statements")
 
-    def _look_at(self, node: Assign | If, ranges: dict[str, Range], own: Mapping[str, set[str]]) -> None:
+    def _look_at(
+        self, node: Assign | If, ranges: dict[str, Range], own: Mapping[str, set[str]]
+    ) -> None:
         for relation in accesses(node):
             access, label = relation.access, node.label
             if relation.is_write or label is None or access.array not in self._written:
@@ -227,7 +231,9 @@ class BlockIteration(Iteration):
                     if component.monoid == "+"
                     else joined(component.monoid, start, all_)
                 )
-            names[f"c{count}"] = put(put(component.finish, {"y": Real("@y"), **names}), {"@y": value})
+            names[f"c{count}"] = put(
+                put(component.finish, {"y": Real("@y"), **names}), {"@y": value}
+            )
             found.append((state, names[f"c{count}"]))
         return found
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final, Literal
 
 import sympy
 
@@ -35,7 +36,11 @@ from looptrans.ir.value import (
     walk_value,
 )
 
-FUNCTIONS = {"+": "sum", "max": "max", "min": "min"}
+FUNCTIONS: Final[dict[str, Literal["sum", "max", "min"]]] = {
+    "+": "sum",
+    "max": "max",
+    "min": "min",
+}
 
 
 def gathered(
@@ -91,9 +96,7 @@ class _Term:
         return add(*(multiply(outside, self._joined(inside)) for outside, inside in found))
 
     def _joined(self, body: Value) -> Reduce:
-        function = FUNCTIONS[self.monoid]
-        assert function == "sum" or function == "max" or function == "min"
-        return Reduce(function, (self.each,), body)
+        return Reduce(FUNCTIONS[self.monoid], (self.each,), body)
 
     def _name(self, part: Value) -> Value | None:
         """Give names to the largest parts that wait for nothing, and to what is waited for."""

@@ -1,4 +1,4 @@
-"""Loops over blocks that go over each block several times, and what they would be element by element.
+"""Loops over blocks that go over each block several times, and what they are element by element.
 
     for j0 in range(0, N, 16):                          for j in range(0, N):
         for j in range(j0, min(j0 + 16, N)):                s = x[j]
@@ -36,7 +36,7 @@ from looptrans.ir.value import (
     Whole,
     walk_value,
 )
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes
+from looptrans.ir.walk import accesses, live_out, nodes
 from looptrans.transforms.naming import fresh_name
 from looptrans.transforms.substitute import substitute_variable
 from looptrans.transforms.tree import (
@@ -135,7 +135,9 @@ class _Passes:
         if any(_mentions(node, loop.variable) for node in together):
             return None
         one = replace(loop, variable=self.variable, range=whole, body=_set_once(together))
-        single = _without_dimension(replace_at(self.program, self.path.position, (one,)), self.cells)
+        single = _without_dimension(
+            replace_at(self.program, self.path.position, (one,)), self.cells
+        )
         return BlockPasses(
             apart,
             self.path.position,
@@ -154,7 +156,9 @@ class _Passes:
         inside = [n for n in nodes(loop.body) if isinstance(n, Loop)]
         sums = [r for n in nodes(loop.body) if isinstance(n, Assign) for r in _sums(n)]
         own = [n.variable for n in inside if self._is_pass(n)]
-        own += [g.variable for r in sums for g in r.generators if self._in_whole(g.variable, g.range)]
+        own += [
+            g.variable for r in sums for g in r.generators if self._in_whole(g.variable, g.range)
+        ]
         if not own:
             return ""
         others = {n.variable for n in inside if not self._is_pass(n)}
@@ -326,7 +330,7 @@ def _without_places(body: tuple[Node, ...], cells: dict[str, int]) -> tuple[Node
 def _set_once(body: tuple[Node, ...]) -> tuple[Node, ...]:
     """Leave out first values that the next use of a cell puts another value in the place of.
 
-        t = 0.0; t = t + x    ->    t = x
+    t = 0.0; t = t + x    ->    t = x
     """
     found = list(body)
     for number, first in enumerate(body):
@@ -382,9 +386,7 @@ def _neutral_left_out(value: Value) -> Value:
     match value:
         case Binary("+", Const(0.0), other):
             return other
-        case Call("max" | "min" as function, (Const(least), other)) if (
-            least == NEUTRAL[function]
-        ):
+        case Call("max" | "min" as function, (Const(least), other)) if least == NEUTRAL[function]:
             return other
         case _:
             return value
