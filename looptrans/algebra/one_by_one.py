@@ -213,6 +213,9 @@ class _Reading:
         kept |= {name: f"a{number}" for number, name in enumerate(sums.values(), 1)}
         bodies = [r.body for r in sums if isinstance(r, Reduce)]
         tests = [Holds(r.generators[0].condition) for r in sums if isinstance(r, Reduce)]
+        if passes.places is not None:
+            raw = [passes.places.value(value) for value in raw]
+            sums = {passes.places.value(whole): name for whole, name in sums.items()}
         for value in (*raw, *theirs):
             if passes.names[0] in index_variables(value):
                 raise NoRecurrence(f"a block is told by {passes.names[0]}")

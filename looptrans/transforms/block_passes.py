@@ -37,6 +37,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.transforms.block_places import BlockPlaces
 from looptrans.transforms.naming import fresh_name
 from looptrans.transforms.substitute import substitute_variable
 from looptrans.transforms.tree import (
@@ -46,7 +47,7 @@ from looptrans.transforms.tree import (
     replace_at,
     statements_in,
 )
-from looptrans.transforms.whole_loops import block_in_whole, is_never_empty
+from looptrans.transforms.whole_loops import block_in_whole, is_never_empty, linear_in
 
 T = TypeVar("T")
 NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
@@ -65,6 +66,7 @@ class BlockPasses:
         place: Where its loop over the elements stands.
         is_full: Whether each block surely has an element.
         within: The arrays that hold something for each element of one block only.
+        places: Tells which block an element is in, where one is asked for.
         names: The variable of the loop over blocks, and those the passes had.
     """
 
@@ -76,6 +78,7 @@ class BlockPasses:
     place: Position
     is_full: bool
     within: frozenset[str]
+    places: BlockPlaces | None
     names: tuple[str, ...]
 
 
@@ -132,8 +135,12 @@ class _Passes:
             return None
         apart = replace_at(self.program, self.path.position, (replace(loop, body=body),))
         together = _without_places(self._together(body, block), self.cells)
+        places = None
         if any(_mentions(node, loop.variable) for node in together):
-            return None
+            places = self._places(whole, block)
+            if places is None:
+                return None
+            together = places.body(together)
         one = replace(loop, variable=self.variable, range=whole, body=_set_once(together))
         single = _without_dimension(
             replace_at(self.program, self.path.position, (one,)), self.cells
@@ -147,6 +154,7 @@ class _Passes:
             _place(single, self.variable, statements_in((one,))),
             is_never_empty(loop, block),
             frozenset(self.cells),
+            places,
             (loop.variable, *self.names),
         )
 
@@ -238,6 +246,15 @@ class _Passes:
                     continue
                 if {self.variable, self.path.variable} <= set(variables(index)):
                     self.wrong |= self.cells.setdefault(access.array, number) != number
+
+    def _places(self, whole: Range, block: Range) -> BlockPlaces | None:
+        """Return what tells of an element which block it is in, where they are counted from 0."""
+        loop = self.path.loop
+        first = linear_in(block.start, loop.variable)
+        if whole.start != Int(0) or loop.range.start != Int(0) or first is None:
+            return None
+        width: Index = first[1] if loop.range.step == 1 else Int(loop.range.step)
+        return BlockPlaces(loop.variable, self.variable, loop.range.step, width)
 
     def _are_places(self, body: tuple[Node, ...], block: Range) -> bool:
         """Tell whether the arrays are found by the place in the block everywhere, and only here."""

@@ -116,9 +116,9 @@ def is_never_empty(outer: Loop, block: Range) -> bool:
         block: The range of one, in positions of the whole.
     """
     variable = outer.variable
-    first = _linear(block.start, variable)
+    first = linear_in(block.start, variable)
     for end in sides("min", block.stop):
-        last = _linear(end, variable)
+        last = linear_in(end, variable)
         if first is None or last is None:
             return False
         width = difference(last[0], first[0])
@@ -225,8 +225,8 @@ class _Work:
         read = (term for end in (*fixed, inner.start) for term in opaque_terms(end))
         if not all(variables(a) for term in read for a in term.arguments):
             return None
-        first = _linear(inner.start, block)
-        last = _linear(moving[0], block) if len(moving) == 1 else None
+        first = linear_in(inner.start, block)
+        last = linear_in(moving[0], block) if len(moving) == 1 else None
         if first is None or last is None or not is_same(first[1], last[1]):
             return None
         (rest, advance), width = first, difference(last[0], first[0])
@@ -276,7 +276,7 @@ def _is_split(index: Index, steps: Mapping[str, int], width: Index) -> bool:
     """Tell whether a subscript is the start of a block of some width and a place in it."""
     if len(variables(index)) < 2:
         return False
-    parts = [(_linear(index, v), steps.get(v, 1)) for v in variables(index)]
+    parts = [(linear_in(index, v), steps.get(v, 1)) for v in variables(index)]
     return any(part and is_same(_times(Int(step), part[1]), width) for part, step in parts)
 
 
@@ -300,7 +300,7 @@ def _times(index: Index, factor: Index) -> Index:
     return Arith("*", index, factor)
 
 
-def _linear(index: Index, variable: str) -> tuple[Index, Index] | None:
+def linear_in(index: Index, variable: str) -> tuple[Index, Index] | None:
     """Return `a` and `b`, both without the variable, of `a + b * variable`."""
     if variable not in variables(index):
         return index, Int(0)
@@ -308,17 +308,17 @@ def _linear(index: Index, variable: str) -> tuple[Index, Index] | None:
         case Var():
             return Int(0), Int(1)
         case Neg(operand):
-            parts = _linear(operand, variable)
+            parts = linear_in(operand, variable)
             return parts and (product(-1, parts[0]), product(-1, parts[1]))
         case Arith("+" | "-" as op, left, right):
-            one, other = _linear(left, variable), _linear(right, variable)
+            one, other = linear_in(left, variable), linear_in(right, variable)
             if one is None or other is None:
                 return None
             joined = total if op == "+" else difference
             return joined(one[0], other[0]), joined(one[1], other[1])
         case Arith("*", left, right):
             for inner, factor in ((left, right), (right, left)):
-                parts = _linear(inner, variable)
+                parts = linear_in(inner, variable)
                 if parts is not None and variable not in variables(factor):
                     return _times(parts[0], factor), _times(parts[1], factor)
             return None
