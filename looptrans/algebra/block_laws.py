@@ -4,7 +4,7 @@ With B(s, X) for what a block with the elements X makes of the state s, and step
 loop over the elements makes of it:
 
     an element more      B(s, X + [x]) = step(B(s, X), x)
-    an element           B(s, [x]) = step(s, x)
+    an element           B(s, [x]) = step(s, x), and step(s, x) = s where x does not count
     no element           B(s, []) = s, where a block may have none, or none that counts
     masked element       step(s, x) = s where x is -inf, if some are by their form
 
@@ -15,20 +15,25 @@ given over what is gathered from the elements of a block; one element more adds 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
+
+import mpmath
 
 from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.laws import Equation, Law, joined
 from looptrans.algebra.normal import Assumptions, equality
-from looptrans.algebra.numbers import Domain
+from looptrans.algebra.numbers import DIGITS, Domain, NoNumber, evaluate, points
+from looptrans.algebra.possible import can_all_be
 from looptrans.algebra.values import MINUS_INFINITY, ZERO, is_number, names_of, put
-from looptrans.ir.condition import Condition, Data, Every, Not, Some, Truth
+from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Binary, Const, Holds, Real, Value
 from looptrans.transforms.block_passes import NEUTRAL
 
-MOST_TRUTHS = 3
+MOST_TRUTHS = 4
+POINTS = 16
 
 Names = Mapping[str, Value]
 
@@ -77,6 +82,7 @@ class BlockLaws:
         is_full: Whether each block surely has an element.
         masked: The names of what may be -inf by its form.
         domain: What is known of the names.
+        compared: What names of truths stand for that are comparisons of index expressions.
     """
 
     block: Names
@@ -86,6 +92,7 @@ class BlockLaws:
     is_full: bool
     masked: frozenset[str]
     domain: Domain
+    compared: Mapping[str, Relation]
 
     def decided(self) -> tuple[Law, ...]:
         """Decide the laws.
@@ -107,10 +114,10 @@ class BlockLaws:
             Law("an element more", "B(s, X + [x]) = step(B(s, X), x)", tuple(more)),
             Law("an element", "B(s, [x]) = step(s, x)", tuple(one)),
         ]
-        if not self.is_full or len(truths) > 1:
+        if not self.is_full or any(not self._is_counted(t) for t in truths):
             nothing = {each.name: each.nothing for each in self.gathered}
             cases = starts if self.is_full else starts[:1]
-            none = [e for start in cases for e in self._none(nothing, start)]
+            none = [e for start in cases for t in truths for e in self._none(nothing, t, start)]
             found.append(Law("no element", "B(s, []) = s", tuple(none)))
         if self.masked:
             statement = "step(s, x) = s where x is -inf"
@@ -118,21 +125,32 @@ class BlockLaws:
         return tuple(found)
 
     def _truths(self) -> Iterator[Names]:
-        """Yield what may be true of an element as far as conditions ask."""
-        asked = dict.fromkeys(
-            name for each in self.gathered for name in names_of(Holds(each.condition))
-        )
+        """Yield what may be true of an element as far as something asks for it."""
+        values = [Holds(each.condition) for each in self.gathered]
+        values += [*self.step.values(), *self.block.values(), *(g.body for g in self.gathered)]
+        asked = [name for name in names_of(*values) if name in self.domain.truths]
         if len(asked) > MOST_TRUTHS:
             raise NoRecurrence("the passes over a block ask too many things of an element")
-        for values in product((True, False), repeat=len(asked)):
-            yield {name: Const(value) for name, value in zip(asked, values, strict=True)}
+        for held in product((True, False), repeat=len(asked)):
+            truths = dict(zip(asked, held, strict=True))
+            compared = {n: r for n, r in self.compared.items() if n in truths}
+            if can_all_be((relation, truths[name]) for name, relation in compared.items()):
+                yield {name: Const(value) for name, value in truths.items()}
+
+    def _is_counted(self, truths: Names) -> bool:
+        return any(each.counts(truths) for each in self.gathered)
 
     def _seen(self) -> Iterator[Names]:
-        """Yield what may have been gathered of the elements before: nothing under a condition."""
+        """Yield what may have been gathered of the elements before: nothing under a condition.
+
+        Where nothing was gathered at all, the state is what it was.
+        """
         tested = dict.fromkeys(g.condition for g in self.gathered if g.condition != Truth(True))
         for values in product((True, False), repeat=len(tested)):
             seen = dict(zip(tested, values, strict=True))
-            yield {g.name: g.nothing for g in self.gathered if not seen.get(g.condition, True)}
+            found = {g.name: g.nothing for g in self.gathered if not seen.get(g.condition, True)}
+            if len(found) < len(self.gathered):
+                yield found
 
     def _more(self, truths: Names, seen: Names, start: Names) -> Iterator[Equation]:
         longer = dict(seen)
@@ -143,24 +161,26 @@ class BlockLaws:
         after = self._block(longer, start)
         for name, value in after.items():
             step = put(put(self.step[name], before), truths)
-            yield self._equation(name, put(value, truths), step)
+            yield from self._equation(name, put(value, truths), step)
 
     def _one(self, truths: Names, start: Names) -> Iterator[Equation]:
         alone = {g.name: g.body if g.counts(truths) else g.nothing for g in self.gathered}
-        for name, value in self._block(alone, start).items():
+        as_it_is = {name: start.get(name, Real(name)) for name in self.block}
+        counts = self._is_counted(truths)
+        for name, value in (self._block(alone, start) if counts else as_it_is).items():
             step = put(put(self.step[name], start), truths)
-            yield self._equation(name, put(value, truths), step)
+            yield from self._equation(name, put(value, truths), step)
 
-    def _none(self, nothing: Names, start: Names) -> Iterator[Equation]:
+    def _none(self, nothing: Names, truths: Names, start: Names) -> Iterator[Equation]:
         for name, value in self._block(nothing, start).items():
-            yield self._equation(name, value, start.get(name, Real(name)))
+            yield from self._equation(name, put(value, truths), start.get(name, Real(name)))
 
     def _masked(self) -> Iterator[Equation]:
         for masked in sorted(self.masked):
             for name, value in self.step.items():
                 for truths in self._truths():
                     left = put(value, {**truths, masked: MINUS_INFINITY})
-                    yield self._equation(name, left, Real(name))
+                    yield from self._equation(name, left, Real(name))
 
     def _block(self, gathered: Names, start: Names) -> dict[str, Value]:
         """Return the states after a block; nothing is nothing, whatever it is scaled by."""
@@ -185,8 +205,21 @@ class BlockLaws:
             for name, value in self.block.items()
         }
 
-    def _equation(self, of: str, left: Value, right: Value) -> Equation:
-        return Equation(of, left, right, equality(left, right, Assumptions(self.domain)))
+    def _equation(self, of: str, left: Value, right: Value) -> Iterator[Equation]:
+        """Yield the equation, where the listing gives a number."""
+        proof = equality(left, right, Assumptions(self.domain))
+        if proof.answer == "proved" or self._is_number(left):
+            yield Equation(of, left, right, proof)
+
+    def _is_number(self, value: Value) -> bool:
+        """Tell whether a value is a number at some point."""
+        names = names_of(value)
+        with mpmath.workdps(DIGITS):
+            for point in points(names, self.domain, POINTS):
+                with suppress(NoNumber):
+                    evaluate(value, point)
+                    return True
+        return False
 
 
 def _holds(condition: Condition, truths: Names) -> bool:

@@ -11,7 +11,8 @@ one element more adds its own term to it, and that is all it does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final, Literal
 
 import sympy
@@ -21,10 +22,22 @@ from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.numbers import Domain
 from looptrans.algebra.readable import value_of
 from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import add, multiply, put
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
-from looptrans.ir.rewrite import replaced
+from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, is_number, multiply, put
+from looptrans.ir.condition import (
+    Condition,
+    Data,
+    Every,
+    Not,
+    Relation,
+    Some,
+    Truth,
+    conjunction,
+    opposite,
+)
+from looptrans.ir.rewrite import replaced, replaced_part
 from looptrans.ir.value import (
+    Binary,
+    Call,
     Compare,
     Const,
     Generator,
@@ -32,6 +45,7 @@ from looptrans.ir.value import (
     Real,
     Reduce,
     Select,
+    Unary,
     Value,
     walk_value,
 )
@@ -96,7 +110,8 @@ class _Term:
         return add(*(multiply(outside, self._joined(inside)) for outside, inside in found))
 
     def _joined(self, body: Value) -> Reduce:
-        return Reduce(FUNCTIONS[self.monoid], (self.each,), body)
+        condition, body = masked(self.monoid, self.each.condition, body)
+        return Reduce(FUNCTIONS[self.monoid], (replace(self.each, condition=condition),), body)
 
     def _name(self, part: Value) -> Value | None:
         """Give names to the largest parts that wait for nothing, and to what is waited for."""
@@ -151,6 +166,43 @@ class _Term:
                 raise NoRecurrence("a term is not apart from what it waits for")
             mine *= factor
         return mine, other
+
+
+def masked(monoid: str, condition: Condition, body: Value) -> tuple[Condition, Value]:
+    """Return which elements are gathered, and their terms, where others add nothing.
+
+    sum(exp(s if j <= i else -inf) for j)    ->    sum(exp(s) for j if j <= i)
+    """
+    neutral = {"+": 0.0, "max": -inf, "min": inf}[monoid]
+    for part in walk_value(body):
+        if not isinstance(part, Select):
+            continue
+        for test, kept, left in (
+            (part.condition, part.chosen, part.otherwise),
+            (opposite(part.condition), part.otherwise, part.chosen),
+        ):
+            if is_number(_worked_out(replaced_part(body, part, left)), neutral):
+                both = test if condition == Truth(True) else conjunction(condition, test)
+                return masked(monoid, both, replaced_part(body, part, kept))
+    return condition, body
+
+
+def _worked_out(value: Value) -> Value:
+    """Return a value in which products with 0 are 0, and -inf is what it makes of a sum."""
+    match value:
+        case Binary("*" | "/" as op, left, right):
+            one, other = _worked_out(left), _worked_out(right)
+            return ZERO if is_number(one, 0.0) or (is_number(other, 0.0) and op == "*") else value
+        case Binary("+" | "-" as op, left, right):
+            one, other = _worked_out(left), _worked_out(right)
+            low = is_number(one, -inf) or (is_number(other, -inf) and op == "+")
+            return MINUS_INFINITY if low else value
+        case Call("exp" | "exp2", (argument,)):
+            return ZERO if is_number(_worked_out(argument), -inf) else value
+        case Unary("-", Const(inf_)) if inf_ == inf:
+            return MINUS_INFINITY
+        case _:
+            return value
 
 
 def _tested(term: Value, condition: Condition) -> Value:

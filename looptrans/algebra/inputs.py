@@ -73,6 +73,7 @@ class Naming:
         states: The positional names of those that are states.
         inner: The variables of the loops inside.
         finals: Cells with what another loop left in them, which are `y1`, `y2`, … here.
+        tells_choices: Whether what choices hang on, and what they choose, has names of its own.
     """
 
     loop: str
@@ -80,6 +81,7 @@ class Naming:
     states: Mapping[str, str]
     inner: frozenset[str]
     finals: tuple[Access, ...] = ()
+    tells_choices: bool = False
     inputs: tuple[Input, ...] = ()
     parameters: tuple[Input, ...] = ()
     _taken_apart: set[Value] = field(default_factory=set)
@@ -143,7 +145,8 @@ class Naming:
         if not self.depends(value):
             if self._is_constant(value):
                 return
-            if value not in self._taken_apart and not _is_exponential(value):
+            chooses = self.tells_choices and isinstance(value, Select)
+            if value not in self._taken_apart and not chooses and not _is_exponential(value):
                 yield value
                 return
         elif self._brings_rows_down(value):

@@ -429,17 +429,17 @@ class Iteration:
         branches: list[list[Known]],
         ranges: dict[str, Range],
     ) -> Known:
-        sides = []
+        left = []
         around = ranges | dict(family.over)
         for branch in branches:
             kept, self.known = self.known, branch
-            side = self.holds(family.access, around)
+            left.append(self._found(family.access, around))
             self.known = kept
-            if side is None:
-                fixed = not mentions(family.access, self.loop.variable)
-                found = self.origin(family, state=fixed)
-                side = Known(family, found, frozenset(), old=True)
-            sides.append(side)
+        if any(side is not None and side.value == Real(SPOILT) for side in left):
+            labels = frozenset(label for side in left if side for label in side.labels)
+            old = any(side is None or side.old for side in left)
+            return Known(family, Real(SPOILT), labels, old)
+        sides = [side or self._left_alone(family) for side in left]
         then, other = sides
         if isinstance(then.value, Real) and not isinstance(other.value, Real):
             # What a condition leaves as it is stands behind: x if not c else the old one.
@@ -448,6 +448,11 @@ class Iteration:
             then.value if then.value == other.value else Select(condition, then.value, other.value)
         )
         return Known(family, value, then.labels | other.labels, then.old or other.old)
+
+    def _left_alone(self, family: Family) -> Known:
+        """Return what a branch leaves in a cell that it does not write."""
+        fixed = not mentions(family.access, self.loop.variable)
+        return Known(family, self.origin(family, state=fixed), frozenset(), old=True)
 
     def _check(self) -> None:
         """Hold what was read off the subscripts against the exact flow.

@@ -13,8 +13,9 @@ so for larger blocks, too, is what `block_laws.py` shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from looptrans.algebra.block_laws import BlockLaws, Gathered
@@ -27,16 +28,16 @@ from looptrans.algebra.laws import Law
 from looptrans.algebra.numbers import Domain
 from looptrans.algebra.recurrence import Recurrence, assembled, flow_of
 from looptrans.algebra.values import MINUS_INFINITY, put
-from looptrans.algebra.written_step import in_lowest_terms
-from looptrans.ir.condition import Data
+from looptrans.algebra.written_step import in_lowest_terms, where_it_holds
+from looptrans.ir.condition import Data, Relation, walk_condition
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Element, Loop, Program
+from looptrans.ir.program import Assign, Element, If, Loop, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Const, Holds, Real, Reduce, Value, walk_value
+from looptrans.ir.value import Const, Holds, Range, Read, Real, Reduce, Select, Value, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.block_passes import BlockPasses, block_passes
-from looptrans.transforms.tree import Position, node_at
+from looptrans.transforms.tree import Position, node_at, replace_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,29 +124,58 @@ class _Reading:
         Raises:
             NoRecurrence: It is not proved to be the same.
         """
-        passes = self.passes
-        program, place = passes.one_by_one, passes.place
-        step = _step_of(program, place)
-        short = self._shorter(program, place, step)
-        if short is not None:
+        names = self.passes.names
+        reasons: dict[str, None] = {}
+        for given, place in self.passes.one_by_one:
+            program = self._chosen(given, place) or given
             try:
-                laws = self._laws(short, place, _step_of(short, place))
-                return OneByOne(short, passes.names, laws)
-            except NoRecurrence:
-                pass  # then as it is
-        return OneByOne(program, passes.names, self._laws(program, place, step))
+                step = _step_of(program, place)
+                short = self._shorter(program, place, step)
+                if short is not None:
+                    with suppress(NoRecurrence):  # else as it is
+                        laws = self._laws(short, place, _step_of(short, place))
+                        return OneByOne(short, names, laws)
+                return OneByOne(program, names, self._laws(program, place, step))
+            except NoRecurrence as error:
+                reasons[str(error)] = None
+        raise NoRecurrence(next(reversed(reasons)))
+
+    def _chosen(self, program: Program, place: Position) -> Program | None:
+        """Write a loop that does nothing but under a condition on data with choices in its place.
+
+        Of a choice it is known what it leaves where the condition does not hold.
+        """
+        match node_at(program, place):
+            case Loop(body=(If(condition, body, ()),)) as loop if any(
+                isinstance(part, Data) for part in walk_condition(condition)
+            ):
+                plain = replace_at(program, place, (replace(loop, body=body),))
+            case _:
+                return None
+        try:
+            step = _step_of(plain, place)
+            after = assembled(plain, step)
+        except NoRecurrence:
+            return None
+        if not self._is_all_state(step, after):
+            return None
+        return where_it_holds(plain, place, after, _ranges(step), condition)
 
     def _shorter(self, program: Program, place: Position, step: Iteration) -> Program | None:
         after = assembled(program, step)
+        if not self._is_all_state(step, after):
+            return None
+        return in_lowest_terms(program, place, after, _ranges(step))
+
+    def _is_all_state(self, step: Iteration, after: Recurrence) -> bool:
+        """Tell whether a loop leaves nothing behind but its state."""
         seen = self._seen(step)
-        for node in (n for n in nodes(step.loop.body) if isinstance(n, Assign)):
-            for target in node.targets:
-                if target.array in seen and not any(
-                    same_cell(target, state.access) for state in after.states
-                ):
-                    return None
-        ranges = {n: r for f in step.found.values() for n, r in f.family.over}
-        return in_lowest_terms(program, place, after, ranges)
+        return all(
+            target.array not in seen or any(same_cell(target, s.access) for s in after.states)
+            for node in nodes(step.loop.body)
+            if isinstance(node, Assign)
+            for target in node.targets
+        )
 
     def _laws(self, program: Program, place: Position, step: Iteration) -> tuple[Law, ...]:
         after = assembled(program, step, guarded=False)
@@ -175,7 +205,7 @@ class _Reading:
         seen = self._seen(step)
         for node in (n for n in nodes(self.block.loop.body) if isinstance(n, Assign)):
             for target in node.targets:
-                if target.array not in seen:
+                if target.array not in seen or target.array in self.passes.within:
                     continue
                 if any(same_cell(target, s.access) for s in self.before.states):
                     continue
@@ -212,11 +242,21 @@ class _Reading:
         kept = {f"@{name}": name for name in same}
         kept |= {name: f"a{number}" for number, name in enumerate(sums.values(), 1)}
         bodies = [r.body for r in sums if isinstance(r, Reduce)]
-        tests = [Holds(r.generators[0].condition) for r in sums if isinstance(r, Reduce)]
+        tests: list[Value] = [
+            Select(r.generators[0].condition, Real("@on"), Const(0.0))
+            for r in sums
+            if isinstance(r, Reduce)
+        ]
+        kept["@on"] = "on"
         if passes.places is not None:
-            raw = [passes.places.value(value) for value in raw]
-            sums = {passes.places.value(whole): name for whole, name in sums.items()}
-        for value in (*raw, *theirs):
+            raw, bodies, tests = (
+                [passes.places.value(value) for value in values] for values in (raw, bodies, tests)
+            )
+        for value in (*raw, *theirs, *bodies):
+            for part in walk_value(value):
+                if isinstance(part, Read) and part.access.array in passes.within:
+                    cell = access_text(part.access)
+                    raise NoRecurrence(f"{cell} is read as a block before has left it")
             if passes.names[0] in index_variables(value):
                 raise NoRecurrence(f"a block is told by {passes.names[0]}")
         inner = frozenset(
@@ -224,7 +264,7 @@ class _Reading:
             for n in nodes((node_at(passes.program, passes.position),))
             if isinstance(n, Loop)
         ) - {passes.variable}
-        naming = Naming(passes.variable, {}, kept, inner)
+        naming = Naming(passes.variable, {}, kept, inner, tells_choices=True)
         values = naming.named([*raw, *theirs, *bodies, *tests])
         count, gathered_ = len(raw), len(sums)
         names = [s.name for s in before.states]
@@ -238,14 +278,14 @@ class _Reading:
             1,
         ):
             assert isinstance(whole, Reduce)
-            condition = test.condition if isinstance(test, Holds) else Data(test)
+            assert isinstance(test, Select)
             if isinstance(body, Real) and MINUS_INFINITY in walk_value(whole.body):
                 masked.add(body.name)
-            found.append(Gathered(f"a{number}", whole.function, condition, body))
+            found.append(Gathered(f"a{number}", whole.function, test.condition, body))
         given = (*naming.inputs, *naming.parameters)
         domain = Domain(
             nonnegative=frozenset(item.name for item in given if item.is_nonnegative),
-            truths=frozenset(item.name for item in given if item.is_truth),
+            truths=frozenset(item.name for item in given if item.is_truth) | _tested(values),
         )
         return BlockLaws(
             dict(zip(names, values[:count], strict=True)),
@@ -255,6 +295,11 @@ class _Reading:
             passes.is_full,
             frozenset(masked),
             domain,
+            {
+                item.name: item.value.condition
+                for item in given
+                if isinstance(item.value, Holds) and isinstance(item.value.condition, Relation)
+            },
         )
 
 
@@ -276,10 +321,6 @@ def _block_of(passes: BlockPasses) -> BlockIteration:
     )
     block.run()
     with_makers(block, program, flow)
-    within = [f for f in block.found.values() if f.family.access.array in passes.within]
-    if within:
-        cell = access_text(within[0].family.access)
-        raise NoRecurrence(f"{cell} is read as a block before has left it")
     return block
 
 
@@ -297,6 +338,22 @@ def _loop_at(program: Program, place: Position) -> tuple[Loop, dict[str, Element
     loop = node_at(program, place)
     assert isinstance(loop, Loop)
     return loop, {array.name: array.element for array in program.arrays}
+
+
+def _tested(values: Iterable[Value]) -> frozenset[str]:
+    """Return the names whose truth a choice hangs on."""
+    return frozenset(
+        part.value.name
+        for value in values
+        for choice in walk_value(value)
+        if isinstance(choice, Select)
+        for part in walk_condition(choice.condition)
+        if isinstance(part, Data) and isinstance(part.value, Real)
+    )
+
+
+def _ranges(step: Iteration) -> dict[str, Range]:
+    return {name: bounds for f in step.found.values() for name, bounds in f.family.over}
 
 
 def _raw(step: Recurrence, value: Value, states: Mapping[str, str]) -> Value:

@@ -21,6 +21,7 @@ from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import divide, names_of, put
 from looptrans.frontend import parse
+from looptrans.ir.condition import Condition
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
@@ -56,6 +57,28 @@ def in_lowest_terms(
     if _size(*updates.values()) >= _size(*given.values()):
         return None
     return _Writing(program, place, step, updates, ranges).program_afterwards()
+
+
+def where_it_holds(
+    program: Program,
+    place: Position,
+    step: Recurrence,
+    ranges: Mapping[str, Range],
+    condition: Condition,
+) -> Program | None:
+    """Write a loop anew so that it does what it does where a condition holds, and else nothing.
+
+    Args:
+        program: The program.
+        place: Where the loop stands; nothing but its state is looked at elsewhere.
+        step: What it does, without the condition.
+        ranges: Those of the loops that states are vectors over.
+        condition: The condition, which hangs on data.
+    """
+    if not _is_writable(step) or step.condition is not None:
+        return None
+    updates = {state.name: state.update for state in step.states}
+    return _Writing(program, place, step, updates, ranges, condition).program_afterwards()
 
 
 def _lowest(updates: Mapping[str, Value], terms: Terms) -> dict[str, Value]:
@@ -116,6 +139,7 @@ class _Writing:
     step: Recurrence
     updates: Mapping[str, Value]
     ranges: Mapping[str, Range]
+    condition: Condition | None = None
 
     def program_afterwards(self) -> Program:
         loop = node_at(self.program, self.place)
@@ -141,17 +165,22 @@ class _Writing:
                 cell = self._scalar(f"{state.access.array}_new", taken)
                 body.append(Assign("S", (cell,), (self._written(update, ahead, names),)))
                 ahead[update] = Read(cell)
-                last.append(Assign("S", (state.access,), (Read(cell),)))
+                last.append(self._set(state, Read(cell)))
         kept = [state for state in self.step.states if self.updates[state.name] not in ahead]
         for state in kept:
             value = self._written(self.updates[state.name], ahead, names)
-            body.append(self._over(state, Assign("S", (state.access,), (value,))))
+            body.append(self._over(state, self._set(state, value)))
         made: tuple[Node, ...] = (*body, *last)
         if self.step.condition is not None:
             made = (If(self.step.condition, made, ()),)
         new = replace(loop, body=made)
         text = listing(replace_at(self.program, self.place, (new,)))
         return parse(Source(f"<{self.program.name}>", text))
+
+    def _set(self, state: StateVariable, value: Value) -> Assign:
+        if self.condition is not None:
+            value = Select(self.condition, value, Read(state.access))
+        return Assign("S", (state.access,), (value,))
 
     def _scalar(self, wish: str, taken: list[str]) -> Access:
         name = fresh_name(self.program, wish.replace(".", "_"), taken)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import TypeVar
 
 from looptrans.ir.affine import difference, is_same
-from looptrans.ir.condition import Truth, with_operands
+from looptrans.ir.condition import Condition, Truth, with_operands
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_part, rewritten, with_accesses
@@ -32,6 +33,7 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Select,
+    Unary,
     Value,
     Whole,
     walk_value,
@@ -62,8 +64,8 @@ class BlockPasses:
         position: Where the loop over the blocks stands.
         block: The range of a pass.
         variable: The variable of all passes.
-        one_by_one: The program in which each element is a block.
-        place: Where its loop over the elements stands.
+        one_by_one: The program in which each element is a block, written in one way or another, and
+            where its loop over the elements stands.
         is_full: Whether each block surely has an element.
         within: The arrays that hold something for each element of one block only.
         places: Tells which block an element is in, where one is asked for.
@@ -74,8 +76,7 @@ class BlockPasses:
     position: Position
     block: Range
     variable: str
-    one_by_one: Program
-    place: Position
+    one_by_one: tuple[tuple[Program, Position], ...]
     is_full: bool
     within: frozenset[str]
     places: BlockPlaces | None
@@ -134,24 +135,26 @@ class _Passes:
         if not self._are_places(body, block):
             return None
         apart = replace_at(self.program, self.path.position, (replace(loop, body=body),))
-        together = _without_places(self._together(body, block), self.cells)
-        places = None
-        if any(_mentions(node, loop.variable) for node in together):
-            places = self._places(whole, block)
-            if places is None:
-                return None
-            together = places.body(together)
-        one = replace(loop, variable=self.variable, range=whole, body=_set_once(together))
-        single = _without_dimension(
-            replace_at(self.program, self.path.position, (one,)), self.cells
-        )
+        places = self._places(whole, block)
+        single = []
+        for spliced in self._together(body, block):
+            together = _without_places(spliced, self.cells)
+            if any(_mentions(node, loop.variable) for node in together):
+                if places is None:
+                    continue
+                together = places.body(together)
+            one = replace(loop, variable=self.variable, range=whole, body=_set_once(together))
+            after = replace_at(self.program, self.path.position, (one,))
+            after = _without_dimension(after, self.cells)
+            single.append((after, _place(after, self.variable, statements_in((one,)))))
+        if not single:
+            return None
         return BlockPasses(
             apart,
             self.path.position,
             block,
             self.variable,
-            single,
-            _place(single, self.variable, statements_in((one,))),
+            tuple(single),
             is_never_empty(loop, block),
             frozenset(self.cells),
             places,
@@ -270,29 +273,105 @@ class _Passes:
                     return False
         return count[True] == count[False]
 
-    def _together(self, body: tuple[Node, ...], block: Range) -> tuple[Node, ...]:
-        """Return the block with every pass replaced by what it does with one element."""
+    def _together(self, body: tuple[Node, ...], block: Range) -> Iterator[tuple[Node, ...]]:
+        """Yield the block with every pass replaced by what it does with one element.
 
-        def value(part: Value) -> Value | None:
-            match part:
-                case Reduce(function, (each,), inner) if each.range == block:
-                    one = replaced(inner, value)
-                    if each.condition == Truth(True):
-                        return one
-                    return Select(each.condition, one, Const(NEUTRAL[function]))
+        Where all passes leave out the same elements, nothing at all need be done with those.
+        """
+        plain = _one_element(body, self.variable, block, None)
+        masks = dict.fromkeys(c for node in nodes(plain) for c in _masks(node))
+        for mask in masks:
+            yield (If(mask, rewritten(plain, partial(_where, mask=mask)), ()),)
+        condition = self._condition(body, block)
+        if condition is not None:
+            inside = _one_element(body, self.variable, block, condition)
+            match inside:
+                case (If(_, then, ()) as test,) if any(
+                    self.path.variable in variables(index) for index in _tested(test)
+                ):
+                    yield (If(condition, then, ()),)  # whole blocks may have nothing that counts
                 case _:
-                    return None
+                    pass
+            yield (If(condition, inside, ()),)
+        yield plain
 
-        def change(node: Node) -> tuple[Node, ...]:
+    def _condition(self, body: tuple[Node, ...], block: Range) -> Condition | None:
+        """Return the condition that all passes test of an element, if there is one."""
+        found: list[Condition | None] = []
+        for node in nodes(body):
             match node:
                 case Loop() if node.variable == self.variable and node.range == block:
-                    return node.body
+                    match node.body:
+                        case (If(condition, _, ()),):
+                            found.append(condition)
+                        case _:
+                            found.append(None)
                 case Assign():
-                    return (replace(node, values=tuple(replaced(v, value) for v in node.values)),)
+                    for part in _sums(node):
+                        if part.generators[0].range == block:
+                            found.append(part.generators[0].condition)
                 case _:
-                    return (node,)
+                    pass
+        first = found[0]
+        same = all(each == first for each in found)
+        return first if same and first != Truth(True) else None
 
-        return rewritten(body, change)
+
+def _masks(node: Node) -> Iterator[Condition]:
+    """Yield the conditions without which a value is -inf."""
+    values = node.values if isinstance(node, Assign) else ()
+    for part in (p for value in values for p in walk_value(value)):
+        match part:
+            case Select(condition, _, Const(least)) if least == -inf:
+                yield condition
+            case Select(condition, _, Unary("-", Const(most))) if most == inf:
+                yield condition
+            case _:
+                pass
+
+
+def _where(node: Node, mask: Condition) -> tuple[Node, ...]:
+    """Return a statement where a condition holds."""
+
+    def chosen(part: Value) -> Value | None:
+        if isinstance(part, Select) and part.condition == mask:
+            return replaced(part.chosen, chosen)
+        return None
+
+    if isinstance(node, Assign):
+        return (replace(node, values=tuple(replaced(v, chosen) for v in node.values)),)
+    return (node,)
+
+
+def _one_element(
+    body: tuple[Node, ...], variable: str, block: Range, condition: Condition | None
+) -> tuple[Node, ...]:
+    """Return what a block is of one element, for which a condition may be known to hold."""
+
+    def value(part: Value) -> Value | None:
+        match part:
+            case Reduce(function, (each,), inner) if each.range == block:
+                one = replaced(inner, value)
+                if each.condition in (Truth(True), condition):
+                    return one
+                return Select(each.condition, one, Const(NEUTRAL[function]))
+            case _:
+                return None
+
+    def change(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Loop() if node.variable == variable and node.range == block:
+                match node.body:
+                    case (If(test, then, ()),) if test == condition:
+                        return then
+                    case _:
+                        return node.body
+            case Assign():
+                return (replace(node, values=tuple(replaced(v, value) for v in node.values)),)
+            case _:
+                return (node,)
+
+    return rewritten(body, change)
 
 
 def _place(program: Program, variable: str, labels: tuple[str, ...]) -> Position:
