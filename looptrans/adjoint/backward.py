@@ -187,8 +187,8 @@ _Simpler: TypeAlias = Shifted | MadeOnce | Picked | WholeLoops | OneByOne
 def _counted(found: Backward, program: Program, placed: _Simpler) -> Backward:
     """Return the backward pass of a listing, from that of one that places or sets otherwise."""
     forward = program if found.forward is found.listing else found.forward
-    alone = not isinstance(placed, OneByOne)
-    step = Step(placed.text, (placed.certificate,) if alone else placed.certificates)
+    shown = placed.certificates if isinstance(placed, OneByOne) else (placed.certificate,)
+    step = Step(placed.text, shown)
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 

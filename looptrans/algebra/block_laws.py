@@ -126,7 +126,7 @@ class BlockLaws:
 
     def _truths(self) -> Iterator[Names]:
         """Yield what may be true of an element as far as something asks for it."""
-        values = [Holds(each.condition) for each in self.gathered]
+        values: list[Value] = [Holds(each.condition) for each in self.gathered]
         values += [*self.step.values(), *self.block.values(), *(g.body for g in self.gathered)]
         asked = [name for name in names_of(*values) if name in self.domain.truths]
         if len(asked) > MOST_TRUTHS:

@@ -33,11 +33,24 @@ from looptrans.ir.condition import Data, Relation, walk_condition
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Element, If, Loop, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Const, Holds, Range, Read, Real, Reduce, Select, Value, walk_value
+from looptrans.ir.value import (
+    Call,
+    Const,
+    Holds,
+    Range,
+    Read,
+    Real,
+    Reduce,
+    Select,
+    Value,
+    walk_value,
+)
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.block_passes import BlockPasses, block_passes
 from looptrans.transforms.tree import Position, node_at, replace_at
+
+EXPONENTIALS = ("exp", "exp2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,7 @@ def one_by_one(program: Program) -> tuple[OneByOne | None, tuple[str, ...]]:
         The program afterwards, None where there is no such loop for which that is proved; and for
         each loop that was looked at in vain the reason.
     """
-    reasons = []
+    reasons: list[str] = []
     for passes in block_passes(program):
         try:
             return _Reading.of(passes).proved(), tuple(reasons)
@@ -270,7 +283,7 @@ class _Reading:
         names = [s.name for s in before.states]
         order = [match[s.name] for s in after.states]
         first = {s.name: s.initial for s in before.states if isinstance(s.initial, Const)}
-        found, masked = [], set()
+        found, masked, positive = [], set(), set()
         for number, (whole, body, test) in enumerate(
             zip(
                 sums, values[2 * count :][:gathered_], values[2 * count + gathered_ :], strict=True
@@ -281,9 +294,12 @@ class _Reading:
             assert isinstance(test, Select)
             if isinstance(body, Real) and MINUS_INFINITY in walk_value(whole.body):
                 masked.add(body.name)
+            if whole.function == "sum" and isinstance(body, Call) and body.function in EXPONENTIALS:
+                positive.add(f"a{number}")
             found.append(Gathered(f"a{number}", whole.function, test.condition, body))
         given = (*naming.inputs, *naming.parameters)
         domain = Domain(
+            positive=frozenset(positive),
             nonnegative=frozenset(item.name for item in given if item.is_nonnegative),
             truths=frozenset(item.name for item in given if item.is_truth) | _tested(values),
         )
