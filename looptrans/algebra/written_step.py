@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isinf
 
 import sympy
 
@@ -21,12 +22,23 @@ from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import divide, names_of, put
 from looptrans.frontend import parse
-from looptrans.ir.condition import Condition
+from looptrans.ir.condition import Condition, Data
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Call, Range, Read, Real, Select, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Call,
+    Compare,
+    Const,
+    Range,
+    Read,
+    Real,
+    Select,
+    Value,
+    walk_value,
+)
 from looptrans.transforms.naming import fresh_name
 from looptrans.transforms.tree import Position, node_at, replace_at
 
@@ -122,14 +134,29 @@ def _size(*values: Value) -> int:
 
 
 def _is_writable(step: Recurrence) -> bool:
-    """Tell whether there is no choice to be lost, and every input is what an expression says."""
+    """Tell whether there is no choice to be lost, and every input is what an expression says.
+
+    What is chosen only as long as a maximum is -inf is no choice among numbers; `guard` of the
+    derivation puts such a one in where it is needed.
+    """
     given = [item.value for item in (*step.inputs, *step.parameters)]
     made = any(isinstance(p, Read) and "@" in p.access.array for v in given for p in walk_value(v))
-    choices = any(isinstance(p, Select) for s in step.states for p in walk_value(s.update))
+    choices = any(_is_choice(p) for s in step.states for p in walk_value(s.update))
     rows = any(":" in state.over for state in step.states)
     vectors = {state.name for state in step.states if state.over}
     read = {n for s in step.states for n in names_of(s.update) if n != s.name}
     return not (made or choices or rows or vectors & read)
+
+
+def _is_choice(value: Value) -> bool:
+    """Tell whether a value is a choice, but by what is more than an infinity."""
+    match value:
+        case Select(Data(Compare(_, left, right)), _, _):
+            return not any(isinstance(side, Const) and isinf(side.value) for side in (left, right))
+        case Select():
+            return True
+        case _:
+            return False
 
 
 @dataclass(slots=True)
