@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TypeAlias
 
 from looptrans.adjoint.carrying import Moved, carried
@@ -37,6 +38,7 @@ from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.tops import asks, tested, totals_of, with_terms_opened
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
+from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.analysis.api import annotated
 from looptrans.ir.index import Param, Var
 from looptrans.ir.listing import index_text
@@ -119,7 +121,10 @@ def backward(
     Raises:
         NotDifferentiated: It has none that is derived here; the reason says why.
     """
-    found = _backward(program, of, wrt)
+    try:
+        found = _backward(program, of, wrt)
+    except NotDifferentiated as error:
+        raise error.of(program) from None
     together = with_rows_together(found.program)
     if together is not None:
         step = Step(together.text, together.certificates)
@@ -131,14 +136,26 @@ def backward(
 def _backward(
     program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
 ) -> Backward:
+    """Derive the backward pass of a listing; a refusal says which listing it is about."""
+    try:
+        return _of_simplest(program, of, wrt)
+    except NotDifferentiated as error:
+        error.within = error.within or program
+        raise
+
+
+def _of_simplest(
+    program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
+) -> Backward:
     """Derive the backward pass of a listing, or of one that means the same and is simpler."""
     plain = program_of_indices(program)
     simpler = (
         with_arrays_made_once(plain, tiles=True)
         or with_block_rows_outward(plain)
         or with_whole_loops(plain)
+        or one_by_one(plain)[0]
         or with_arrays_made_once(program)
-        or with_rows_in_place(program)
+        or with_rows_in_place(plain)
         or with_picks_added(program)
     )
     if simpler is not None:
@@ -180,13 +197,14 @@ def _backward(
     return found.backward(notes)
 
 
-_Simpler: TypeAlias = Shifted | MadeOnce | Picked | Outward | WholeLoops
+_Simpler: TypeAlias = Shifted | MadeOnce | Picked | Outward | WholeLoops | OneByOne
 
 
 def _counted(found: Backward, program: Program, placed: _Simpler) -> Backward:
     """Return the backward pass of a listing, from that of one that places or sets otherwise."""
     forward = program if found.forward is found.listing else found.forward
-    step = Step(placed.text, (placed.certificate,))
+    shown = placed.certificates if isinstance(placed, OneByOne) else (placed.certificate,)
+    step = Step(placed.text, shown)
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 
@@ -380,16 +398,17 @@ class _Derivation:
             alike.setdefault((in_order(term.generators), term.brackets), []).append(term)
         for number, together in enumerate(alike.values()):
             term = together[0]
-            outer = in_order(term.generators)[:-1]
-            free = all(isinstance(g.range.stop, Param) for g in outer)
+            ordered = in_order(term.generators)
+            # A part for each iteration of the loops that end at a size.
+            outer = tuple(takewhile(lambda g: isinstance(g.range.stop, Param), ordered[:-1]))
             small = len(indices) < 2 or self._has_room((*indices, *outer))
-            if not outer or not free or not small:
+            if not outer or not small:
                 parts += together
                 continue
             wish = f"{self.gradients[name]}_part"
             part = self.system.names.array(wish if not number else f"{wish}_{number + 1}")
             cells = _in_order_of_reads(term, (*indices, *outer))
-            inner = replace(_one_term(together), generators=in_order(term.generators)[-1:])
+            inner = replace(_one_term(together), generators=ordered[len(outer) :])
             self.system.add(Definition(part, cells, value_of([inner]), "adjoint"))
             self.reverse.kept.add(part)
             cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))
