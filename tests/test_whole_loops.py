@@ -257,3 +257,37 @@ def test_tiles_that_wait_for_each_other_stay_tiles() -> None:
     plain = listing if found is None else found.program
     inputs: dict[str, Any] = dict(prepare(listing, {"M": 5, "N": 6, "E": 3}, None, 1).arrays)
     np.testing.assert_equal(execute(plain, inputs=inputs), execute(listing, inputs=inputs))
+
+
+SYMBOLIC = """
+def f(A: Float[Array, "M E"], B: Float[Array, "E N"], BM: Const, BN: Const, BK: Const):
+    C = zeros((M, N))
+    for it in range((M + BM - 1) // BM):
+        for jt in range((N + BN - 1) // BN):
+            acc = zeros((BM, BN))
+            for kt in range((E + BK - 1) // BK):
+                for i in range(BM):
+                    for j in range(BN):
+                        for k in range(BK):
+                            if it * BM + i < M and jt * BN + j < N and kt * BK + k < E:
+                                acc[i, j] += (
+                                    A[it * BM + i, kt * BK + k] * B[kt * BK + k, jt * BN + j]
+                                )
+            for i in range(BM):
+                for j in range(BN):
+                    if it * BM + i < M and jt * BN + j < N:
+                        C[it * BM + i, jt * BN + j] = acc[i, j]
+    return C
+"""
+
+
+def test_tiles_may_be_of_any_size() -> None:
+    listing = program(SYMBOLIC)
+    found = derive(listing, "fold")
+    plain = next(step.after for step in found.steps if step.kind == "whole loops")
+    ranges = [line.strip() for line in text_of(plain).splitlines() if "for " in line]
+    assert ranges == ["for i in range(0, M):", "for j in range(0, N):", "for k in range(0, E):"]
+    sizes = {"M": 5, "N": 6, "E": 3, "BM": 2, "BN": 4, "BK": 2}
+    inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+    want = execute(listing, sizes=sizes, inputs=inputs)["C"]
+    np.testing.assert_allclose(execute(plain, sizes=sizes, inputs=inputs)["C"], want, atol=1e-12)
