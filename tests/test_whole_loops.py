@@ -291,3 +291,52 @@ def test_tiles_may_be_of_any_size() -> None:
     inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
     want = execute(listing, sizes=sizes, inputs=inputs)["C"]
     np.testing.assert_allclose(execute(plain, sizes=sizes, inputs=inputs)["C"], want, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("end", "guard", "range_"),
+    [
+        ("t + 4", "if j <= i: ", "range(0, i + 1)"),
+        ("min(t + 4, M)", "if j <= i: ", "range(0, min(M, i + 1))"),
+        ("min(t + 4, N)", "", "range(0, min(4 * (i // 4) + 4, N))"),
+        ("min(t + 3, N)", "if j <= i: ", "range(0, min(4 * (i // 4) + 3, N))"),
+    ],
+)
+def test_where_a_block_ends_is_said_by_the_row(end: str, guard: str, range_: str) -> None:
+    text = f"""
+def f(X: Float[Array, "N"], M: int):
+    assert M <= N
+    y = 0.0
+    for t in range(0, N, 4):
+        for i in range(t, min(t + 4, N)):
+            for j in range(0, {end}):
+                {guard}y = 0.5 * y + X[i] * X[j]
+    return y
+"""
+    listing = program(text)
+    found = with_whole_loops(listing)
+    assert found is not None
+    assert [line.strip() for line in text_of(found.program).splitlines() if "for " in line] == [
+        "for i in range(0, N):",
+        f"for j in {range_}:",
+    ]
+    for n, m in product(range(10), (0, 3, 8)):
+        sizes = {"N": n, "M": min(m, n)}
+        try:
+            inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+            want = execute(listing, sizes=sizes, inputs=inputs)
+        except SubscriptOutside:
+            continue
+        np.testing.assert_equal(execute(found.program, sizes=sizes, inputs=inputs), want)
+
+
+def test_a_block_that_a_statement_asks_for_stays() -> None:
+    text = """
+def f(X: Float[Array, "N"]):
+    Y = zeros(N)
+    for t in range(0, N, 4):
+        for i in range(t, min(t + 4, N)):
+            Y[i] = X[t]
+    return Y
+"""
+    assert with_whole_loops(program(text)) is None
