@@ -204,7 +204,8 @@ def _judged(program: Program, after: Program, work: _Gathering) -> tuple[Program
     if plain is None:
         verdict = check_order(program, after, images)
     else:
-        verdict = check_order(*plain, images, tried=False)
+        one, other = plain
+        verdict = check_order(one, other, images, tried=False)
     return (after, verdict) if verdict.decision == "legal" else None
 
 
