@@ -57,6 +57,28 @@ def test_a_write_in_a_loop_before_one_over_more() -> None:
     ]
 
 
+def test_a_write_outside_of_what_is_written_again() -> None:
+    """The write of t before j is in fewer loops than the one that the sum in k begins with."""
+    text = """
+def f(x: Float[Array, "M N K"], y: Float[Array, "M N"]):
+    for i in range(0, M):
+        t = 1.0
+        y[i, 0] = t
+        for j in range(0, N):
+            t = x[i, j, 0]
+            for k in range(0, K):
+                t = t + x[i, j, k]
+            y[i, j] = t
+"""
+    assert flow_of(text, "t") == [
+        "flow/value S1 -> S2 t (=) (0) -",
+        "flow/value S3 -> S4 t (=,=) (0,0) -",
+        "flow/value S3 -> S5 t (=,=) (0,0) -",
+        "flow/value S4 -> S4 t (=,=,<) (0,0,1) k",
+        "flow/value S4 -> S5 t (=,=) (0,0) -",
+    ]
+
+
 @pytest.mark.parametrize(
     ("write", "loop", "read"),
     [

@@ -10,12 +10,15 @@ import pytest
 
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.derivation.backward import derive_backward
 from looptrans.derivation.derive import derive
+from looptrans.derivation.saved import recheck, saved
 from looptrans.executor import execute, prepare
 from looptrans.executor.errors import SubscriptOutside
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Program
 from looptrans.ir.walk import placed
+from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.outward import with_block_rows_outward
 from looptrans.transforms.whole_loops import with_whole_loops
 from tests.analysis import program
@@ -340,3 +343,33 @@ def f(X: Float[Array, "N"]):
     return Y
 """
     assert with_whole_loops(program(text)) is None
+
+
+@pytest.mark.parametrize("blocks", ["t in range(lo, N, 4)", "t in range(i - 3, i + 1, 4)"])
+def test_tiles_that_may_begin_below_0_have_numbers(blocks: str) -> None:
+    text = f"""
+def f(X: Float[Array, "N"], lo: int):
+    Y = zeros(N)
+    for i in range(N):
+        for {blocks}:
+            s = zeros(4)
+            for j in range(max(t, 0), min(t + 4, N)):
+                s[j - t] = X[j]
+                Y[j] += s[j - t]
+    return Y
+"""
+    assert with_arrays_made_once(program(text), tiles=True) is None
+
+
+def test_a_saved_backward_pass_of_blocks_is_proved_again() -> None:
+    text = """
+def f(X: Float[Array, "M"]):
+    Y = zeros(M)
+    for t in range(0, M, 4):
+        for i in range(t, min(t + 4, M)):
+            Y[i] = X[i] * X[i]
+    return Y
+"""
+    found = derive_backward(program(text))
+    assert found.steps[0].kind == "whole loops"
+    assert recheck(saved(found)) == ()

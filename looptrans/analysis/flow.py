@@ -313,6 +313,8 @@ def _last_writers(
             first, second = output.get((source, number)), flow.get((number, sink))
             if first is None or second is None:
                 continue
+            if write.statement.shared_depth(statements[sink]) < levels:
+                continue
             between = _in_one_iteration(first.pairs, levels).apply_range(
                 _in_one_iteration(second.pairs, levels)
             )

@@ -9,8 +9,10 @@ one launch, …     how its nests run; see `looptrans.derivation.sharing`
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Final
 
 from looptrans.adjoint.backward import Backward, backward
 from looptrans.adjoint.read import read
@@ -35,6 +37,16 @@ from looptrans.ir.verdict import Certificate, Decision
 from looptrans.ir.walk import written
 from looptrans.transforms.accesses import listed
 from looptrans.transforms.advice import say_that_rows_are_apart
+
+# What leads from a listing to the one that is differentiated, by the kinds of the steps.
+BEGUN: Final[dict[str, Callable[[Program], DerivationStep]]] = {
+    "tiles made once": tiles_made_once,
+    "rows outward": rows_outward,
+    "whole loops": whole_loops,
+    "made once": made_once,
+    "rows in place": in_place,
+    "picked": picked,
+}
 
 
 def derive_backward(
@@ -92,7 +104,7 @@ def derive_backward(
 def _begun(first: Program) -> list[DerivationStep]:
     """Return the steps that are made before anything is differentiated, if there are any."""
     steps: list[DerivationStep] = []
-    for move in (tiles_made_once, rows_outward, whole_loops, made_once, in_place, picked):
+    for move in BEGUN.values():
         with contextlib.suppress(NotDone):
             steps.append(move(steps[-1].after if steps else first))
     return steps

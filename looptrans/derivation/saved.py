@@ -14,7 +14,7 @@ import math
 from typing import Any, TypeAlias
 
 from looptrans.algebra.certificate import digest, law_tree
-from looptrans.derivation.backward import passes
+from looptrans.derivation.backward import BEGUN, passes
 from looptrans.derivation.derive import derive
 from looptrans.derivation.moves import made
 from looptrans.derivation.sharing import alternatives, formed
@@ -210,8 +210,6 @@ def _problems(found: dict[str, Tree]) -> list[str]:
     return problems
 
 
-# What leads from a listing to the one that is differentiated.
-_BEGUN = {"made once", "rows in place", "picked"}
 _OF_BACKWARD = {"hand over", "adjoint", "backward nest", "one launch", "one nest", "atomics"}
 
 
@@ -258,7 +256,7 @@ def _backward(found: dict[str, Tree], first: Program, nests: Program | None) -> 
     at = next(n for n, (kind, _) in enumerate(steps) if kind == "backward nest")
     count, of, wrt, *_ = steps[at][1]
     facts = [["adjoint", [number, of, wrt]] for number in range(1, count)]
-    counted = next(n for n, (kind, _) in enumerate(steps) if kind not in _BEGUN)
+    counted = next(n for n, (kind, _) in enumerate(steps) if kind not in BEGUN)
     before = [[kind, given] for kind, given in steps[counted:at] if kind != "hand over"]
     problems = []
     if before != facts or any([of, wrt] != g for kind, g in steps[:at] if kind == "hand over"):

@@ -61,7 +61,9 @@ class Layout:
         shape, parts, tiles = [], [], dict[int, Index]()
         for path in loops:
             room = dimension(program, path)
-            free = (n for n in range(len(own)) if n not in tiles)
+            # A block that may begin below 0 has no place that is named by where it begins.
+            from_0 = room.subscript == Var(path.variable)
+            free = (n for n in range(len(own)) if from_0 and n not in tiles)
             number = next((n for n in free if _continues(path.loop, n, own[n], uses)), None)
             if number is None:
                 shape.append(room.extent)
