@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
+from looptrans.derivation.apart import branching
 from looptrans.derivation.derive import derive
 from looptrans.derivation.made_one import made_one_by_text
 from looptrans.derivation.moves import made
@@ -314,3 +315,22 @@ def test_the_text_tells_which_loops_may_be_one(
     if made is not None:
         (step,) = apply_all(before, f"fuse({one}, {other})")
         assert step.verdict.decision == "legal" and listing(step.after) == listing(made[0])
+
+
+def test_a_scalar_that_every_loop_sets_for_itself_is_not_handed_on() -> None:
+    rows = """
+def f(X: Float[Array, "H M"], Y: Float[Array, "H N"]):
+    A = zeros((H, M))
+    B = zeros((H, N))
+    for h in range(0, H):
+        u = X[h, 0]
+        for i in range(0, M):
+            r = exp(X[h, i]) + u
+            A[h, i] = r * r
+        for j in range(0, N):
+            r = exp(Y[h, j]) - u
+            B[h, j] = r * r
+    return A, B
+"""
+    (each,) = branching(program(rows))
+    assert each.locals == ("u",)
