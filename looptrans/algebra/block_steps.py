@@ -33,7 +33,7 @@ from looptrans.algebra.iteration import (
 from looptrans.algebra.laws import joined
 from looptrans.algebra.recurrence import Recurrence, StateVariable, assembled
 from looptrans.algebra.values import add, is_number, put
-from looptrans.ir.condition import Truth
+from looptrans.ir.condition import Condition, Truth
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
@@ -64,12 +64,14 @@ class BlockIteration(Iteration):
         flow: Its flow.
         variable: The variable of the passes.
         block: Their range.
+        masks: The conditions of what is gathered where other elements have terms that add nothing.
     """
 
     program: Program = field(kw_only=True)
     flow: DependenceReport = field(kw_only=True)
     variable: str = field(kw_only=True)
     block: Range = field(kw_only=True)
+    masks: set[Condition] = field(default_factory=set)
 
     def is_gathered(self, value: Value) -> bool:
         """Tell whether a value is gathered over the block."""
@@ -88,7 +90,7 @@ class BlockIteration(Iteration):
         return self.variable in index_variables(value)
 
     def _gathered(self, monoid: str, term: Value, each: Generator) -> Value:
-        return gathered(monoid, term, each, self._is_later, self._varies)
+        return gathered(monoid, term, each, self._is_later, self._varies, self.masks)
 
     def _value(self, value: Value, label: str, ranges: dict[str, Range]) -> Value:
         def change(part: Value) -> Value | None:

@@ -296,7 +296,8 @@ class _Reading:
                 masked.add(body.name)
             if whole.function == "sum" and isinstance(body, Call) and body.function in EXPONENTIALS:
                 positive.add(f"a{number}")
-            found.append(Gathered(f"a{number}", whole.function, test.condition, body))
+            is_masked = whole.generators[0].condition in self.block.masks
+            found.append(Gathered(f"a{number}", whole.function, test.condition, body, is_masked))
         given = (*naming.inputs, *naming.parameters)
         domain = Domain(
             positive=frozenset(positive),
