@@ -103,6 +103,8 @@ def one_by_one(program: Program) -> tuple[OneByOne | None, tuple[str, ...]]:
         try:
             return _Reading.of(passes).proved(), tuple(reasons)
         except NoRecurrence as error:
+            if str(error).endswith("carries no value"):
+                continue
             reasons.append(f"the blocks of {passes.names[0]}: {error}")
     return None, tuple(reasons)
 

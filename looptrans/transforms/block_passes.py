@@ -90,7 +90,8 @@ def block_passes(program: Program) -> Iterator[BlockPasses]:
         program: The program.
     """
     for path in loop_paths(program):
-        if len(path.loop.body) > 1 or not isinstance(path.loop.body[0], Loop):
+        nested = len(path.loop.body) == 1 and isinstance(path.loop.body[0], Loop)
+        if not nested and _hands_on(path.loop):
             found = _Passes(program, path).found()
             if found is not None:
                 yield found
@@ -385,6 +386,24 @@ def _place(program: Program, variable: str, labels: tuple[str, ...]) -> Position
 
 def _sums(node: Assign) -> list[Reduce]:
     return [p for v in node.values for p in walk_value(v) if isinstance(p, Reduce)]
+
+
+def _hands_on(loop: Loop) -> bool:
+    """Tell whether an iteration may look at what the one before has left, by the text."""
+    before: set[str] = set()
+    read: set[str] = set()
+    written: set[str] = set()
+    for node in nodes(loop.body):
+        if not isinstance(node, Assign | If):
+            continue
+        for relation in sorted(accesses(node), key=lambda relation: relation.is_write):
+            access = relation.access
+            if not relation.is_write:
+                read |= {access.array} - before
+            elif not any(loop.variable in variables(index) for index in access.indices):
+                written.add(access.array)
+            before |= {access.array} if relation.is_write else set()
+    return bool(read & written)
 
 
 def _accesses(body: tuple[Node, ...]) -> Iterator[Access]:
