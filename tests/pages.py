@@ -5,7 +5,7 @@ command that ends with a status other than 0 is followed by the line `(exit stat
 block is executed, all blocks of a page one after the other as one program, and what it prints
 stands in the `text` block right below it. A line `...` in an output stands for any further lines.
 
-Commands that are no more than `looptrans` with its arguments run in this process, others in bash.
+A `looptrans` that a command begins with runs in this process, what stands around it in bash.
 A page is replayed in a folder of its own that holds `specs` and the files that earlier pages made;
 so what a page shows cannot lean on a file that no page makes.
 """
@@ -20,7 +20,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,10 @@ _PYTHON = re.compile(
 _BLOCK = re.compile(f"{_CONSOLE.pattern}|{_PYTHON.pattern}", re.DOTALL | re.MULTILINE)
 _WRITES = re.compile(rf"(?:-o|--output|>)\s+({FOLDER}/(?:{'|'.join(MADE)})/[\w.]+)")
 _OPENS = re.compile(rf'Path\("({FOLDER}/(?:{"|".join(MADE)})/[\w.]+)"\)\.write_text')
-_OF_THE_SHELL = re.compile(r"[|<>&;$`*]")
-_SHELL = 'set -o pipefail; looptrans() { "$PYTHON" -m looptrans "$@"; }; '
+_OF_THE_SHELL = frozenset("|<>&;()")
+_SHELL = "set -o pipefail; "
+_RUNS = _SHELL + 'looptrans() { "$PYTHON" -m looptrans "$@"; }; '
+_HAS_RUN = _SHELL + 'looptrans() { cat "$SAID.err" >&2; cat "$SAID.out"; return "$STATUS"; }; '
 
 
 def made_by(page: Path) -> list[str]:
@@ -100,16 +103,33 @@ def _split(session: str) -> tuple[str, str]:
 
 
 def _run(command: str, sandbox: Path) -> str:
-    words = shlex.split(command.replace("\\\n", ""))
-    if words[0] == "looptrans" and not _OF_THE_SHELL.search(command):
+    words, rest = _first(command.replace("\\\n", ""))
+    if words[0] != "looptrans" or "looptrans" in rest:
+        status, text = _by_bash(_RUNS + command, sandbox)
+    else:
         with _inside(sandbox):
             status, out, err = said(words[1:])
         text = err + out  # as they come through one pipe
-    else:
-        status, text = _by_bash(command, sandbox)
+        if rest:
+            with tempfile.TemporaryDirectory() as folder:
+                kept = Path(folder) / "said"
+                kept.with_suffix(".out").write_text(out, encoding="utf-8")
+                kept.with_suffix(".err").write_text(err, encoding="utf-8")
+                given = {"SAID": str(kept), "STATUS": str(status)}
+                status, text = _by_bash(_HAS_RUN + command, sandbox, given)
     assert "Traceback" not in text, text
     printed = text.rstrip("\n") + "\n" if text.strip() else ""
     return printed + (f"(exit status {status})\n" if status else "")
+
+
+def _first(command: str) -> tuple[list[str], list[str]]:
+    """Return the words of the first command of a line, and what of the shell stands behind it."""
+    read = shlex.shlex(command, posix=True, punctuation_chars=True)
+    read.whitespace_split = True
+    words = list(read)
+    end = next((n for n, word in enumerate(words) if set(word) <= _OF_THE_SHELL), len(words))
+    streams = words[end - 1].isdigit() and f"{words[end - 1]}>" in command  # as in `2> file`
+    return words[: end - streams], words[end - streams :]
 
 
 def said(arguments: list[str]) -> tuple[int, str, str]:
@@ -126,12 +146,13 @@ def said(arguments: list[str]) -> tuple[int, str, str]:
     return status, out.getvalue(), err.getvalue()
 
 
-def _by_bash(command: str, sandbox: Path) -> tuple[int, str]:
+def _by_bash(command: str, sandbox: Path, given: Mapping[str, str] = {}) -> tuple[int, str]:
     done = subprocess.run(
-        ["bash", "-c", _SHELL + command],
+        ["bash", "-c", command],
         cwd=sandbox,
         env={
             **os.environ,
+            **given,
             "NO_COLOR": "1",
             "PYTHONUTF8": "1",
             "PYTHON": sys.executable,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.picking import with_picks_added
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
-from looptrans.ir.listing import index_text
+from looptrans.ir.listing import assign_text, index_text
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Assign, Declaration, Loop, Program
 from looptrans.ir.walk import nodes
@@ -797,7 +798,27 @@ def f(X: Float[Array, "M N"], w: Float[Array, "M"]):
             S[i, j] = exp(X[i, j]) * w[i]
             y[i] = y[i] + exp(X[i, j]) * w[i]
     return S, y
+### pages and places in them, each with a name
+def f(Q: Float[Array, "M E"], K: Float[Array, "G R E"], V: Float[Array, "G R"],
+      table: Int[Array, "M T", "0:G"], n: Int[Array, "M", "1:T*R+1"], a: float, R: Const):
+    O = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for p in range(0, (n[i] + R - 1) // R):
+            page = table[i, p]
+            for t in range(0, R):
+                j = p * R + t
+                if j < n[i]:
+                    s = a * sum(Q[i, e] * K[page, t, e] for e in range(0, E))
+                    top = max(m, s)
+                    l = l * exp(m - top) + exp(s - top)
+                    O[i] = O[i] * exp(m - top) + exp(s - top) * V[page, t]
+                    m = top
+        O[i] = O[i] / l
+    return O
 """
+PAGED = "pages and places in them, each with a name"
 WINDOWED = "a window, heads in groups, rotated inside the score"
 LISTINGS = {part.split("\n", 1)[0]: part.split("\n", 1)[1] for part in ALL.split("### ")[1:]}
 
@@ -850,6 +871,13 @@ def test_rotations_inside_a_score_leave_matrix_products(name: str) -> None:
     assert "for f in range(0, F) if j" not in text
     targets = [n.targets[0].array for n in nodes(found.program.body) if isinstance(n, Assign)]
     assert len([t for t in targets if t in found.gradients.values()]) == len(found.gradients)
+
+
+def test_what_pages_share_is_added_up_for_each_row() -> None:
+    """No program waits for all rows: how many pages there are is read, how many rows is not."""
+    text = text_of(backward(program(LISTINGS[PAGED])).program)
+    assert "da_part[i] = da_part[i] + " in text
+    assert "da = da + da_part[i]" in text
 
 
 def test_what_a_window_reads_is_worked_out_for_each_row() -> None:
@@ -1025,6 +1053,19 @@ def test_a_tie_of_the_largest_is_shared() -> None:
 def test_what_is_refused_says_why(text: str, reason: str) -> None:
     with pytest.raises(NotDifferentiated, match=reason):
         backward(program(text))
+
+
+def test_a_refusal_speaks_of_the_statements_of_the_listing() -> None:
+    """Also where loops got closed forms before, and a step has named what it takes."""
+    text = LISTINGS[PAGED].replace(
+        "page = table[i, p]", "page = table[i, p]\n            b = a * m"
+    )
+    text = text.replace("s = a * sum", "s = b * sum")
+    with pytest.raises(NotDifferentiated) as refusal:
+        backward(program(text))
+    labels = {n.label: assign_text(n) for n in nodes(program(text).body) if isinstance(n, Assign)}
+    assert labels[refusal.value.label] == "b = a * m"
+    assert "m is read as an earlier iteration of p left it" in refusal.value.reason
 
 
 def test_what_is_summed_over_other_loops_has_a_nest_of_its_own() -> None:

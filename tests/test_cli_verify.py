@@ -1,8 +1,9 @@
-"""`looptrans verify` from end to end, each command in a process of its own."""
+"""`looptrans verify` from end to end."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-# Not imported here: that would decide for this process whether kernels are interpreted.
+from tests.pages import said
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+
 pytestmark = pytest.mark.skipif(
     find_spec("torch") is None or find_spec("triton") is None, reason="needs torch and triton"
 )
@@ -18,14 +22,14 @@ pytestmark = pytest.mark.skipif(
 ROOT = Path(__file__).parent.parent
 
 
-def looptrans(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "looptrans", "verify", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-def test_a_listing_passes() -> None:
+def test_a_listing_passes_in_a_process_of_its_own() -> None:
     sizes = ["--sizes", "M=33,N=17,K=5", "--sizes", "M=2,N=3,K=0"]
-    done = looptrans("specs/matmul.py", *sizes, "--dtype", "fp32,float16", "--format", "json")
+    options = [*sizes, "--dtype", "fp32,float16", "--format", "json"]
+    command = [sys.executable, "-m", "looptrans", "verify", "specs/matmul.py", *options]
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout)
     assert document["schema"] == "looptrans.verify/1"
@@ -43,10 +47,10 @@ def test_a_listing_passes() -> None:
 
 
 def test_a_listing_without_kernels_is_refused() -> None:
-    done = looptrans("specs/stencil.py")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "S1" in done.stderr
-    assert "internal error" not in done.stderr
+    status, printed, errors = said(["verify", str(ROOT / "specs/stencil.py")])
+    assert (status, printed) == (1, "")
+    assert "S1" in errors
+    assert "internal error" not in errors
 
 
 @pytest.mark.parametrize(
@@ -61,6 +65,6 @@ def test_a_listing_without_kernels_is_refused() -> None:
     ],
 )
 def test_a_mistake_in_the_command(arguments: list[str], message: str) -> None:
-    done = looptrans("specs/matmul.py", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+    status, printed, errors = said(["verify", str(ROOT / "specs/matmul.py"), *arguments])
+    assert (status, printed) == (2, "")
+    assert message in errors

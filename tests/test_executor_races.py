@@ -106,7 +106,7 @@ def test_there_are_programs_of_every_kind() -> None:
         made = made_parallel(made_nest(random, data_guards=True, opaque=True), random)
         if made is not None:
             found[check(*made)] += 1
-    assert found["free"] >= 25
+    assert found["free"] >= 20
     assert found["differs"] >= 25
     assert found["racy"] >= 10
 

@@ -476,3 +476,64 @@ def test_rows_counted_from_0_are_proved_again() -> None:
     derivation = derive_backward(program(counted))
     assert derivation.decision == "legal"
     assert recheck(saved(derivation)) == ()
+
+
+ONLINE = """
+def online(Q: Float[Array, "T H E"], K: Float[Array, "U G E"], V: Float[Array, "U G D"],
+           cu_q: Int[Array, "B+1", "0:T+1"], cu_k: Int[Array, "B+1", "0:U+1"]):
+    assert H == G * R
+    assert all(cu_q[b] <= cu_q[b + 1] for b in range(0, B))
+    assert all(cu_k[b] <= cu_k[b + 1] for b in range(0, B))
+    O = zeros((T, H, D))
+    for b in range(0, B):
+        q0 = cu_q[b]
+        k0 = cu_k[b]
+        nq = cu_q[b + 1] - q0
+        nk = cu_k[b + 1] - k0
+        for h in range(0, H):
+            g = h // R
+            for i in range(0, nq):
+                m = -inf
+                l = 0.0
+                o = zeros(D)
+                for j in range(0, nk):
+                    if j <= i + nk - nq:
+                        s = sum(Q[q0 + i, h, e] * K[k0 + j, g, e] for e in range(0, E))
+                        top = max(m, s)
+                        l = l * exp(m - top) + exp(s - top)
+                        for d in range(0, D):
+                            o[d] = o[d] * exp(m - top) + exp(s - top) * V[k0 + j, g, d]
+                        m = top
+                for d in range(0, D):
+                    O[q0 + i, h, d] = o[d] / l
+    return O
+"""
+
+
+def test_offsets_and_lengths_may_have_names_and_rows_an_array_of_their_own() -> None:
+    found = backward(program(ONLINE))
+    shown = listing(found.program)
+    assert "q0" not in shown and "max(" not in shown
+    assert shown.count("for i in range(cu_q[b], cu_q[b + 1]):") == 3
+    assert shown.count("for j in range(cu_k[b], cu_k[b + 1]):") == 2
+    rng = np.random.default_rng(0)
+    shapes = {"Q": (5, 2, 2), "K": (7, 1, 2), "V": (7, 1, 2)}
+    inputs: dict[str, Any] = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    inputs |= {"cu_q": np.array([0, 2, 2, 4]), "cu_k": np.array([1, 4, 4, 7])}
+    results = execute(found.forward, inputs=inputs)
+    given = {saved.name: results[saved.name] for saved in found.saved}
+    given["dO"] = rng.normal(size=(5, 2, 2))
+    got = execute(found.program, inputs=inputs | given)
+    exact = {name: torch.tensor(inputs[name], requires_grad=True) for name in shapes}
+    wanted = torch.zeros(5, 2, 2, dtype=torch.float64)
+    for rows, keys in ((slice(0, 2), slice(1, 4)), (slice(2, 4), slice(4, 7))):
+        q, k, v = exact["Q"][rows], exact["K"][keys, 0], exact["V"][keys, 0]
+        scores = torch.einsum("ihe,je->hij", q, k)
+        sees = torch.ones(2, 3, dtype=torch.bool).tril(1)
+        weights = torch.softmax(scores.masked_fill(~sees, float("-inf")), -1)
+        wanted[rows] = torch.einsum("hij,jd->ihd", weights, v)
+    np.testing.assert_allclose(results["O"], wanted.detach().numpy(), rtol=1e-9, atol=1e-12)
+    wanted.backward(torch.tensor(given["dO"]))  # type: ignore[no-untyped-call]  # torch has no types here
+    for name, leaf in exact.items():
+        assert leaf.grad is not None
+        np.testing.assert_allclose(got[f"d{name}"], leaf.grad.numpy(), rtol=1e-9, atol=1e-12)

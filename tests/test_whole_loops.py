@@ -15,6 +15,8 @@ from looptrans.executor import execute, prepare
 from looptrans.executor.errors import SubscriptOutside
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Program
+from looptrans.ir.walk import placed
+from looptrans.transforms.outward import with_block_rows_outward
 from looptrans.transforms.whole_loops import with_whole_loops
 from tests.analysis import program
 from tests.test_adjoint_closed import gaps
@@ -183,3 +185,75 @@ def test_a_place_in_a_block_stays_one_where_other_loops_keep_it() -> None:
     assert max(gaps(backward(kept), 0)) < 1e-10
     found = with_whole_loops(program(MERGED.format(first=columns)))
     assert found is not None and len(found.joined) == 2
+
+
+PRODUCT = """
+def f(A: Float[Array, "M E"], B: Float[Array, "E N"]):
+    C = zeros((M, N))
+    for it in range(0, M, 4):
+        for jt in range(0, N, 4):
+{tile}
+    return C
+"""
+FROM_THE_START = [
+    "acc = zeros((4, 4))",
+    "for kt in range(0, E, 2):",
+    "    for ii in range(4):",
+    "        for jj in range(4):",
+    "            for kk in range(2):",
+    "                if it + ii < M and jt + jj < N and kt + kk < E:",
+    "                    acc[ii, jj] += A[it + ii, kt + kk] * B[kt + kk, jt + jj]",
+    "for r in range(4):",
+    "    for c in range(4):",
+    "        if it + r < M and jt + c < N:",
+    "            C[it + r, jt + c] = max(acc[r, c], 0.0)",
+]
+IN_PLACE = [
+    "acc = zeros((4, 4))",
+    "for kt in range(0, E, 2):",
+    "    for i in range(it, min(it + 4, M)):",
+    "        for j in range(jt, min(jt + 4, N)):",
+    "            for k in range(kt, min(kt + 2, E)):",
+    "                acc[i - it, j - jt] += A[i, k] * B[k, j]",
+    "for i in range(it, min(it + 4, M)):",
+    "    for j in range(jt, min(jt + 4, N)):",
+    "        C[i, j] = max(acc[i - it, j - jt], 0.0)",
+]
+PER_ELEMENT = [
+    "for i in range(it, min(it + 4, M)):",
+    "    for j in range(jt, min(jt + 4, N)):",
+    "        acc = 0.0",
+    "        for k in range(E):",
+    "            acc += A[i, k] * B[k, j]",
+    "        C[i, j] = max(acc, 0.0)",
+]
+
+
+@pytest.mark.parametrize("tile", [FROM_THE_START, IN_PLACE, PER_ELEMENT])
+def test_a_matrix_product_in_tiles_is_one_over_all_of_it(tile: list[str]) -> None:
+    listing = program(PRODUCT.format(tile="\n".join(" " * 12 + line for line in tile)))
+    found = derive(listing, "fold")
+    assert found.decision == "legal"
+    plain = next(step.after for step in found.steps if step.kind == "whole loops")
+    assert [len(place.loops) for place in placed(plain)][-2:] == [3, 2]
+    inputs: dict[str, Any] = dict(prepare(listing, {"M": 5, "N": 6, "E": 3}, None, 1).arrays)
+    np.testing.assert_allclose(
+        execute(plain, inputs=inputs)["C"], np.maximum(inputs["A"] @ inputs["B"], 0), atol=1e-12
+    )
+    assert max(gaps(backward(plain), 0)) < 1e-10
+    assert text_of(backward(listing).program) == text_of(backward(plain).program)
+
+
+def test_tiles_that_wait_for_each_other_stay_tiles() -> None:
+    """C[i, j] needs C[i + 1, j - 4], which another row of an earlier tile has made."""
+    tile = [
+        "for i in range(it, min(it + 4, M)):",
+        "    for j in range(jt, min(jt + 4, N)):",
+        "        C[i, j] = A[i, 0] + (C[i + 1, j - 4] if i + 1 < M and j >= 4 else 0.0)",
+    ]
+    listing = program(PRODUCT.format(tile="\n".join(" " * 12 + line for line in tile)))
+    found = with_block_rows_outward(listing)
+    assert found is None or ("i", ("jt",)) not in found.moved
+    plain = listing if found is None else found.program
+    inputs: dict[str, Any] = dict(prepare(listing, {"M": 5, "N": 6, "E": 3}, None, 1).arrays)
+    np.testing.assert_equal(execute(plain, inputs=inputs), execute(listing, inputs=inputs))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TypeAlias
 
 from looptrans.adjoint.carrying import Moved, carried
@@ -47,6 +48,7 @@ from looptrans.ir.value import Access, Generator, Read, Real, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.bounded import Bounded, with_ends_said
+from looptrans.transforms.outward import Outward, with_block_rows_outward
 from looptrans.transforms.shift import Shifted, with_rows_in_place
 from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
@@ -119,7 +121,10 @@ def backward(
     Raises:
         NotDifferentiated: It has none that is derived here; the reason says why.
     """
-    found = _backward(program, of, wrt)
+    try:
+        found = _backward(program, of, wrt)
+    except NotDifferentiated as error:
+        raise error.of(program) from None
     together = with_rows_together(found.program)
     if together is not None:
         step = Step(together.text, together.certificates)
@@ -131,19 +136,30 @@ def backward(
 def _backward(
     program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
 ) -> Backward:
+    """Derive the backward pass of a listing; a refusal says which listing it is about."""
+    try:
+        return _of_simplest(program, of, wrt)
+    except NotDifferentiated as error:
+        error.within = error.within or program
+        raise
+
+
+def _of_simplest(
+    program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
+) -> Backward:
     """Derive the backward pass of a listing, or of one that means the same and is simpler."""
-    elements, _ = one_by_one(program_of_indices(program))
-    if elements is not None:
-        return _counted(_backward(elements.program, of, wrt), program, elements)
-    placed = with_arrays_made_once(program) or with_rows_in_place(program)
-    if placed is not None:
-        return _counted(_backward(placed.program, of, wrt), program, placed)
-    whole_loops = with_whole_loops(program_of_indices(program))
-    if whole_loops is not None:
-        return _counted(_backward(whole_loops.program, of, wrt), program, whole_loops)
-    picked = with_picks_added(program)
-    if picked is not None:
-        return _counted(_backward(picked.program, of, wrt), program, picked)
+    plain = program_of_indices(program)
+    simpler = (
+        with_arrays_made_once(plain, tiles=True)
+        or with_block_rows_outward(plain)
+        or with_whole_loops(plain)
+        or one_by_one(plain)[0]
+        or with_arrays_made_once(program)
+        or with_rows_in_place(plain)
+        or with_picks_added(program)
+    )
+    if simpler is not None:
+        return _counted(_backward(simpler.program, of, wrt), program, simpler)
     bounded = with_ends_said(program)
     if bounded is not None:
         return _said(_backward(bounded.program, of, wrt), program, bounded)
@@ -181,7 +197,7 @@ def _backward(
     return found.backward(notes)
 
 
-_Simpler: TypeAlias = Shifted | MadeOnce | Picked | WholeLoops | OneByOne
+_Simpler: TypeAlias = Shifted | MadeOnce | Picked | Outward | WholeLoops | OneByOne
 
 
 def _counted(found: Backward, program: Program, placed: _Simpler) -> Backward:
@@ -382,16 +398,17 @@ class _Derivation:
             alike.setdefault((in_order(term.generators), term.brackets), []).append(term)
         for number, together in enumerate(alike.values()):
             term = together[0]
-            outer = in_order(term.generators)[:-1]
-            free = all(isinstance(g.range.stop, Param) for g in outer)
+            ordered = in_order(term.generators)
+            # A part for each iteration of the loops that end at a size.
+            outer = tuple(takewhile(lambda g: isinstance(g.range.stop, Param), ordered[:-1]))
             small = len(indices) < 2 or self._has_room((*indices, *outer))
-            if not outer or not free or not small:
+            if not outer or not small:
                 parts += together
                 continue
             wish = f"{self.gradients[name]}_part"
             part = self.system.names.array(wish if not number else f"{wish}_{number + 1}")
             cells = _in_order_of_reads(term, (*indices, *outer))
-            inner = replace(_one_term(together), generators=in_order(term.generators)[-1:])
+            inner = replace(_one_term(together), generators=ordered[len(outer) :])
             self.system.add(Definition(part, cells, value_of([inner]), "adjoint"))
             self.reverse.kept.add(part)
             cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))

@@ -42,6 +42,29 @@ def program_without_lets(program: Program) -> Program:
     return replace(program, body=tuple(map(_without_lets, program.body)))
 
 
+def with_indices_put_in(program: Program) -> Program:
+    """Return a program in which what reads an integer scalar reads the index it stands for.
+
+    Every statement stays where it was.
+    """
+    return replace(program, body=rewritten(program.body, _of_indices))
+
+
+def unread_integers(program: Program) -> frozenset[str]:
+    """Return the integer scalars that are set in vain."""
+    read = {*program.outputs}
+    for node in (n for n in nodes(program.body) if isinstance(n, Assign | If)):
+        read |= {r.access.array for r in accesses(node) if not r.is_write}
+    return (
+        frozenset(
+            array.name
+            for array in program.arrays
+            if array.element == "int" and array.role == "local" and not array.rank
+        )
+        - read
+    )
+
+
 def program_of_indices(program: Program) -> Program:
     """Return a program that reads no integer scalar which stands for an index expression.
 
@@ -50,21 +73,23 @@ def program_of_indices(program: Program) -> Program:
 
     Their statements are left out where nothing else reads them.
     """
-    body = rewritten(program.body, _of_indices)
-    read = {*program.outputs}
-    for node in (n for n in nodes(body) if isinstance(n, Assign | If)):
-        read |= {r.access.array for r in accesses(node) if not r.is_write}
-    gone = {
-        array.name
-        for array in program.arrays
-        if array.element == "int" and array.role == "local" and not array.rank
-    } - read
+    program = with_indices_put_in(program)
+    while gone := _set_in_vain(program):
 
-    def change(node: Node) -> tuple[Node, ...]:
-        unread = isinstance(node, Assign) and all(t.array in gone for t in node.targets)
-        return () if unread else (node,)
+        def change(node: Node, gone: frozenset[Assign] = gone) -> tuple[Node, ...]:
+            return () if node in gone else (node,)
 
-    return replace(program, body=rewritten(body, change))
+        program = replace(program, body=rewritten(program.body, change))
+    return program
+
+
+def _set_in_vain(program: Program) -> frozenset[Assign]:
+    unread = unread_integers(program)
+    return frozenset(
+        node
+        for node in nodes(program.body)
+        if isinstance(node, Assign) and all(t.array in unread for t in node.targets)
+    )
 
 
 def _of_indices(node: Node) -> tuple[Node, ...]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.closed_nodes import NotClosed
 from looptrans.adjoint.definitions import free_variables
+from looptrans.adjoint.lets import unread_integers
 from looptrans.algebra.iteration import edges_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.ir.facts import DependenceReport
@@ -85,10 +86,13 @@ def outermost_of_a_fold(
     around: list[Loop] = []
     positions: list[Position] = []
     loop, position = path.loop, path.position
-    while len(loop.body) == 1 and isinstance(loop.body[0], Loop):
+    vain = unread_integers(program)
+    while (number := _only_loop(loop, vain)) is not None:
         around.append(loop)
         positions.append(position)
-        loop, position = loop.body[0], (*position, 0)
+        inner = loop.body[number]
+        assert isinstance(inner, Loop)
+        loop, position = inner, (*position, number)
     if not around or not _is_carried(program, flow, path.position):
         return None
     if not _is_carried(program, flow, position):
@@ -105,6 +109,16 @@ def outermost_of_a_fold(
         frozenset(carried),
         _without_carried(program, flow, frozenset(positions)),
     )
+
+
+def _only_loop(loop: Loop, vain: frozenset[str]) -> int | None:
+    """Return where the one loop stands that a loop holds, besides what is set in vain."""
+    rest = [
+        number
+        for number, node in enumerate(loop.body)
+        if not (isinstance(node, Assign) and all(t.array in vain for t in node.targets))
+    ]
+    return rest[0] if len(rest) == 1 and isinstance(loop.body[rest[0]], Loop) else None
 
 
 def _is_carried(program: Program, flow: DependenceReport, loop: Position) -> bool:

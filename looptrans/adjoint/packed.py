@@ -30,7 +30,7 @@ from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Pro
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
-from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.ir.walk import accesses, live_out, nodes, placed
 from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
 
 T = TypeVar("T")
@@ -119,6 +119,7 @@ def unpacked(program: Program) -> Unpacked | None:
     texts = (text for name, each in known.items() if name in ends for text in each.contracts)
     contracts = tuple(dict.fromkeys(texts))
     wholes = _wholes(program, known)
+    own = _own_rows(program, views, known, wholes)
 
     def seen(body: tuple[Node, ...], batches: tuple[str, ...]) -> tuple[Node, ...]:
         found: list[Node] = []
@@ -129,9 +130,10 @@ def unpacked(program: Program) -> Unpacked | None:
                     inner = (*batches, node.variable)
                     bounds = node.range
                     is_whole = here is not None and _is_all_of(node.range, wholes, here)
-                    if is_whole and _is_free(node, views):
-                        rows = _row_count(program, node, views)
-                        bounds = node.range if rows is None else Range(Int(0), rows)
+                    if is_whole and (rows := _row_count(program, node, views)) is not None:
+                        rest = {n: k for n, k in own.items() if _has_room(program, n, k, rows)}
+                        free = iterations_are_apart(node, rest)
+                        bounds = Range(Int(0), rows) if free else node.range
                     found.append(replace(node, range=bounds, body=seen(node.body, inner)))
                 case _:
                     found.append(node)
@@ -280,9 +282,42 @@ def _row_count(program: Program, loop: Loop, views: Mapping[str, View]) -> Index
     return first if same else None
 
 
-def _is_free(loop: Loop, views: Mapping[str, View]) -> bool:
-    """Tell whether the iterations of a loop over rows have nothing to do with each other."""
-    return iterations_are_apart(loop, {name: view.row for name, view in views.items()})
+def _own_rows(
+    program: Program,
+    views: Mapping[str, View],
+    known: Mapping[str, Segments],
+    wholes: Mapping[str, Rows],
+) -> dict[str, int]:
+    """Return the dimension of rows of arrays whose rows beyond a sequence may be set.
+
+    Those are packed, or nobody sees them from outside and only rows of sequences are looked at.
+    """
+    found = {name: view.row for name, view in views.items()}
+    seen = {*found, *live_out(program)}
+    for array in program.arrays:
+        if array.role != "local" or array.name in seen:
+            continue
+        uses = [use for use in _uses(program) if use.access.array == array.name]
+        for row in range(array.rank):
+            if uses and all(_is_whole_row(use, row, known, wholes) for use in uses):
+                found[array.name] = row
+                break
+    return found
+
+
+def _has_room(program: Program, name: str, row: int, rows: Index) -> bool:
+    extent = program.array(name).shape[row]
+    return extent is not None and is_same(extent, rows)
+
+
+def _is_whole_row(
+    use: _Use, row: int, known: Mapping[str, Segments], wholes: Mapping[str, Rows]
+) -> bool:
+    """Tell whether a subscript runs over all rows of a sequence."""
+    subscript = use.access.subscripts[row]
+    bounds = use.around.get(subscript.name) if isinstance(subscript, Var) else None
+    here = None if bounds is None else rows_of(bounds, known)
+    return bounds is not None and here is not None and _is_all_of(bounds, wholes, here)
 
 
 def iterations_are_apart(loop: Loop, rows: Mapping[str, int]) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.closing import Closing, Exchange, closings
+from looptrans.adjoint.lets import with_indices_put_in
 from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.adjoint.reading import Position, Reading, Site, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
@@ -23,17 +24,21 @@ def read(program: Program) -> tuple[Reading, tuple[Closing, ...]]:
         NotDifferentiated: It is no chain of values, sums, maxima and minima, and some loop that
             carries more has no closed form.
     """
-    program = with_choices(with_tests_put_in(program))
+    program = with_choices(with_tests_put_in(with_indices_put_in(program)))
     try:
         return definitions_of(program), ()
     except NotDifferentiated as error:
+        first = error
         made, reasons = closings(program)
         if not made:
             raise _because(error, reasons) from None
     try:
         reading = definitions_of(made[-1].after)
     except NotDifferentiated as error:
-        raise _because(error, reasons) from None
+        error.within = made[-1].after
+        own = error.of(program)
+        # What a closed form is written with says nothing to the reader.
+        raise _because(own if own.label else first, reasons) from None
     for each in reversed(made):
         reading = _back(reading, each.exchange)
     return reading, made

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from looptrans.ir.named import relabelled
+from looptrans.ir.program import Program
+from looptrans.ir.walk import placed
+
 
 class NotDifferentiated(Exception):
     """A listing, or a part of one, whose backward pass is not derived.
@@ -10,6 +14,7 @@ class NotDifferentiated(Exception):
         reason: Why, as a sentence without a full stop.
         label: The statement it is about, or an empty string.
         remedy: What to do about it, where that is known, or an empty string.
+        within: The listing that the statements are of, where it is another that means the same.
     """
 
     def __init__(self, reason: str, label: str = "", remedy: str = "") -> None:
@@ -17,6 +22,16 @@ class NotDifferentiated(Exception):
         self.reason = reason
         self.label = label
         self.remedy = remedy
+        self.within: Program | None = None
+
+    def of(self, program: Program) -> NotDifferentiated:
+        """Return the refusal with the labels of the listing that was to be differentiated."""
+        if self.within is None or self.within is program:
+            return self
+        reason = relabelled(self.reason, self.within, program)
+        label = relabelled(self.label, self.within, program)
+        is_known = any(place.label == label for place in placed(program))
+        return type(self)(reason, label if is_known else "", self.remedy)
 
 
 class OnExtreme(NotDifferentiated):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from looptrans.adjoint.definitions import Names, System, full
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.ir.affine import sides
 from looptrans.ir.condition import Condition
-from looptrans.ir.index import Index, Var
+from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.program import Program
 from looptrans.ir.value import Access, Const, Generator
 from looptrans.ir.walk import Placed
@@ -159,7 +160,9 @@ class State:
         return full(self.system.names.variable(like), self.extent(array, dimension))
 
     def extent(self, array: str, dimension: int) -> Index:
-        """Return how large an array is in a dimension.
+        """Return how large an array is in a dimension, so that an index runs from 0 to it.
+
+        What is as large as `max(0, B)` has the indices of what is as large as B.
 
         Raises:
             NotDifferentiated: It is not known.
@@ -171,4 +174,5 @@ class State:
                 f"it is not known how large {array} is: annotate the arguments with their shapes",
                 remedy=f'write the shape, as in {array}: Float[Array, "M N"]',
             )
-        return extent
+        ends = [end for end in sides("max", extent) if end != Int(0)]
+        return ends[0] if len(ends) == 1 else extent

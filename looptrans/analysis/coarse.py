@@ -5,7 +5,8 @@
 A maximum at the upper end of a loop makes its iterations a union, and every question about them
 multiplies by the parts. As an element of an array of its own, which says nothing but that it is the
 same for the same iteration around, it is one part. What holds whatever such an array contains holds
-for the maximum; what depends on it is uncertain, as it is with any element of an array.
+for the maximum; what depends on it is uncertain, as it is with any element of an array. So it is
+with a quotient of what is read, `(n[b] + P - 1) // P`, which is uncertain anyway.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.ir.index import (
+    Arith,
     Extremum,
     Index,
+    Neg,
     Opaque,
     Var,
     children,
     lets,
+    opaque_terms,
     rebuild,
+    substitute,
     variables,
 )
 from looptrans.ir.listing import index_text
@@ -53,9 +58,14 @@ def _range(given: Range) -> Range:
 
 def _end(index: Index, joining: str) -> Index:
     """Replace the parts of an end that join iterations."""
-    if isinstance(index, Extremum):
-        # A scalar may stand for something else in the next loop that is written the same.
-        if index.op == joining and variables(index) and not lets(index):
-            return Opaque(index_text(index), tuple(Var(name) for name in variables(index)))
-        return rebuild(index, tuple(_end(child, joining) for child in children(index)))
+    joins = isinstance(index, Extremum) and index.op == joining
+    divides = isinstance(index, Arith) and index.op in ("//", "%") and any(opaque_terms(index))
+    # A scalar may stand for something else in the next loop that is written the same.
+    if (joins or divides) and variables(index) and not lets(index):
+        names = variables(index)
+        plain = substitute(index, {name: Var(f"_{n}") for n, name in enumerate(names)})
+        return Opaque(index_text(plain), tuple(Var(name) for name in names))
+    if isinstance(index, Extremum | Arith | Neg):
+        inner = joining if isinstance(index, Extremum) else ""
+        return rebuild(index, tuple(_end(child, inner) for child in children(index)))
     return index

@@ -5,7 +5,7 @@ algebraic one, written here from what `looptrans.algebra` finds and proves. Whoe
 nest, the loop is read again afterwards, and what it now computes is held against what was proved.
 
 what a step is            step, moves, saved
-which steps, in order     derive, work, backward
+which steps, in order     derive, work, order, backward
 no algebra needed         ordinary, free, flows, buffers, gathering, with_atomics
 one form for one idea     selects, masks, loops_as_sums
 several loops as one      passes, one_pass, side_by_side, one_nest, nests, apart, sharing,

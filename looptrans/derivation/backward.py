@@ -16,7 +16,14 @@ from looptrans.adjoint.backward import Backward, backward
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.derivation.flows import flow_of, once_defined
-from looptrans.derivation.ordinary import in_place, made_once, picked
+from looptrans.derivation.ordinary import (
+    in_place,
+    made_once,
+    picked,
+    rows_outward,
+    tiles_made_once,
+    whole_loops,
+)
 from looptrans.derivation.sharing import alternatives, formed
 from looptrans.derivation.step import Derivation, DerivationStep, Form, NotDone
 from looptrans.derivation.writing import reread
@@ -85,7 +92,7 @@ def derive_backward(
 def _begun(first: Program) -> list[DerivationStep]:
     """Return the steps that are made before anything is differentiated, if there are any."""
     steps: list[DerivationStep] = []
-    for move in (made_once, in_place, picked):
+    for move in (tiles_made_once, rows_outward, whole_loops, made_once, in_place, picked):
         with contextlib.suppress(NotDone):
             steps.append(move(steps[-1].after if steps else first))
     return steps

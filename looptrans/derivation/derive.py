@@ -21,6 +21,7 @@ from looptrans.derivation.free import free_loops
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
+from looptrans.derivation.order import in_order
 from looptrans.derivation.ordinary import contractible
 from looptrans.derivation.selects import with_selects
 from looptrans.derivation.step import (
@@ -37,7 +38,6 @@ from looptrans.derivation.together import (
     own_arrays,
     rows_again,
     sums,
-    whole_loops,
 )
 from looptrans.derivation.two_nests import TwoNests, left_over, two_nests
 from looptrans.derivation.work import Work, loop_name
@@ -92,7 +92,7 @@ def derive(
     work = Work(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
-    whole_loops(work)
+    in_order(work)
     if nests == "joined":
         joined(work, own=own)
     elif nests == "rows again":
@@ -158,7 +158,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     if not plain.body:
         raise NotDone("there is no statement in it")
     work = Work(reread(with_guards(with_selects(plain))))
-    whole_loops(work)
+    in_order(work)
     joined(work)
     if not _folds(work):
         work = _in_passes(work, own=False)
@@ -284,7 +284,7 @@ def _in_passes(work: Work, *, own: bool) -> Work:
     Passes of their own give a number where one pass without a guard would give none.
     """
     again = Work(work.first, notes=work.notes)
-    whole_loops(again)
+    in_order(again)
     own_arrays(again, reused_too=own)
     sums(again)
     _folds(again)

@@ -59,7 +59,7 @@ def free_loops(program: Program, flow: DependenceReport) -> tuple[Free, ...] | N
     Returns:
         The loops in the order of the text; None where the text does not tell of one of them.
     """
-    carrying = _carrying(program, flow)
+    carrying = carrying_loops(program, flow)
     found = []
     for path in loop_paths(program):
         if path.loop.execution != "sequential":
@@ -74,8 +74,13 @@ def free_loops(program: Program, flow: DependenceReport) -> tuple[Free, ...] | N
     return tuple(found)
 
 
-def _carrying(program: Program, flow: DependenceReport) -> dict[Position, bool]:
-    """Return the places of the loops that carry flow, and whether none of it is certain."""
+def carrying_loops(program: Program, flow: DependenceReport) -> dict[Position, bool]:
+    """Return the places of the loops that carry flow, and whether none of it is certain.
+
+    Args:
+        program: The program.
+        flow: Its exact flow.
+    """
     places = {place.label: place for place in placed(program)}
     found: dict[Position, bool] = {}
     for dependence in flow.dependences:

@@ -16,8 +16,11 @@ from looptrans.derivation.ordinary import (
     elements,
     in_parallel,
     in_place,
+    loop_outward,
     made_once,
     picked,
+    rows_outward,
+    tiles_made_once,
     transformed,
     whole_loops,
 )
@@ -35,7 +38,10 @@ Move = Callable[..., DerivationStep]
 
 # For each kind: the move, and the types of its arguments; the last type may come again.
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
+    "rows outward": (rows_outward, ()),
+    "loop outward": (loop_outward, (str, str)),
     "whole loops": (whole_loops, ()),
+    "tiles made once": (tiles_made_once, ()),
     "elements": (elements, ()),
     "made once": (made_once, ()),
     "rows in place": (in_place, ()),

@@ -23,6 +23,7 @@ from looptrans.transforms.accesses import listed, sites_of
 from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.check import check_storage, reordered
 from looptrans.transforms.nest import find_loop, finished, fresh_name, node_at, replace_at
+from looptrans.transforms.outward import brought_outward, with_block_rows_outward
 from looptrans.transforms.parallelize import require_sequential
 from looptrans.transforms.privacy import with_private
 from looptrans.transforms.script import apply_all
@@ -56,7 +57,7 @@ def in_place(program: Program) -> DerivationStep:
     Raises:
         NotDone: No loop counts rows from 0 on.
     """
-    found = with_rows_in_place(program)
+    found = with_rows_in_place(program_of_indices(program))
     if found is None:
         raise NotDone("no loop counts rows from 0 on")
     after = done(found.program)
@@ -97,20 +98,75 @@ def elements(program: Program) -> DerivationStep:
     return DerivationStep(found.text, "elements", (), program, after, found.certificates)
 
 
-def made_once(program: Program) -> DerivationStep:
-    """Make arrays before all loops; see `looptrans.transforms.anew`.
+def rows_outward(program: Program) -> DerivationStep:
+    """Bring loops over the rows of a block directly inside of the loop over the blocks.
+
+    See `looptrans.transforms.outward`.
 
     Args:
         program: The program.
 
     Raises:
+        NotDone: No loop over blocks has the loop over a block's rows further inside.
+    """
+    found = with_block_rows_outward(program_of_indices(program))
+    if found is None:
+        raise NotDone("no loop over blocks has the loop over a block's rows further inside")
+    after = done(found.program)
+    return DerivationStep(found.text, "rows outward", (), program, after, (found.certificate,))
+
+
+def loop_outward(program: Program, outer: str, inner: str) -> DerivationStep:
+    """Bring a loop outside of another, with all that this one holds in it.
+
+    Args:
+        program: The program.
+        outer: The loop that is outside.
+        inner: A loop in it, whose range everything else in it has that is not a loop around such.
+
+    Raises:
+        NotDone: There are no such loops, or the order is not shown to be the same.
+    """
+    try:
+        path, wanted = find_loop(program, outer), find_loop(program, inner)
+    except Mistake as error:
+        raise NotDone(str(error)) from None
+    found = brought_outward(program, path.position, wanted.loop, beside=False)
+    if found is None:
+        raise NotDone(f"{inner} is not shown to be free to go outside of {outer}")
+    after = done(found.program)
+    shown = (found.certificate,)
+    return DerivationStep(found.text, "loop outward", (outer, inner), program, after, shown)
+
+
+def made_once(program: Program, *, tiles: bool = False) -> DerivationStep:
+    """Make arrays before all loops; see `looptrans.transforms.anew`.
+
+    Args:
+        program: The program.
+        tiles: Whether only arrays are asked for whose parts lie one behind the other.
+
+    Raises:
         NotDone: No array is made in a loop, or it has to stay there.
     """
-    found = with_arrays_made_once(program)
+    found = with_arrays_made_once(program, tiles=tiles)
     if found is None:
         raise NotDone("no array is made in a loop")
     after = done(found.program)
-    return DerivationStep(found.text, "made once", (), program, after, (found.certificate,))
+    kind = "tiles made once" if tiles else "made once"
+    return DerivationStep(found.text, kind, (), program, after, (found.certificate,))
+
+
+def tiles_made_once(program: Program) -> DerivationStep:
+    """Make arrays before all loops that are made for each block, where they lie as blocks do.
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: There is no such array.
+    """
+    return made_once(program_of_indices(program), tiles=True)
 
 
 def picked(program: Program) -> DerivationStep:

@@ -9,7 +9,6 @@ from looptrans.derivation.buffers import reused
 from looptrans.derivation.loops_as_sums import is_beside_rows, is_shared, sum_loops
 from looptrans.derivation.passes import Passes, brought_out, passes
 from looptrans.derivation.side_by_side import worth_joining
-from looptrans.derivation.step import NotNeeded
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Loop, Node, Program
 from looptrans.transforms.tree import (
@@ -20,18 +19,6 @@ from looptrans.transforms.tree import (
     statements_in,
     walk_positions,
 )
-
-
-def whole_loops(work: Work) -> None:
-    """Make one loop of loops over blocks and over what is inside of each."""
-    work.take("whole loops")
-    while True:
-        reason = work.take("elements")
-        if reason is not None:
-            break
-        work.take("whole loops")
-    if not isinstance(reason, NotNeeded):
-        work.note(reason)
 
 
 def joined(work: Work, *, own: bool = False) -> None:

@@ -143,6 +143,14 @@ def product(factor: int, index: Index) -> Index:
     return index_of(form_of(index).times(factor))
 
 
+def multiplied(index: Index, factor: Index) -> Index:
+    """Return a product of two indices; of a number and an index in simplest form."""
+    for one, other in ((index, factor), (factor, index)):
+        if isinstance(one, Int):
+            return product(one.value, other)
+    return Arith("*", index, factor)
+
+
 def quotient(index: Index, divisor: int) -> Index:
     """Return `index // divisor`, gathered; the divisor is positive."""
     return index_of(_divided("//", form_of(index), Form({}, divisor)))

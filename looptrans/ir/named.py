@@ -1,8 +1,9 @@
-"""The statements that a sentence names and the listing does not: `S3` is `y[i] = h`."""
+"""The statements that labels stand for: `S3` is `y[i] = h`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from looptrans.ir.listing import assign_text, if_text
 from looptrans.ir.program import Assign, If, Program
@@ -28,3 +29,39 @@ def unlabelled_in(text: str, program: Program) -> list[str]:
             case _:
                 pass
     return found
+
+
+def relabelled(text: str, within: Program, program: Program) -> str:
+    """Return a text about one listing with the labels of another that means the same.
+
+    Statements that the other one does not have are written out.
+
+    Args:
+        text: The text.
+        within: The listing that its labels are of.
+        program: The other listing.
+    """
+    texts = dict(_texts(within))
+    labels: dict[str, list[str]] = {}
+    for label, each in _texts(program):
+        labels.setdefault(each, []).append(label)
+
+    def named(match: re.Match[str]) -> str:
+        said = texts.get(match[0])
+        known = [] if said is None else labels.get(said, [])
+        if len(known) == 1:
+            return known[0]
+        return match[0] if said is None else f"`{said}`"
+
+    return _LABEL.sub(named, text)
+
+
+def _texts(program: Program) -> Iterator[tuple[str, str]]:
+    for node in nodes(program.body):
+        match node:
+            case Assign(label=str(label)):
+                yield label, assign_text(node)
+            case If(label=str(label)):
+                yield label, if_text(node).removesuffix(":")
+            case _:
+                pass

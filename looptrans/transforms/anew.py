@@ -6,7 +6,13 @@
             s[j] = s[j] + X[i, j]                  s[i, j] = s[i, j] + X[i, j]
 
 No iteration sees what another one has left in such an array, since it is made before anything is
-looked at: so all of them may have parts of one array, which is made before the first.
+looked at: so all of them may have parts of one array, which is made before the first. Parts as long
+as a block that a loop goes over lie one behind the other, as the blocks do:
+
+    for t in range(0, N, 16):                        s = zeros(N)
+        s = zeros(16)                                for t in range(0, N, 16):
+        for j in range(t, min(t + 16, N)):    ->         for j in range(t, min(t + 16, N)):
+            s[j - t] = X[j]                                  s[j] = X[j]
 """
 
 from __future__ import annotations
@@ -14,15 +20,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.ir.diagnostic import Mistake
-from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Declaration, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access, Binary, Const, Create, Unary, Value, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, inner_bodies, live_out, placed
 from looptrans.transforms.accesses import listed, require_no_index, sites_of
-from looptrans.transforms.expand import dimension
-from looptrans.transforms.extents import extents_of
+from looptrans.transforms.laid_out import Layout
 from looptrans.transforms.nest import find_loop
 from looptrans.transforms.privacy import without_private
 
@@ -51,7 +55,7 @@ class MadeOnce:
         return Certificate("storage", law, "legal", "each makes it anew before it looks at it")
 
 
-def with_arrays_made_once(program: Program) -> MadeOnce | None:
+def with_arrays_made_once(program: Program, *, tiles: bool = False) -> MadeOnce | None:
     """Make arrays before all loops that are made in some.
 
     All uses of such an array stand behind its creation, in the same block or deeper, and nobody
@@ -59,6 +63,7 @@ def with_arrays_made_once(program: Program) -> MadeOnce | None:
 
     Args:
         program: The program.
+        tiles: Whether only arrays are asked for whose parts lie one behind the other.
 
     Returns:
         The program afterwards; None where there is no such array.
@@ -69,7 +74,7 @@ def with_arrays_made_once(program: Program) -> MadeOnce | None:
         if array is None:
             continue
         try:
-            program, changed = _made_once(program, array)
+            program, changed = _made_once(program, array, tiles=tiles)
         except Mistake:
             continue
         if changed:
@@ -87,7 +92,7 @@ def _created(place: Placed) -> str | None:
     return target.array if is_whole and isinstance(value, Create) and place.loops else None
 
 
-def _made_once(program: Program, array: str) -> tuple[Program, bool]:
+def _made_once(program: Program, array: str, *, tiles: bool) -> tuple[Program, bool]:
     """Make one array before all loops; tell whether that can be done.
 
     Raises:
@@ -112,9 +117,10 @@ def _made_once(program: Program, array: str) -> tuple[Program, bool]:
     paths = [
         find_loop(program, f"{loop.variable}@{first.place.label}") for loop in first.place.loops
     ]
-    dimensions = [dimension(program, path) for path in paths]
-    shape: tuple[Index, ...] = (*(d.extent for d in dimensions), *extents_of(program, known))
-    subscripts = tuple(d.subscript for d in dimensions)
+    laid = Layout.of(program, known, paths, tuple(site.access for site in others))
+    if tiles and not laid.tiles:
+        return program, False
+    shape = laid.shape
 
     def without(node: Node) -> tuple[Node, ...]:
         is_declared = isinstance(node, Declaration) and node.array == array
@@ -125,7 +131,7 @@ def _made_once(program: Program, array: str) -> tuple[Program, bool]:
     def at_its_part(access: Access) -> Access:
         if access.array != array:
             return access
-        return Access(array, (*subscripts, *access.subscripts))
+        return laid.access(access)
 
     after = program
     for path in paths:

@@ -53,7 +53,7 @@ def fuse(program: Program, first: str, second: str) -> Step:
         renamed = without_binders(program, renamed, frozenset((one.variable,)))
         renamed = rename_variable(renamed, other.variable, one.variable)
     private = tuple(dict.fromkeys((*one.loop.private, *other.loop.private)))
-    body = (*one.loop.body, *_with_comments(renamed))
+    body = (*one.loop.body, *with_comments(renamed))
     fused = replace(one.loop, body=body, private=private)
     after = replace_at(program, other.position, ())
     after = replace_at(after, one.position, (fused,))
@@ -61,7 +61,7 @@ def fuse(program: Program, first: str, second: str) -> Step:
     return reordered(name, program, after, _images(program, after), _advice)
 
 
-def _with_comments(loop: Loop) -> tuple[Node, ...]:
+def with_comments(loop: Loop) -> tuple[Node, ...]:
     """Return the body of a loop that goes away, its comments above what it begins with."""
     comments = (*loop.leading, *((loop.comment,) if loop.comment else ()))
     if not comments or not loop.body:

@@ -23,12 +23,13 @@ from looptrans.ir.affine import (
     form_of,
     in_one_order,
     is_same,
+    multiplied,
     product,
     sides,
     simplified,
     total,
 )
-from looptrans.ir.condition import Condition, Every, Relation, conjunction
+from looptrans.ir.condition import Condition, Every, Relation, conjunction, walk_condition
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, Var, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
@@ -83,6 +84,25 @@ def with_whole_loops(program: Program) -> WholeLoops | None:
         if not counts_anew or not work.is_counted_in_blocks(after):
             return WholeLoops(after, tuple(work.joined)) if work.joined else None
     return None
+
+
+def are_blocks(program: Program, outer: Loop, inner: Loop) -> bool:
+    """Tell whether loops would be one if the outer one held the inner one and nothing else.
+
+    Args:
+        program: The program.
+        outer: The loop over blocks.
+        inner: A loop inside of it.
+    """
+    if not (_is_plain(outer) and _is_plain(inner)):
+        return False
+    if inner.range.step != 1 or outer.range.step < 1:
+        return False
+    work = _Work(program, counts_anew=True)
+    if outer.variable in variables(inner.range.start):
+        return work.bounds(outer, inner.range) is not None
+    moved = work.moved(outer, inner)
+    return moved is not None and not _says(moved.body, outer.variable)
 
 
 def block_in_whole(program: Program, outer: Loop, inner: Loop) -> tuple[Loop, Range] | None:
@@ -201,18 +221,17 @@ class _Work:
         (width,) = widths
         if step > 1 and width != Int(step):
             return None
-        first = Var(outer.variable) if step > 1 else _times(Var(outer.variable), width)
+        first = Var(outer.variable) if step > 1 else multiplied(Var(outer.variable), width)
         here = {inner.variable: difference(Var(inner.variable), first)}
         body = tuple(substitute_variable(node, here) for node in inner.body)
         end: Index = extremum("min", (total(first, each) for each in given))
-        match body:
-            case (If(condition, then, ()) as guard,):
-                last, rest = _end(condition, inner.variable, outer.variable)
-                if last is not None:
-                    end = Extremum("min", (end, last))
-                    body = then if rest is None else (replace(guard, condition=rest),)
-            case _:
-                pass
+        for part in _asked(body):
+            last = _end(part, inner.variable)
+            if last is not None and not {inner.variable, outer.variable} & set(variables(last)):
+                end = Extremum("min", (end, last))
+                return replace(
+                    inner, range=Range(first, end), body=rewritten(body, _Without(part).node)
+                )
         return replace(inner, range=Range(first, end), body=body)
 
     def bounds(self, outer: Loop, inner: Range) -> Range | None:
@@ -230,9 +249,9 @@ class _Work:
         if first is None or last is None or not is_same(first[1], last[1]):
             return None
         (rest, advance), width = first, difference(last[0], first[0])
-        if not self.counts(width) or not is_same(width, _times(Int(blocks.step), advance)):
+        if not self.counts(width) or not is_same(width, multiplied(Int(blocks.step), advance)):
             return None
-        start = total(rest, _times(blocks.start, advance))
+        start = total(rest, multiplied(blocks.start, advance))
         if blocks.step > 1 and advance != Int(1):
             return None
         ends = tuple(map(total, fixed))
@@ -240,7 +259,9 @@ class _Work:
             together = (extremum("min", ends),) if ends else ()
             far = any(_is_reached(blocks, width, start, end) for end in (*ends, *together))
             # Else the last block ends where one more would begin.
-            reached: tuple[Index, ...] = () if far else (total(rest, _times(blocks.stop, advance)),)
+            reached: tuple[Index, ...] = (
+                () if far else (total(rest, multiplied(blocks.stop, advance)),)
+            )
         else:
             stops = sides("min", blocks.stop)
             reached = tuple(total(rest, stop) for stop in stops)
@@ -277,7 +298,7 @@ def _is_split(index: Index, steps: Mapping[str, int], width: Index) -> bool:
     if len(variables(index)) < 2:
         return False
     parts = [(linear_in(index, v), steps.get(v, 1)) for v in variables(index)]
-    return any(part and is_same(_times(Int(step), part[1]), width) for part, step in parts)
+    return any(part and is_same(multiplied(Int(step), part[1]), width) for part, step in parts)
 
 
 def _says(body: tuple[Node, ...], variable: str) -> bool:
@@ -291,13 +312,6 @@ def _factors(index: Index) -> tuple[Index, ...]:
             return (*_factors(left), *_factors(right))
         case _:
             return (index,)
-
-
-def _times(index: Index, factor: Index) -> Index:
-    for one, other in ((index, factor), (factor, index)):
-        if isinstance(one, Int):
-            return product(one.value, other)
-    return Arith("*", index, factor)
 
 
 def linear_in(index: Index, variable: str) -> tuple[Index, Index] | None:
@@ -320,27 +334,64 @@ def linear_in(index: Index, variable: str) -> tuple[Index, Index] | None:
             for inner, factor in ((left, right), (right, left)):
                 parts = linear_in(inner, variable)
                 if parts is not None and variable not in variables(factor):
-                    return _times(parts[0], factor), _times(parts[1], factor)
+                    return multiplied(parts[0], factor), multiplied(parts[1], factor)
             return None
         case _:
             return None
 
 
-def _end(condition: Condition, variable: str, block: str) -> tuple[Index | None, Condition | None]:
-    """Return where a guard of a whole block ends a loop, and what it says besides."""
-    parts = condition.parts if isinstance(condition, Every) else (condition,)
-    for part in parts:
-        match part:
-            case Relation("<", left, right):
-                last = total(right, difference(Var(variable), left))
-            case Relation("<=", left, right):
-                last = total(right, difference(Var(variable), left), 1)
+def _asked(body: tuple[Node, ...]) -> tuple[Condition, ...]:
+    """Return what is asked of indices wherever something is done in a block."""
+    found: list[tuple[Condition, ...]] = []
+    for node in body:
+        match node:
+            case Loop(variable):
+                inside = _asked(node.body)
+                found.append(tuple(c for c in inside if variable not in _variables(c)))
+            case If(condition, then, ()):
+                found.append((*_parts(condition), *_asked(then)))
             case _:
-                continue
-        if not {variable, block} & set(variables(last)):
-            rest = tuple(p for p in parts if p is not part)
-            return last, conjunction(*rest) if rest else None
-    return None, condition
+                return ()
+    first, *others = found or [()]
+    return tuple(part for part in first if all(part in each for each in others))
+
+
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """Takes what is asked of indices out of guards."""
+
+    part: Condition
+
+    def node(self, node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, If) or self.part not in _parts(node.condition):
+            return (node,)
+        rest = tuple(each for each in _parts(node.condition) if each != self.part)
+        return (replace(node, condition=conjunction(*rest)),) if rest else node.body
+
+
+def _parts(condition: Condition) -> tuple[Condition, ...]:
+    return condition.parts if isinstance(condition, Every) else (condition,)
+
+
+def _variables(condition: Condition) -> set[str]:
+    return {
+        name
+        for part in walk_condition(condition)
+        if isinstance(part, Relation)
+        for index in (part.left, part.right)
+        for name in variables(index)
+    }
+
+
+def _end(condition: Condition, variable: str) -> Index | None:
+    """Return where a loop ends of whose variable something is asked."""
+    match condition:
+        case Relation("<", left, right):
+            return total(right, difference(Var(variable), left))
+        case Relation("<=", left, right):
+            return total(right, difference(Var(variable), left), 1)
+        case _:
+            return None
 
 
 def _is_reached(blocks: Range, width: Index, start: Index, end: Index) -> bool:

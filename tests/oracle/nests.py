@@ -34,6 +34,7 @@ FEATURES = frozenset(
         "several_nests",
         "strided",
         "ternary",
+        "two_targets",
     )
 )
 _ACCESS_LIMIT = 1500
@@ -292,6 +293,10 @@ class _Builder:
             forms = (f"{s} += {x}", f"{s} = {s} + {x}", f"{s} = max({s}, {x})", f"{s} *= {x}")
             return self.count(scope, self.pick(forms))
         target, value = self.element(scope), self.value(scope)
+        if self.chance(12):
+            self.features.add("two_targets")
+            other = target if self.chance(4) else self.element(scope)
+            return self.count(scope, f"{target}, {other} = {value}, {self.term(scope)}")
         return self.count(scope, f"{target} {self.pick(('=', '=', '=', '=', '+=', '*='))} {value}")
 
     def scalar(self, scope: _Scope) -> tuple[list[str], _Scope]:
