@@ -12,7 +12,7 @@ down; whether the two mean the same is for the algebra to say (`looptrans.algebr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -139,14 +139,15 @@ class _Passes:
         places = self._places(whole, block)
         single = []
         for spliced in self._together(body, block):
-            together = _without_places(spliced, self.cells)
+            gone = _dimensions(spliced, self.cells)
+            together = _without_places(spliced, gone)
             if any(_mentions(node, loop.variable) for node in together):
                 if places is None:
                     continue
                 together = places.body(together)
             one = replace(loop, variable=self.variable, range=whole, body=_set_once(together))
             after = replace_at(self.program, self.path.position, (one,))
-            after = _without_dimension(after, self.cells)
+            after = _without_dimensions(after, gone)
             single.append((after, _place(after, self.variable, statements_in((one,)))))
         if not single:
             return None
@@ -429,15 +430,37 @@ def _mentions(node: Node, variable: str) -> bool:
     return substitute_variable(node, {variable: Int(0)}) != node
 
 
-def _without_places(body: tuple[Node, ...], cells: dict[str, int]) -> tuple[Node, ...]:
+def _dimensions(body: tuple[Node, ...], cells: Mapping[str, int]) -> dict[str, frozenset[int]]:
+    """Return which dimensions what holds something for each element can do without.
+
+    All of them, where an element sets its only cell before it looks at it.
+    """
+    found = {}
+    for array, number in cells.items():
+        uses = [
+            relation
+            for node in nodes(body)
+            if isinstance(node, Assign | If)
+            for relation in sorted(accesses(node), key=lambda relation: relation.is_write)
+            if relation.access.array == array and not _is_made(relation.access)
+        ]
+        alone = uses[0].is_write and len({use.access for use in uses}) == 1
+        whole = range(len(uses[0].access.subscripts)) if alone else (number,)
+        found[array] = frozenset(whole)
+    return found
+
+
+def _is_made(access: Access) -> bool:
+    return access.rank == len(access.subscripts)
+
+
+def _without_places(body: tuple[Node, ...], gone: Mapping[str, frozenset[int]]) -> tuple[Node, ...]:
     """Leave the place in a block out of the subscripts of what holds something for each."""
 
     def change(access: Access) -> Access:
-        if access.array not in cells:
+        if access.array not in gone or _is_made(access):
             return access
-        if access.rank == len(access.subscripts):
-            return access  # it is made
-        return Access(access.array, _without(access.subscripts, cells[access.array]))
+        return Access(access.array, _without(access.subscripts, gone[access.array]))
 
     return with_accesses(body, change)
 
@@ -507,19 +530,19 @@ def _neutral_left_out(value: Value) -> Value:
             return value
 
 
-def _without_dimension(program: Program, cells: dict[str, int]) -> Program:
-    """Take a dimension off arrays, and leave out where they are made if that was all they had."""
+def _without_dimensions(program: Program, gone: Mapping[str, frozenset[int]]) -> Program:
+    """Take dimensions off arrays, and leave out where they are made if that was all they had."""
 
     def create(created: Create, array: str) -> Create | None:
-        shape = _without(created.shape, cells[array])
+        shape = _without(created.shape, gone[array])
         return replace(created, shape=shape) if shape else None
 
     def change(node: Node) -> tuple[Node, ...]:
         match node:
-            case Declaration(array, created) if array in cells:
+            case Declaration(array, created) if array in gone:
                 made = create(created, array)
                 return () if made is None else (replace(node, creation=made),)
-            case Assign(targets=(target,), values=(Create() as created,)) if target.array in cells:
+            case Assign(targets=(target,), values=(Create() as created,)) if target.array in gone:
                 made = create(created, target.array)
                 if made is None:
                     return ()
@@ -529,14 +552,14 @@ def _without_dimension(program: Program, cells: dict[str, int]) -> Program:
                 return (node,)
 
     def array(each: Array) -> Array:
-        if each.name not in cells:
+        if each.name not in gone:
             return each
-        shape = _without(each.shape, cells[each.name])
-        return replace(each, rank=each.rank - 1, shape=shape, annotation=None)
+        shape = _without(each.shape, gone[each.name])
+        return replace(each, rank=len(shape), shape=shape, annotation=None)
 
     arrays = tuple(map(array, program.arrays))
     return replace(program, body=rewritten(program.body, change), arrays=arrays)
 
 
-def _without(parts: tuple[T, ...], number: int) -> tuple[T, ...]:
-    return parts[:number] + parts[number + 1 :]
+def _without(parts: tuple[T, ...], gone: frozenset[int]) -> tuple[T, ...]:
+    return tuple(part for number, part in enumerate(parts) if number not in gone)
