@@ -127,7 +127,7 @@ class BlockIteration(Iteration):
     def _pass(self, node: Loop, position: Position, ranges: dict[str, Range]) -> None:
         """Take a pass over the block as the fold it is."""
         edges = edges_of(self.program, self.flow, position)
-        inner = Iteration(node, position, edges, self.assumptions, self.elements)
+        inner = Iteration(node, position, edges, self.assumptions, self.elements, fills=self.fills)
         inner.run()
         with_makers(inner, self.program, self.flow)
         step = _carried(self.program, inner)
@@ -196,7 +196,7 @@ class BlockIteration(Iteration):
                 self._expect(access, label, labels | known.labels, old=known.old)
                 continue
             state = (label, access.array) in self._carried and self._may_be_carried(access)
-            if state or not labels:
+            if (state or not labels) and access.array not in self.fills:
                 over = tuple((n, b) for n, b in ranges.items() if mentions(access, n))
                 self.origin(Family(access, over), state=state)
             self._expect(access, label, labels, old=True)

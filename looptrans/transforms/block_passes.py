@@ -107,6 +107,7 @@ class _Passes:
         variable: What the passes are counted by.
         ranges: Those of the passes, and of them all together.
         cells: The arrays, and of each the dimension, that hold something for a place in a block.
+        blocks: The arrays that hold something for each block.
         names: The variables the passes had.
         wrong: Whether something stands in the way.
     """
@@ -116,6 +117,7 @@ class _Passes:
     variable: str = ""
     ranges: dict[tuple[Range, Range], None] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
+    blocks: set[str] = field(default_factory=set)
     names: dict[str, None] = field(default_factory=dict)
     wrong: bool = False
 
@@ -139,7 +141,7 @@ class _Passes:
         places = self._places(whole, block)
         single = []
         for spliced in self._together(body, block):
-            gone = _dimensions(spliced, self.cells)
+            gone = _dimensions(spliced, self.cells, self._for_blocks(body))
             together = _without_places(spliced, gone)
             if any(_mentions(node, loop.variable) for node in together):
                 if places is None:
@@ -249,7 +251,11 @@ class _Passes:
             for number, index in enumerate(access.subscripts):
                 if isinstance(index, Whole) or access.array not in local:
                     continue
-                if {self.variable, self.path.variable} <= set(variables(index)):
+                if self.path.variable not in variables(index):
+                    continue
+                if self.variable not in variables(index):
+                    self.blocks.add(access.array)
+                else:
                     self.wrong |= self.cells.setdefault(access.array, number) != number
 
     def _places(self, whole: Range, block: Range) -> BlockPlaces | None:
@@ -260,6 +266,16 @@ class _Passes:
             return None
         width: Index = first[1] if loop.range.step == 1 else Int(loop.range.step)
         return BlockPlaces(loop.variable, self.variable, loop.range.step, width)
+
+    def _for_blocks(self, body: tuple[Node, ...]) -> list[str]:
+        """Return the arrays with something for each block that nothing else looks at."""
+
+        def uses(within: tuple[Node, ...]) -> list[str]:
+            return [access.array for access in _accesses(within) if not _is_made(access)]
+
+        here, everywhere = uses(body), uses(self.program.body)
+        names = sorted(self.blocks - set(self.cells))
+        return [name for name in names if here.count(name) == everywhere.count(name)]
 
     def _are_places(self, body: tuple[Node, ...], block: Range) -> bool:
         """Tell whether the arrays are found by the place in the block everywhere, and only here."""
@@ -284,8 +300,7 @@ class _Passes:
         masks = dict.fromkeys(c for node in nodes(plain) for c in _masks(node))
         for mask in masks:
             yield (If(mask, rewritten(plain, partial(_where, mask=mask)), ()),)
-        condition = self._condition(body, block)
-        if condition is not None:
+        for condition in self._conditions(body, block):
             inside = _one_element(body, self.variable, block, condition)
             match inside:
                 case (If(_, then, ()) as test,) if any(
@@ -297,26 +312,22 @@ class _Passes:
             yield (If(condition, inside, ()),)
         yield plain
 
-    def _condition(self, body: tuple[Node, ...], block: Range) -> Condition | None:
-        """Return the condition that all passes test of an element, if there is one."""
-        found: list[Condition | None] = []
+    def _conditions(self, body: tuple[Node, ...], block: Range) -> dict[Condition, None]:
+        """Return the conditions that passes test of an element."""
+        found: list[Condition] = []
         for node in nodes(body):
             match node:
-                case Loop() if node.variable == self.variable and node.range == block:
-                    match node.body:
-                        case (If(condition, _, ()),):
-                            found.append(condition)
-                        case _:
-                            found.append(None)
+                case Loop(body=(If(condition, _, ()),)) if self._is_over(node, block):
+                    found.append(condition)
                 case Assign():
-                    for part in _sums(node):
-                        if part.generators[0].range == block:
-                            found.append(part.generators[0].condition)
+                    sums = (part.generators[0] for part in _sums(node))
+                    found += [each.condition for each in sums if each.range == block]
                 case _:
                     pass
-        first = found[0]
-        same = all(each == first for each in found)
-        return first if same and first != Truth(True) else None
+        return dict.fromkeys(each for each in found if each != Truth(True))
+
+    def _is_over(self, loop: Loop, block: Range) -> bool:
+        return loop.variable == self.variable and loop.range == block
 
 
 def _masks(node: Node) -> Iterator[Condition]:
@@ -430,13 +441,15 @@ def _mentions(node: Node, variable: str) -> bool:
     return substitute_variable(node, {variable: Int(0)}) != node
 
 
-def _dimensions(body: tuple[Node, ...], cells: Mapping[str, int]) -> dict[str, frozenset[int]]:
-    """Return which dimensions what holds something for each element can do without.
+def _dimensions(
+    body: tuple[Node, ...], cells: Mapping[str, int], blocks: list[str]
+) -> dict[str, frozenset[int]]:
+    """Return which dimensions what holds something for each element or block can do without.
 
     All of them, where an element sets its only cell before it looks at it.
     """
-    found = {}
-    for array, number in cells.items():
+    found: dict[str, frozenset[int]] = {}
+    for array in (*cells, *blocks):
         uses = [
             relation
             for node in nodes(body)
@@ -444,9 +457,10 @@ def _dimensions(body: tuple[Node, ...], cells: Mapping[str, int]) -> dict[str, f
             for relation in sorted(accesses(node), key=lambda relation: relation.is_write)
             if relation.access.array == array and not _is_made(relation.access)
         ]
-        alone = uses[0].is_write and len({use.access for use in uses}) == 1
-        whole = range(len(uses[0].access.subscripts)) if alone else (number,)
-        found[array] = frozenset(whole)
+        if uses[0].is_write and len({use.access for use in uses}) == 1:
+            found[array] = frozenset(range(len(uses[0].access.subscripts)))
+        elif array in cells:
+            found[array] = frozenset((cells[array],))
     return found
 
 
