@@ -201,6 +201,9 @@ class _Reading:
         for each in (self.before, after):
             if each.is_scan:
                 raise NoRecurrence(f"{each.read_inside[0]} looks at the state in between")
+        if any(_takes_logarithms(state.update) for state in after.states):
+            # Once a block is exact enough; once an element, its gradients are not.
+            raise NoRecurrence("the state would go through a logarithm at each element")
         self._is_all(step)
         laws = self._named(after).decided()
         failed = [law for law in laws if law.answer != "proved"]
@@ -385,6 +388,10 @@ def _loop_at(program: Program, place: Position) -> tuple[Loop, dict[str, Element
     loop = node_at(program, place)
     assert isinstance(loop, Loop)
     return loop, {array.name: array.element for array in program.arrays}
+
+
+def _takes_logarithms(update: Value) -> bool:
+    return any(isinstance(p, Call) and p.function in ("log", "log2") for p in walk_value(update))
 
 
 def _tested(values: Iterable[Value]) -> frozenset[str]:
