@@ -103,6 +103,48 @@ def f(X: Float[Array, "M N"]):
         var[i] = m2 / n
     return mean, var
 """
+# Rows that see up to themselves, by -inf, by what each element asks, and by what a block asks.
+MASKED = PAPER.replace("Q[i] @ K[j]", "Q[i] @ K[j] if j <= i else -inf")
+ASKED = """
+        for j0 in range(0, N, 4):
+            if j0 <= i:
+                n = m
+                for j in range(j0, min(j0 + 4, N)):
+                    if j <= i:
+                        n = max(n, Q[i] @ K[j])
+                b = n if n > -inf else 0.0
+                c = exp(m - b)
+                l *= c
+                for d in range(D):
+                    O[i, d] *= c
+                for j in range(j0, min(j0 + 4, N)):
+                    if j <= i:
+                        p = exp(Q[i] @ K[j] - b)
+                        l += p
+                        for d in range(D):
+                            O[i, d] += p * V[j, d]
+                m = n
+"""
+PAGED = """
+def f(Q: Float[Array, "B E"], K: Float[Array, "C P E"], table: Int[Array, "B T", "0:C"],
+      n: Int[Array, "B", "1:T*P+1"], P: Const):
+    L = zeros(B); s = zeros(P)
+    for b in range(B):
+        m = -inf; l = 0.0
+        for t in range((n[b] + P - 1) // P):
+            top = m
+            for u in range(P):
+                if t * P + u < n[b]:
+                    s[u] = Q[b] @ K[table[b, t], u]
+                    top = max(top, s[u])
+            l *= exp(m - top)
+            for u in range(P):
+                if t * P + u < n[b]:
+                    l += exp(s[u] - top)
+            m = top
+        L[b] = m + log(l)
+    return L
+"""
 
 
 def attention(body: str, places: dict[str, str] = WHOLE) -> str:
@@ -116,7 +158,10 @@ RIGHT = {
     "causal": attention(PAPER, CAUSAL),
     "joined": attention(JOINED, CAUSAL),
     "sums": attention(SUMS),
+    "masked": attention(MASKED, CAUSAL | {"end": "N"}),
+    "asked": attention(ASKED),
     "moments": MOMENTS,
+    "paged": PAGED,
 }
 # What is done wrong, and what is said of it.
 WRONG = {
@@ -148,7 +193,7 @@ def test_elements_of_blocks_are_taken_one_by_one(name: str) -> None:
     assert all(law.answer == "proved" for law in found.laws)
     assert "min(" not in text_of(found.program)
     for n in (1, 4, 7):
-        sizes = {"M": min(n, 3), "N": n, "E": 2, "D": 2}
+        sizes = {"M": min(n, 3), "N": n, "E": 2, "D": 2, "B": 2, "C": 3, "T": n, "P": 2}
         same(listing, found.program, {p.name: sizes[p.name] for p in listing.parameters})
 
 

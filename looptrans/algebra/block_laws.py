@@ -47,12 +47,14 @@ class Gathered:
         function: What gathers it: `sum`, `max` or `min`.
         condition: For which elements.
         body: The term of an element.
+        is_masked: Whether the other elements have terms, too, but such that add nothing.
     """
 
     name: str
     function: str
     condition: Condition
     body: Value
+    is_masked: bool
 
     @property
     def nothing(self) -> Const:
@@ -161,7 +163,7 @@ class BlockLaws:
         after = self._block(longer, start)
         for name, value in after.items():
             step = put(put(self.step[name], before), truths)
-            yield from self._equation(name, put(value, truths), step)
+            yield from self._equation(name, put(value, truths), step, start)
 
     def _one(self, truths: Names, start: Names) -> Iterator[Equation]:
         alone = {g.name: g.body if g.counts(truths) else g.nothing for g in self.gathered}
@@ -169,22 +171,24 @@ class BlockLaws:
         counts = self._is_counted(truths)
         for name, value in (self._block(alone, start) if counts else as_it_is).items():
             step = put(put(self.step[name], start), truths)
-            yield from self._equation(name, put(value, truths), step)
+            yield from self._equation(name, put(value, truths), step, start)
 
     def _none(self, nothing: Names, truths: Names, start: Names) -> Iterator[Equation]:
         for name, value in self._block(nothing, start).items():
-            yield from self._equation(name, put(value, truths), start.get(name, Real(name)))
+            first = start.get(name, Real(name))
+            yield from self._equation(name, put(value, truths), first, start)
 
     def _masked(self) -> Iterator[Equation]:
         for masked in sorted(self.masked):
             for name, value in self.step.items():
                 for truths in self._truths():
                     left = put(value, {**truths, masked: MINUS_INFINITY})
-                    yield from self._equation(name, left, Real(name))
+                    yield from self._equation(name, left, Real(name), {})
 
     def _block(self, gathered: Names, start: Names) -> dict[str, Value]:
         """Return the states after a block; nothing is nothing, whatever it is scaled by."""
-        nothing = {n for n, value in gathered.items() if is_number(value, 0.0)}
+        masked = {g.name for g in self.gathered if g.is_masked}
+        nothing = {n for n, value in gathered.items() if is_number(value, 0.0)} - masked
         infinite = {
             g.name: g.nothing
             for g in self.gathered
@@ -205,10 +209,10 @@ class BlockLaws:
             for name, value in self.block.items()
         }
 
-    def _equation(self, of: str, left: Value, right: Value) -> Iterator[Equation]:
-        """Yield the equation, where the listing gives a number."""
+    def _equation(self, of: str, left: Value, right: Value, start: Names) -> Iterator[Equation]:
+        """Yield the equation; not where the first state gives no number in the listing either."""
         proof = equality(left, right, Assumptions(self.domain))
-        if proof.answer == "proved" or self._is_number(left):
+        if proof.answer == "proved" or not start or self._is_number(left):
             yield Equation(of, left, right, proof)
 
     def _is_number(self, value: Value) -> bool:

@@ -33,7 +33,7 @@ from looptrans.algebra.iteration import (
 from looptrans.algebra.laws import joined
 from looptrans.algebra.recurrence import Recurrence, StateVariable, assembled
 from looptrans.algebra.values import add, is_number, put
-from looptrans.ir.condition import Truth
+from looptrans.ir.condition import Condition, Truth
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
@@ -64,12 +64,14 @@ class BlockIteration(Iteration):
         flow: Its flow.
         variable: The variable of the passes.
         block: Their range.
+        masks: The conditions of what is gathered where other elements have terms that add nothing.
     """
 
     program: Program = field(kw_only=True)
     flow: DependenceReport = field(kw_only=True)
     variable: str = field(kw_only=True)
     block: Range = field(kw_only=True)
+    masks: set[Condition] = field(default_factory=set)
 
     def is_gathered(self, value: Value) -> bool:
         """Tell whether a value is gathered over the block."""
@@ -88,7 +90,7 @@ class BlockIteration(Iteration):
         return self.variable in index_variables(value)
 
     def _gathered(self, monoid: str, term: Value, each: Generator) -> Value:
-        return gathered(monoid, term, each, self._is_later, self._varies)
+        return gathered(monoid, term, each, self._is_later, self._varies, self.masks)
 
     def _value(self, value: Value, label: str, ranges: dict[str, Range]) -> Value:
         def change(part: Value) -> Value | None:
@@ -125,7 +127,7 @@ class BlockIteration(Iteration):
     def _pass(self, node: Loop, position: Position, ranges: dict[str, Range]) -> None:
         """Take a pass over the block as the fold it is."""
         edges = edges_of(self.program, self.flow, position)
-        inner = Iteration(node, position, edges, self.assumptions, self.elements)
+        inner = Iteration(node, position, edges, self.assumptions, self.elements, fills=self.fills)
         inner.run()
         with_makers(inner, self.program, self.flow)
         step = _carried(self.program, inner)
@@ -194,7 +196,7 @@ class BlockIteration(Iteration):
                 self._expect(access, label, labels | known.labels, old=known.old)
                 continue
             state = (label, access.array) in self._carried and self._may_be_carried(access)
-            if state or not labels:
+            if (state or not labels) and access.array not in self.fills:
                 over = tuple((n, b) for n, b in ranges.items() if mentions(access, n))
                 self.origin(Family(access, over), state=state)
             self._expect(access, label, labels, old=True)

@@ -63,6 +63,7 @@ def gathered(
     each: Generator,
     is_later: Callable[[Value], bool],
     varies: Callable[[Value], bool],
+    masks: set[Condition],
 ) -> Value:
     """Return the terms of all elements of a block joined, as a value over sums of elements alone.
 
@@ -72,11 +73,12 @@ def gathered(
         each: The elements.
         is_later: Tells of a name or a sum whether other elements have to be seen before it.
         varies: Tells whether a value is another one for each element.
+        masks: Grows by the conditions of sums whose other elements have terms that add nothing.
 
     Raises:
         NoRecurrence: The term is not separable.
     """
-    return _Term(monoid, each, is_later, varies).apart(_tested(term, each.condition))
+    return _Term(monoid, each, is_later, varies, masks).apart(_tested(term, each.condition))
 
 
 @dataclass(slots=True)
@@ -85,6 +87,7 @@ class _Term:
     each: Generator
     is_later: Callable[[Value], bool]
     varies: Callable[[Value], bool]
+    masks: set[Condition]
     names: dict[Value, Real] = field(default_factory=dict)
     own: set[str] = field(default_factory=set)
     truths: set[str] = field(default_factory=set)
@@ -111,6 +114,8 @@ class _Term:
 
     def _joined(self, body: Value) -> Reduce:
         condition, body = masked(self.monoid, self.each.condition, body)
+        if condition != self.each.condition:
+            self.masks.add(condition)
         return Reduce(FUNCTIONS[self.monoid], (replace(self.each, condition=condition),), body)
 
     def _name(self, part: Value) -> Value | None:

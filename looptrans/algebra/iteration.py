@@ -162,6 +162,7 @@ class Iteration:
         known: What cells hold, latest last.
         found: What the iteration found when it began, by name.
         computed: For every statement, its label and the values it writes.
+        fills: What arrays hold that nothing but this iteration writes, where it is a number.
     """
 
     loop: Loop
@@ -172,6 +173,7 @@ class Iteration:
     known: list[Known] = field(default_factory=list)
     found: dict[str, Found] = field(default_factory=dict)
     computed: list[tuple[str, tuple[Value, ...]]] = field(default_factory=list)
+    fills: Mapping[str, Value] = field(default_factory=dict)
     _written: frozenset[str] = frozenset()
     _carried: frozenset[tuple[str, str]] = frozenset()
     _expected: dict[tuple[str, str], tuple[Access, frozenset[str], bool]] = field(
@@ -281,7 +283,8 @@ class Iteration:
         known = self.holds(access, ranges)
         if known is None:
             state = (label, access.array) in self._carried and self._may_be_carried(access)
-            value = self.origin(_family(access, ranges), state=state)
+            fill = None if state else self.fills.get(access.array)
+            value = fill or self.origin(_family(access, ranges), state=state)
             self._expect(access, label, frozenset(), old=True)
             return value
         self._expect(access, label, known.labels, old=known.old)
@@ -451,8 +454,10 @@ class Iteration:
 
     def _left_alone(self, family: Family) -> Known:
         """Return what a branch leaves in a cell that it does not write."""
-        fixed = not mentions(family.access, self.loop.variable)
-        return Known(family, self.origin(family, state=fixed), frozenset(), old=True)
+        fill = self.fills.get(family.access.array)
+        fixed = fill is None and not mentions(family.access, self.loop.variable)
+        value = fill or self.origin(family, state=fixed)
+        return Known(family, value, frozenset(), old=True)
 
     def _check(self) -> None:
         """Hold what was read off the subscripts against the exact flow.

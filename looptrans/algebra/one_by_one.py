@@ -17,21 +17,23 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 
 from looptrans.algebra.block_laws import BlockLaws, Gathered
 from looptrans.algebra.block_steps import BlockIteration, plain_of, with_makers
 from looptrans.algebra.cells import mentions, same_cell
 from looptrans.algebra.certificate import ir_certificate
 from looptrans.algebra.inputs import Naming, index_variables
-from looptrans.algebra.iteration import Iteration, NoRecurrence, edges_of
+from looptrans.algebra.iteration import Edge, Iteration, NoRecurrence, edges_of
 from looptrans.algebra.laws import Law
 from looptrans.algebra.numbers import Domain
+from looptrans.algebra.possible import with_fewer_ends
 from looptrans.algebra.recurrence import Recurrence, assembled, flow_of
 from looptrans.algebra.values import MINUS_INFINITY, put
 from looptrans.algebra.written_step import in_lowest_terms, where_it_holds
 from looptrans.ir.condition import Data, Relation, walk_condition
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Element, If, Loop, Program
+from looptrans.ir.program import Assign, Declaration, Element, If, Loop, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Call,
@@ -42,6 +44,7 @@ from looptrans.ir.value import (
     Real,
     Reduce,
     Select,
+    Unary,
     Value,
     walk_value,
 )
@@ -103,6 +106,8 @@ def one_by_one(program: Program) -> tuple[OneByOne | None, tuple[str, ...]]:
         try:
             return _Reading.of(passes).proved(), tuple(reasons)
         except NoRecurrence as error:
+            if str(error).endswith("carries no value"):
+                continue
             reasons.append(f"the blocks of {passes.names[0]}: {error}")
     return None, tuple(reasons)
 
@@ -147,8 +152,9 @@ class _Reading:
                 if short is not None:
                     with suppress(NoRecurrence):  # else as it is
                         laws = self._laws(short, place, _step_of(short, place))
-                        return OneByOne(short, names, laws)
-                return OneByOne(program, names, self._laws(program, place, step))
+                        return OneByOne(with_fewer_ends(short, place), names, laws)
+                laws = self._laws(program, place, step)
+                return OneByOne(with_fewer_ends(program, place), names, laws)
             except NoRecurrence as error:
                 reasons[str(error)] = None
         raise NoRecurrence(next(reversed(reasons)))
@@ -195,6 +201,9 @@ class _Reading:
         for each in (self.before, after):
             if each.is_scan:
                 raise NoRecurrence(f"{each.read_inside[0]} looks at the state in between")
+        if any(_takes_logarithms(state.update) for state in after.states):
+            # Once a block is exact enough; once an element, its gradients are not.
+            raise NoRecurrence("the state would go through a logarithm at each element")
         self._is_all(step)
         laws = self._named(after).decided()
         failed = [law for law in laws if law.answer != "proved"]
@@ -296,7 +305,8 @@ class _Reading:
                 masked.add(body.name)
             if whole.function == "sum" and isinstance(body, Call) and body.function in EXPONENTIALS:
                 positive.add(f"a{number}")
-            found.append(Gathered(f"a{number}", whole.function, test.condition, body))
+            is_masked = whole.generators[0].condition in self.block.masks
+            found.append(Gathered(f"a{number}", whole.function, test.condition, body, is_masked))
         given = (*naming.inputs, *naming.parameters)
         domain = Domain(
             positive=frozenset(positive),
@@ -324,16 +334,18 @@ def _block_of(passes: BlockPasses) -> BlockIteration:
     program = passes.program
     flow = flow_of(program)
     loop, elements = _loop_at(program, passes.position)
+    edges = edges_of(program, flow, passes.position)
     block = BlockIteration(
         loop,
         passes.position,
-        edges_of(program, flow, passes.position),
+        edges,
         flow.assumptions,
         elements,
         program=program,
         flow=flow,
         variable=passes.variable,
         block=passes.block,
+        fills=_fills(program, edges),
     )
     block.run()
     with_makers(block, program, flow)
@@ -344,16 +356,42 @@ def _step_of(program: Program, place: Position) -> Iteration:
     """Carry out one iteration of the loop over elements."""
     flow = flow_of(program)
     loop, elements = _loop_at(program, place)
-    step = Iteration(loop, place, edges_of(program, flow, place), flow.assumptions, elements)
+    edges = edges_of(program, flow, place)
+    fills = _fills(program, edges)
+    step = Iteration(loop, place, edges, flow.assumptions, elements, fills=fills)
     step.run()
     with_makers(step, program, flow)
     return step
+
+
+def _fills(program: Program, edges: tuple[Edge, ...]) -> dict[str, Value]:
+    """Return what arrays are made of in whose cells only the iteration that reads them writes."""
+    known: dict[str, Value] = {}
+    reached = {edge.array for edge in edges if edge.kind in ("carried", "entering", "outer")}
+    for node in program.body:
+        if isinstance(node, Declaration) and node.array not in reached:
+            match node.creation.function:
+                case "zeros":
+                    known[node.array] = Const(0.0)
+                case "ones":
+                    known[node.array] = Const(1.0)
+                case "full" if isinstance(node.creation.fill, Const):
+                    known[node.array] = node.creation.fill
+                case "full" if node.creation.fill == Unary("-", Const(inf)):
+                    known[node.array] = MINUS_INFINITY
+                case _:
+                    pass
+    return known
 
 
 def _loop_at(program: Program, place: Position) -> tuple[Loop, dict[str, Element]]:
     loop = node_at(program, place)
     assert isinstance(loop, Loop)
     return loop, {array.name: array.element for array in program.arrays}
+
+
+def _takes_logarithms(update: Value) -> bool:
+    return any(isinstance(p, Call) and p.function in ("log", "log2") for p in walk_value(update))
 
 
 def _tested(values: Iterable[Value]) -> frozenset[str]:

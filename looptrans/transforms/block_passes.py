@@ -12,7 +12,7 @@ down; whether the two mean the same is for the algebra to say (`looptrans.algebr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -90,7 +90,8 @@ def block_passes(program: Program) -> Iterator[BlockPasses]:
         program: The program.
     """
     for path in loop_paths(program):
-        if len(path.loop.body) > 1 or not isinstance(path.loop.body[0], Loop):
+        nested = len(path.loop.body) == 1 and isinstance(path.loop.body[0], Loop)
+        if not nested and _hands_on(path.loop):
             found = _Passes(program, path).found()
             if found is not None:
                 yield found
@@ -106,6 +107,7 @@ class _Passes:
         variable: What the passes are counted by.
         ranges: Those of the passes, and of them all together.
         cells: The arrays, and of each the dimension, that hold something for a place in a block.
+        blocks: The arrays that hold something for each block.
         names: The variables the passes had.
         wrong: Whether something stands in the way.
     """
@@ -115,6 +117,7 @@ class _Passes:
     variable: str = ""
     ranges: dict[tuple[Range, Range], None] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
+    blocks: set[str] = field(default_factory=set)
     names: dict[str, None] = field(default_factory=dict)
     wrong: bool = False
 
@@ -138,14 +141,15 @@ class _Passes:
         places = self._places(whole, block)
         single = []
         for spliced in self._together(body, block):
-            together = _without_places(spliced, self.cells)
+            gone = _dimensions(spliced, self.cells, self._for_blocks(body))
+            together = _without_places(spliced, gone)
             if any(_mentions(node, loop.variable) for node in together):
                 if places is None:
                     continue
                 together = places.body(together)
             one = replace(loop, variable=self.variable, range=whole, body=_set_once(together))
             after = replace_at(self.program, self.path.position, (one,))
-            after = _without_dimension(after, self.cells)
+            after = _without_dimensions(after, gone)
             single.append((after, _place(after, self.variable, statements_in((one,)))))
         if not single:
             return None
@@ -247,7 +251,11 @@ class _Passes:
             for number, index in enumerate(access.subscripts):
                 if isinstance(index, Whole) or access.array not in local:
                     continue
-                if {self.variable, self.path.variable} <= set(variables(index)):
+                if self.path.variable not in variables(index):
+                    continue
+                if self.variable not in variables(index):
+                    self.blocks.add(access.array)
+                else:
                     self.wrong |= self.cells.setdefault(access.array, number) != number
 
     def _places(self, whole: Range, block: Range) -> BlockPlaces | None:
@@ -258,6 +266,16 @@ class _Passes:
             return None
         width: Index = first[1] if loop.range.step == 1 else Int(loop.range.step)
         return BlockPlaces(loop.variable, self.variable, loop.range.step, width)
+
+    def _for_blocks(self, body: tuple[Node, ...]) -> list[str]:
+        """Return the arrays with something for each block that nothing else looks at."""
+
+        def uses(within: tuple[Node, ...]) -> list[str]:
+            return [access.array for access in _accesses(within) if not _is_made(access)]
+
+        here, everywhere = uses(body), uses(self.program.body)
+        names = sorted(self.blocks - set(self.cells))
+        return [name for name in names if here.count(name) == everywhere.count(name)]
 
     def _are_places(self, body: tuple[Node, ...], block: Range) -> bool:
         """Tell whether the arrays are found by the place in the block everywhere, and only here."""
@@ -282,8 +300,7 @@ class _Passes:
         masks = dict.fromkeys(c for node in nodes(plain) for c in _masks(node))
         for mask in masks:
             yield (If(mask, rewritten(plain, partial(_where, mask=mask)), ()),)
-        condition = self._condition(body, block)
-        if condition is not None:
+        for condition in self._conditions(body, block):
             inside = _one_element(body, self.variable, block, condition)
             match inside:
                 case (If(_, then, ()) as test,) if any(
@@ -295,26 +312,22 @@ class _Passes:
             yield (If(condition, inside, ()),)
         yield plain
 
-    def _condition(self, body: tuple[Node, ...], block: Range) -> Condition | None:
-        """Return the condition that all passes test of an element, if there is one."""
-        found: list[Condition | None] = []
+    def _conditions(self, body: tuple[Node, ...], block: Range) -> dict[Condition, None]:
+        """Return the conditions that passes test of an element."""
+        found: list[Condition] = []
         for node in nodes(body):
             match node:
-                case Loop() if node.variable == self.variable and node.range == block:
-                    match node.body:
-                        case (If(condition, _, ()),):
-                            found.append(condition)
-                        case _:
-                            found.append(None)
+                case Loop(body=(If(condition, _, ()),)) if self._is_over(node, block):
+                    found.append(condition)
                 case Assign():
-                    for part in _sums(node):
-                        if part.generators[0].range == block:
-                            found.append(part.generators[0].condition)
+                    sums = (part.generators[0] for part in _sums(node))
+                    found += [each.condition for each in sums if each.range == block]
                 case _:
                     pass
-        first = found[0]
-        same = all(each == first for each in found)
-        return first if same and first != Truth(True) else None
+        return dict.fromkeys(each for each in found if each != Truth(True))
+
+    def _is_over(self, loop: Loop, block: Range) -> bool:
+        return loop.variable == self.variable and loop.range == block
 
 
 def _masks(node: Node) -> Iterator[Condition]:
@@ -387,6 +400,24 @@ def _sums(node: Assign) -> list[Reduce]:
     return [p for v in node.values for p in walk_value(v) if isinstance(p, Reduce)]
 
 
+def _hands_on(loop: Loop) -> bool:
+    """Tell whether an iteration may look at what the one before has left, by the text."""
+    before: set[str] = set()
+    read: set[str] = set()
+    written: set[str] = set()
+    for node in nodes(loop.body):
+        if not isinstance(node, Assign | If):
+            continue
+        for relation in sorted(accesses(node), key=lambda relation: relation.is_write):
+            access = relation.access
+            if not relation.is_write:
+                read |= {access.array} - before
+            elif not any(loop.variable in variables(index) for index in access.indices):
+                written.add(access.array)
+            before |= {access.array} if relation.is_write else set()
+    return bool(read & written)
+
+
 def _accesses(body: tuple[Node, ...]) -> Iterator[Access]:
     for node in nodes(body):
         if isinstance(node, Assign | If):
@@ -410,15 +441,40 @@ def _mentions(node: Node, variable: str) -> bool:
     return substitute_variable(node, {variable: Int(0)}) != node
 
 
-def _without_places(body: tuple[Node, ...], cells: dict[str, int]) -> tuple[Node, ...]:
+def _dimensions(
+    body: tuple[Node, ...], cells: Mapping[str, int], blocks: list[str]
+) -> dict[str, frozenset[int]]:
+    """Return which dimensions what holds something for each element or block can do without.
+
+    All of them, where an element sets its only cell before it looks at it.
+    """
+    found: dict[str, frozenset[int]] = {}
+    for array in (*cells, *blocks):
+        uses = [
+            relation
+            for node in nodes(body)
+            if isinstance(node, Assign | If)
+            for relation in sorted(accesses(node), key=lambda relation: relation.is_write)
+            if relation.access.array == array and not _is_made(relation.access)
+        ]
+        if uses[0].is_write and len({use.access for use in uses}) == 1:
+            found[array] = frozenset(range(len(uses[0].access.subscripts)))
+        elif array in cells:
+            found[array] = frozenset((cells[array],))
+    return found
+
+
+def _is_made(access: Access) -> bool:
+    return access.rank == len(access.subscripts)
+
+
+def _without_places(body: tuple[Node, ...], gone: Mapping[str, frozenset[int]]) -> tuple[Node, ...]:
     """Leave the place in a block out of the subscripts of what holds something for each."""
 
     def change(access: Access) -> Access:
-        if access.array not in cells:
+        if access.array not in gone or _is_made(access):
             return access
-        if access.rank == len(access.subscripts):
-            return access  # it is made
-        return Access(access.array, _without(access.subscripts, cells[access.array]))
+        return Access(access.array, _without(access.subscripts, gone[access.array]))
 
     return with_accesses(body, change)
 
@@ -488,19 +544,19 @@ def _neutral_left_out(value: Value) -> Value:
             return value
 
 
-def _without_dimension(program: Program, cells: dict[str, int]) -> Program:
-    """Take a dimension off arrays, and leave out where they are made if that was all they had."""
+def _without_dimensions(program: Program, gone: Mapping[str, frozenset[int]]) -> Program:
+    """Take dimensions off arrays, and leave out where they are made if that was all they had."""
 
     def create(created: Create, array: str) -> Create | None:
-        shape = _without(created.shape, cells[array])
+        shape = _without(created.shape, gone[array])
         return replace(created, shape=shape) if shape else None
 
     def change(node: Node) -> tuple[Node, ...]:
         match node:
-            case Declaration(array, created) if array in cells:
+            case Declaration(array, created) if array in gone:
                 made = create(created, array)
                 return () if made is None else (replace(node, creation=made),)
-            case Assign(targets=(target,), values=(Create() as created,)) if target.array in cells:
+            case Assign(targets=(target,), values=(Create() as created,)) if target.array in gone:
                 made = create(created, target.array)
                 if made is None:
                     return ()
@@ -510,14 +566,14 @@ def _without_dimension(program: Program, cells: dict[str, int]) -> Program:
                 return (node,)
 
     def array(each: Array) -> Array:
-        if each.name not in cells:
+        if each.name not in gone:
             return each
-        shape = _without(each.shape, cells[each.name])
-        return replace(each, rank=each.rank - 1, shape=shape, annotation=None)
+        shape = _without(each.shape, gone[each.name])
+        return replace(each, rank=len(shape), shape=shape, annotation=None)
 
     arrays = tuple(map(array, program.arrays))
     return replace(program, body=rewritten(program.body, change), arrays=arrays)
 
 
-def _without(parts: tuple[T, ...], number: int) -> tuple[T, ...]:
-    return parts[:number] + parts[number + 1 :]
+def _without(parts: tuple[T, ...], gone: frozenset[int]) -> tuple[T, ...]:
+    return tuple(part for number, part in enumerate(parts) if number not in gone)

@@ -24,6 +24,7 @@ from looptrans.ir.affine import (
     extremum,
     form_of,
     in_one_order,
+    index_of,
     is_same,
     multiplied,
     product,
@@ -126,7 +127,7 @@ def block_in_whole(program: Program, outer: Loop, inner: Loop) -> tuple[Loop, Ra
         return None
     is_there = outer.variable in variables(inner.range.start)
     here = inner if is_there else work.moved(outer, inner)
-    bounds = None if here is None else work.bounds(outer, here.range)
+    bounds = None if here is None else work.bounds(outer, here.range, beyond=True)
     return None if here is None or bounds is None else (here, bounds)
 
 
@@ -241,8 +242,14 @@ class _Work:
                 )
         return replace(inner, range=Range(first, end), body=body)
 
-    def bounds(self, outer: Loop, inner: Range) -> Range | None:
-        """Return what the blocks are together."""
+    def bounds(self, outer: Loop, inner: Range, *, beyond: bool = False) -> Range | None:
+        """Return what the blocks are together.
+
+        Args:
+            outer: The loop over the blocks.
+            inner: The range of one.
+            beyond: Whether the last one may go beyond where the blocks end.
+        """
         block, blocks = outer.variable, outer.range
         given = sides("min", inner.stop)
         moving = [end for end in given if block in variables(end)]
@@ -270,14 +277,18 @@ class _Work:
                 () if far else (total(rest, multiplied(blocks.stop, advance)),)
             )
         else:
-            stops = sides("min", blocks.stop)
-            reached = tuple(total(rest, stop) for stop in stops)
-            for stop, end in zip(stops, reached, strict=True):
+            reached = ()
+            for stop in sides("min", blocks.stop):
                 length = form_of(difference(stop, blocks.start))
                 steps = ((n * self.multiple(term)) for term, n in length.terms.items())
                 numbers = (*steps, length.constant)
+                end = total(rest, stop)
                 if end not in ends and any(n % blocks.step for n in numbers):
-                    return None  # the last block may go beyond
+                    if not beyond:
+                        return None
+                    count = Arith("//", total(index_of(length), blocks.step - 1), Int(blocks.step))
+                    end = total(rest, blocks.start, product(blocks.step, count))
+                reached = (*reached, end)
         return Range(start, extremum("min", (*reached, *ends)))
 
     def multiple(self, index: Index) -> int:
