@@ -39,6 +39,7 @@ from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.tops import asks, tested, totals_of, with_terms_opened
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
+from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.analysis.api import annotated
 from looptrans.ir.index import Param, Var
 from looptrans.ir.listing import index_text
@@ -153,6 +154,7 @@ def _of_simplest(
         with_arrays_made_once(plain, tiles=True)
         or with_block_rows_outward(plain)
         or with_whole_loops(plain)
+        or one_by_one(plain)[0]
         or with_arrays_made_once(program)
         or with_rows_in_place(plain)
         or with_picks_added(program)
@@ -196,13 +198,14 @@ def _of_simplest(
     return found.backward(notes)
 
 
-_Simpler: TypeAlias = Shifted | MadeOnce | Picked | Outward | WholeLoops
+_Simpler: TypeAlias = Shifted | MadeOnce | Picked | Outward | WholeLoops | OneByOne
 
 
 def _counted(found: Backward, program: Program, placed: _Simpler) -> Backward:
     """Return the backward pass of a listing, from that of one that places or sets otherwise."""
     forward = program if found.forward is found.listing else found.forward
-    step = Step(placed.text, (placed.certificate,))
+    shown = placed.certificates if isinstance(placed, OneByOne) else (placed.certificate,)
+    step = Step(placed.text, shown)
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 

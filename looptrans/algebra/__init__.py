@@ -6,11 +6,12 @@ no name of the listing can decide anything here.
 
 what values are           values, trees, cells, bound, inputs
 one iteration, on symbols iteration, recurrence, order, branches
-is it equal               normal, terms, atoms, numbers, ordering, multiplied,
+is it equal               normal, terms, atoms, numbers, ordering, possible, multiplied,
                           readable
 combine operators         search, operator, laws, weights, conjugation, refusal, finding
 other forms of a loop     closed, change_of_state, fusion
 a block at once           append, append_laws, append_state, appended
+elements of blocks        one_by_one, block_steps, block_laws, gathered, written_step
 derivatives               derivatives
 kept and proved again     certificate
 """

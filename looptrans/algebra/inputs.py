@@ -73,6 +73,7 @@ class Naming:
         states: The positional names of those that are states.
         inner: The variables of the loops inside.
         finals: Cells with what another loop left in them, which are `y1`, `y2`, … here.
+        tells_choices: Whether what choices hang on, and what they choose, has names of its own.
     """
 
     loop: str
@@ -80,6 +81,7 @@ class Naming:
     states: Mapping[str, str]
     inner: frozenset[str]
     finals: tuple[Access, ...] = ()
+    tells_choices: bool = False
     inputs: tuple[Input, ...] = ()
     parameters: tuple[Input, ...] = ()
     _taken_apart: set[Value] = field(default_factory=set)
@@ -143,7 +145,8 @@ class Naming:
         if not self.depends(value):
             if self._is_constant(value):
                 return
-            if value not in self._taken_apart and not _is_exponential(value):
+            chooses = self.tells_choices and isinstance(value, Select)
+            if value not in self._taken_apart and not chooses and not _is_exponential(value):
                 yield value
                 return
         elif self._brings_rows_down(value):
@@ -223,7 +226,7 @@ class Naming:
     def _varies(self, unit: Value) -> bool:
         return (
             (isinstance(unit, Real) and unit.name in self.accesses)
-            or self.loop in _index_variables(unit)
+            or self.loop in index_variables(unit)
             or (isinstance(unit, Reduce) and any(map(self._is_placeholder, walk_value(unit))))
         )
 
@@ -232,7 +235,7 @@ class Naming:
 
     def _over(self, value: Value) -> tuple[str, ...]:
         plain = self.plain(value)
-        mentioned = [name for name in _index_variables(plain) if name in self.inner]
+        mentioned = [name for name in index_variables(plain) if name in self.inner]
         return (*dict.fromkeys(mentioned), *((":",) * rank_of(plain)))
 
 
@@ -306,7 +309,7 @@ def _is_truth(value: Value) -> bool:
     return isinstance(value, Compare | Holds)
 
 
-def _index_variables(value: Value) -> tuple[str, ...]:
+def index_variables(value: Value) -> tuple[str, ...]:
     """Return the loop variables a value mentions anywhere, bound ones left out."""
     found: dict[str, None] = {}
 

@@ -204,14 +204,19 @@ class Iteration:
 
     def holds(self, access: Access, ranges: Mapping[str, Range]) -> Known | None:
         """Return what a cell holds now, if this iteration has written it."""
+        known = self._found(access, ranges)
+        if known is not None and known.value == Real(SPOILT):
+            raise NoRecurrence(
+                f"{access_text(access)} is left behind by a loop inside, "
+                "from values that depend on the state"
+            )
+        return known
+
+    def _found(self, access: Access, ranges: Mapping[str, Range]) -> Known | None:
+        """Return what a cell holds now, known or not, if this iteration has written it."""
         for known in reversed(self.known):
             bound = known.family.matched(access, ranges)
             if bound is not None:
-                if known.value == Real(SPOILT):
-                    raise NoRecurrence(
-                        f"{access_text(access)} is left behind by a loop inside, "
-                        "from values that depend on the state"
-                    )
                 return replace(known, value=self._moved(known.value, bound))
         return None
 
@@ -388,15 +393,14 @@ class Iteration:
         The loop may be empty, so what was there before may still be there.
         """
         access = known.family.access
-        earlier = self.holds(access, ranges | dict(known.family.over))
+        earlier = self._found(access, ranges | dict(known.family.over))
         labels = {
             label for k in made if k.family.access.array == access.array for label in k.labels
         }
         if earlier is not None:
             labels |= earlier.labels
-        stateful = self.depends_on_state(known.value) or (
-            earlier is not None and self.depends_on_state(earlier.value)
-        )
+        values = [known.value] if earlier is None else [known.value, earlier.value]
+        stateful = any(v == Real(SPOILT) or self.depends_on_state(v) for v in values)
         value = Real(SPOILT) if stateful else self.origin(known.family, state=False, maker=maker)
         old = earlier is None or earlier.old
         self.known.append(Known(known.family, value, frozenset(labels), old))
@@ -425,17 +429,17 @@ class Iteration:
         branches: list[list[Known]],
         ranges: dict[str, Range],
     ) -> Known:
-        sides = []
+        left = []
         around = ranges | dict(family.over)
         for branch in branches:
             kept, self.known = self.known, branch
-            side = self.holds(family.access, around)
+            left.append(self._found(family.access, around))
             self.known = kept
-            if side is None:
-                fixed = not mentions(family.access, self.loop.variable)
-                found = self.origin(family, state=fixed)
-                side = Known(family, found, frozenset(), old=True)
-            sides.append(side)
+        if any(side is not None and side.value == Real(SPOILT) for side in left):
+            labels = frozenset(label for side in left if side for label in side.labels)
+            old = any(side is None or side.old for side in left)
+            return Known(family, Real(SPOILT), labels, old)
+        sides = [side or self._left_alone(family) for side in left]
         then, other = sides
         if isinstance(then.value, Real) and not isinstance(other.value, Real):
             # What a condition leaves as it is stands behind: x if not c else the old one.
@@ -444,6 +448,11 @@ class Iteration:
             then.value if then.value == other.value else Select(condition, then.value, other.value)
         )
         return Known(family, value, then.labels | other.labels, then.old or other.old)
+
+    def _left_alone(self, family: Family) -> Known:
+        """Return what a branch leaves in a cell that it does not write."""
+        fixed = not mentions(family.access, self.loop.variable)
+        return Known(family, self.origin(family, state=fixed), frozenset(), old=True)
 
     def _check(self) -> None:
         """Hold what was read off the subscripts against the exact flow.

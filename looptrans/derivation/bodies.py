@@ -277,7 +277,11 @@ def _is_set_again(program: Program, iteration: Iteration, node: Assign, target: 
     """Tell whether an iteration ends with the very cells of a statement surely set by others."""
     ranges = ranges_in(program, (node.label,))
     last = iteration.holds(target, ranges)
-    if last is None or last.old or node.label in last.labels or not last.labels:
+    if last is None or node.label in last.labels or not last.labels:
+        return False
+    branches = {place.label: place.branches for place in placed(program)}
+    alike = all(branches[label] == branches[node.label] for label in last.labels)
+    if last.old and not (alike and branches[node.label]):
         return False
     return all(ranges_in(program, (label,)) == ranges for label in last.labels)
 

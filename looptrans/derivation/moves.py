@@ -13,6 +13,7 @@ from looptrans.derivation.one_nest import one_nest
 from looptrans.derivation.one_pass import one_pass
 from looptrans.derivation.ordinary import (
     contract,
+    elements,
     in_parallel,
     in_place,
     loop_outward,
@@ -41,6 +42,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "loop outward": (loop_outward, (str, str)),
     "whole loops": (whole_loops, ()),
     "tiles made once": (tiles_made_once, ()),
+    "elements": (elements, ()),
     "made once": (made_once, ()),
     "rows in place": (in_place, ()),
     "picked": (picked, ()),

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.derivation.bodies import flow
 from looptrans.derivation.free import carrying_loops, freed
-from looptrans.derivation.step import NotDone
+from looptrans.derivation.step import NotDone, NotNeeded
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
@@ -28,6 +28,18 @@ def in_order(work: Work) -> None:
     work.take("tiles made once")
     work.take("rows outward")
     work.take("whole loops")
+    _outward(work)
+    while True:
+        reason = work.take("elements")
+        if reason is not None:
+            break
+        work.take("whole loops")
+        _outward(work)
+    if not isinstance(reason, NotNeeded):
+        work.note(reason)
+
+
+def _outward(work: Work) -> None:
     tried: set[tuple[str, str]] = set()
     while True:
         pair = next((p for p in _carried_over_free(work.program) if p not in tried), None)

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.picking import with_picks_added
+from looptrans.algebra.one_by_one import one_by_one
 from looptrans.derivation.free import Free, freed, is_overwritten
 from looptrans.derivation.made_one import made_one_by_text
-from looptrans.derivation.step import DerivationStep, NotDone
+from looptrans.derivation.step import DerivationStep, NotDone, NotNeeded
 from looptrans.derivation.writing import done, suffix_of
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.index import Index, Var
@@ -83,6 +84,24 @@ def whole_loops(program: Program) -> DerivationStep:
         raise NotDone("no loop is over blocks")
     after = done(found.program)
     return DerivationStep(found.text, "whole loops", (), program, after, (found.certificate,))
+
+
+def elements(program: Program) -> DerivationStep:
+    """Make elements of blocks that a loop goes over several times; see `algebra.one_by_one`.
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: There are none, or it is not shown to be the same.
+    """
+    found, reasons = one_by_one(program_of_indices(program))
+    if found is None:
+        if reasons:
+            raise NotDone("; ".join(reasons))
+        raise NotNeeded("no loop goes over blocks several times")
+    after = done(found.program)
+    return DerivationStep(found.text, "elements", (), program, after, found.certificates)
 
 
 def rows_outward(program: Program) -> DerivationStep:

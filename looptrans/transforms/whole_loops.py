@@ -105,6 +105,57 @@ def are_blocks(program: Program, outer: Loop, inner: Loop) -> bool:
     return moved is not None and not _says(moved.body, outer.variable)
 
 
+def block_in_whole(program: Program, outer: Loop, inner: Loop) -> tuple[Loop, Range] | None:
+    """Return a loop over a block, counted in positions of all blocks, and the range of them all.
+
+    Args:
+        program: The program.
+        outer: The loop over the blocks.
+        inner: A loop somewhere in it.
+
+    Returns:
+        The loop, which may mention its block still, and the range; None where the blocks do not
+        lie one behind the other.
+    """
+    work = _Work(program, counts_anew=True)
+    if not _is_plain(outer) or not _is_plain(inner):
+        return None
+    if inner.range.step != 1 or outer.range.step < 1:
+        return None
+    is_there = outer.variable in variables(inner.range.start)
+    here = inner if is_there else work.moved(outer, inner)
+    bounds = None if here is None else work.bounds(outer, here.range)
+    return None if here is None or bounds is None else (here, bounds)
+
+
+def is_never_empty(outer: Loop, block: Range) -> bool:
+    """Tell whether each block of a loop surely holds an element.
+
+    Args:
+        outer: The loop over the blocks.
+        block: The range of one, in positions of the whole.
+    """
+    variable = outer.variable
+    first = linear_in(block.start, variable)
+    for end in sides("min", block.stop):
+        last = linear_in(end, variable)
+        if first is None or last is None:
+            return False
+        width = difference(last[0], first[0])
+        if is_same(first[1], last[1]):
+            if not isinstance(width, Int) or width.value <= 0:
+                return False
+        elif last[1] != Int(0):
+            return False
+        elif outer.range.step > 1:
+            reached = (total(first[0], stop) for stop in sides("min", outer.range.stop))
+            if first[1] != Int(1) or end not in reached:
+                return False
+        elif not _is_reached(outer.range, first[1], first[0], end):
+            return False
+    return True
+
+
 @dataclass(slots=True)
 class _Work:
     """Joins loops.
@@ -163,15 +214,17 @@ class _Work:
 
     def moved(self, outer: Loop, inner: Loop) -> Loop | None:
         """Return a loop that counts from the start of its block as one that counts from 0."""
-        width, step = inner.range.stop, outer.range.step
-        if inner.range.start != Int(0) or not self.counts(width):
+        step, given = outer.range.step, sides("min", inner.range.stop)
+        widths = [end for end in given if self.counts(end)]
+        if inner.range.start != Int(0) or len(widths) != 1:
             return None
+        (width,) = widths
         if step > 1 and width != Int(step):
             return None
         first = Var(outer.variable) if step > 1 else multiplied(Var(outer.variable), width)
         here = {inner.variable: difference(Var(inner.variable), first)}
         body = tuple(substitute_variable(node, here) for node in inner.body)
-        end: Index = total(first, width)
+        end: Index = extremum("min", (total(first, each) for each in given))
         for part in _asked(body):
             last = _end(part, inner.variable)
             if last is not None and not {inner.variable, outer.variable} & set(variables(last)):
@@ -191,8 +244,8 @@ class _Work:
         read = (term for end in (*fixed, inner.start) for term in opaque_terms(end))
         if not all(variables(a) for term in read for a in term.arguments):
             return None
-        first = _linear(inner.start, block)
-        last = _linear(moving[0], block) if len(moving) == 1 else None
+        first = linear_in(inner.start, block)
+        last = linear_in(moving[0], block) if len(moving) == 1 else None
         if first is None or last is None or not is_same(first[1], last[1]):
             return None
         (rest, advance), width = first, difference(last[0], first[0])
@@ -244,7 +297,7 @@ def _is_split(index: Index, steps: Mapping[str, int], width: Index) -> bool:
     """Tell whether a subscript is the start of a block of some width and a place in it."""
     if len(variables(index)) < 2:
         return False
-    parts = [(_linear(index, v), steps.get(v, 1)) for v in variables(index)]
+    parts = [(linear_in(index, v), steps.get(v, 1)) for v in variables(index)]
     return any(part and is_same(multiplied(Int(step), part[1]), width) for part, step in parts)
 
 
@@ -261,7 +314,7 @@ def _factors(index: Index) -> tuple[Index, ...]:
             return (index,)
 
 
-def _linear(index: Index, variable: str) -> tuple[Index, Index] | None:
+def linear_in(index: Index, variable: str) -> tuple[Index, Index] | None:
     """Return `a` and `b`, both without the variable, of `a + b * variable`."""
     if variable not in variables(index):
         return index, Int(0)
@@ -269,17 +322,17 @@ def _linear(index: Index, variable: str) -> tuple[Index, Index] | None:
         case Var():
             return Int(0), Int(1)
         case Neg(operand):
-            parts = _linear(operand, variable)
+            parts = linear_in(operand, variable)
             return parts and (product(-1, parts[0]), product(-1, parts[1]))
         case Arith("+" | "-" as op, left, right):
-            one, other = _linear(left, variable), _linear(right, variable)
+            one, other = linear_in(left, variable), linear_in(right, variable)
             if one is None or other is None:
                 return None
             joined = total if op == "+" else difference
             return joined(one[0], other[0]), joined(one[1], other[1])
         case Arith("*", left, right):
             for inner, factor in ((left, right), (right, left)):
-                parts = _linear(inner, variable)
+                parts = linear_in(inner, variable)
                 if parts is not None and variable not in variables(factor):
                     return multiplied(parts[0], factor), multiplied(parts[1], factor)
             return None

@@ -1,0 +1,387 @@
+"""A loop over blocks, made a loop over their elements: each element is a block of its own.
+
+    for j0 in range(0, N, 16):                       for j in range(0, N):
+        n = m                                            n = max(m, s[j])
+        for j in …: n = max(n, s[j])          ->         l = l * exp(m - n) + exp(s[j] - n)
+        l = l * exp(m - n)                               m = n
+        for j in …: l = l + exp(s[j] - n)
+        m = n
+
+The right one does to the state what the left one does where each block is one element; that this is
+so for larger blocks, too, is what `block_laws.py` shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from looptrans.algebra.block_laws import BlockLaws, Gathered
+from looptrans.algebra.block_steps import BlockIteration, plain_of, with_makers
+from looptrans.algebra.cells import mentions, same_cell
+from looptrans.algebra.certificate import ir_certificate
+from looptrans.algebra.inputs import Naming, index_variables
+from looptrans.algebra.iteration import Iteration, NoRecurrence, edges_of
+from looptrans.algebra.laws import Law
+from looptrans.algebra.numbers import Domain
+from looptrans.algebra.recurrence import Recurrence, assembled, flow_of
+from looptrans.algebra.values import MINUS_INFINITY, put
+from looptrans.algebra.written_step import in_lowest_terms, where_it_holds
+from looptrans.ir.condition import Data, Relation, walk_condition
+from looptrans.ir.listing import access_text
+from looptrans.ir.program import Assign, Element, If, Loop, Program
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import (
+    Call,
+    Const,
+    Holds,
+    Range,
+    Read,
+    Real,
+    Reduce,
+    Select,
+    Value,
+    walk_value,
+)
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import live_out, nodes
+from looptrans.transforms.block_passes import BlockPasses, block_passes
+from looptrans.transforms.tree import Position, node_at, replace_at
+
+EXPONENTIALS = ("exp", "exp2")
+
+
+@dataclass(frozen=True, slots=True)
+class OneByOne:
+    """A program whose blocks were made elements.
+
+    Attributes:
+        program: The program afterwards.
+        names: The variable of the loop over blocks, and those of the passes.
+        laws: What was shown.
+    """
+
+    program: Program
+    names: tuple[str, ...]
+    laws: tuple[Law, ...]
+
+    @property
+    def text(self) -> str:
+        """What was done, as a phrase."""
+        blocks, *passes = self.names
+        return f"make {blocks} and {' and '.join(passes)} one loop, each element a block of its own"
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """What shows that the two mean the same."""
+        order = "the elements are the same, in the same order"
+        reason = "each block begins where the one before it ends, from the first to the last"
+        rounding = "the results are equal over the reals, not bit for bit"
+        why = "the elements of a block are joined one after the other"
+        return (
+            Certificate("order", order, "legal", reason),
+            Certificate("rounding", rounding, "legal", why),
+            *map(ir_certificate, self.laws),
+        )
+
+
+@lru_cache(maxsize=16)
+def one_by_one(program: Program) -> tuple[OneByOne | None, tuple[str, ...]]:
+    """Make a loop over blocks with passes over each a loop over their elements.
+
+    Args:
+        program: The program.
+
+    Returns:
+        The program afterwards, None where there is no such loop for which that is proved; and for
+        each loop that was looked at in vain the reason.
+    """
+    reasons: list[str] = []
+    for passes in block_passes(program):
+        try:
+            return _Reading.of(passes).proved(), tuple(reasons)
+        except NoRecurrence as error:
+            reasons.append(f"the blocks of {passes.names[0]}: {error}")
+    return None, tuple(reasons)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Both loops, read.
+
+    Attributes:
+        passes: The loops.
+        block: One block, carried out.
+        before: What a block does.
+    """
+
+    passes: BlockPasses
+    block: BlockIteration
+    before: Recurrence
+
+    @staticmethod
+    def of(passes: BlockPasses) -> _Reading:
+        block = _block_of(passes)
+        all_ = block.known
+        # What there is of for each element is looked at where the two are compared.
+        block.known = [k for k in all_ if passes.variable not in dict(k.family.over)]
+        before = assembled(passes.program, block, guarded=False)
+        block.known = all_
+        return _Reading(passes, block, before)
+
+    def proved(self) -> OneByOne:
+        """Return the loop over elements, in lowest terms where that is shorter.
+
+        Raises:
+            NoRecurrence: It is not proved to be the same.
+        """
+        names = self.passes.names
+        reasons: dict[str, None] = {}
+        for given, place in self.passes.one_by_one:
+            program = self._chosen(given, place) or given
+            try:
+                step = _step_of(program, place)
+                short = self._shorter(program, place, step)
+                if short is not None:
+                    with suppress(NoRecurrence):  # else as it is
+                        laws = self._laws(short, place, _step_of(short, place))
+                        return OneByOne(short, names, laws)
+                return OneByOne(program, names, self._laws(program, place, step))
+            except NoRecurrence as error:
+                reasons[str(error)] = None
+        raise NoRecurrence(next(reversed(reasons)))
+
+    def _chosen(self, program: Program, place: Position) -> Program | None:
+        """Write a loop that does nothing but under a condition on data with choices in its place.
+
+        Of a choice it is known what it leaves where the condition does not hold.
+        """
+        match node_at(program, place):
+            case Loop(body=(If(condition, body, ()),)) as loop if any(
+                isinstance(part, Data) for part in walk_condition(condition)
+            ):
+                plain = replace_at(program, place, (replace(loop, body=body),))
+            case _:
+                return None
+        try:
+            step = _step_of(plain, place)
+            after = assembled(plain, step)
+        except NoRecurrence:
+            return None
+        if not self._is_all_state(step, after):
+            return None
+        return where_it_holds(plain, place, after, _ranges(step), condition)
+
+    def _shorter(self, program: Program, place: Position, step: Iteration) -> Program | None:
+        after = assembled(program, step)
+        if not self._is_all_state(step, after):
+            return None
+        return in_lowest_terms(program, place, after, _ranges(step))
+
+    def _is_all_state(self, step: Iteration, after: Recurrence) -> bool:
+        """Tell whether a loop leaves nothing behind but its state."""
+        seen = self._seen(step)
+        return all(
+            target.array not in seen or any(same_cell(target, s.access) for s in after.states)
+            for node in nodes(step.loop.body)
+            if isinstance(node, Assign)
+            for target in node.targets
+        )
+
+    def _laws(self, program: Program, place: Position, step: Iteration) -> tuple[Law, ...]:
+        after = assembled(program, step, guarded=False)
+        for each in (self.before, after):
+            if each.is_scan:
+                raise NoRecurrence(f"{each.read_inside[0]} looks at the state in between")
+        self._is_all(step)
+        laws = self._named(after).decided()
+        failed = [law for law in laws if law.answer != "proved"]
+        if failed:
+            text = "they are not shown to be their elements one by one"
+            raise NoRecurrence(f"{text}: {failed[0].name} is {failed[0].answer}")
+        return laws
+
+    def _seen(self, step: Iteration) -> set[str]:
+        """Return the arrays that something looks at behind one of the loops."""
+        edges = (*self.block.edges, *step.edges)
+        seen = {e.array for e in edges if e.kind in ("leaving", "outer")}
+        return seen | set(live_out(self.passes.program))
+
+    def _is_all(self, step: Iteration) -> None:
+        """See to it that the loops leave the same behind in whatever is no state of theirs.
+
+        Raises:
+            NoRecurrence: They may not.
+        """
+        seen = self._seen(step)
+        for node in (n for n in nodes(self.block.loop.body) if isinstance(n, Assign)):
+            for target in node.targets:
+                if target.array not in seen or target.array in self.passes.within:
+                    continue
+                if any(same_cell(target, s.access) for s in self.before.states):
+                    continue
+                if not mentions(target, self.passes.variable):
+                    raise NoRecurrence(f"{access_text(target)} is left behind by each block")
+                left = [_last(each, target.array) for each in (self.block, step)]
+                if left[0] is None or left[0] != left[1]:
+                    raise NoRecurrence(f"{access_text(target)} is set by what a block has seen")
+
+    def _named(self, after: Recurrence) -> BlockLaws:
+        passes, before = self.passes, self.before
+        match = {}
+        for state in before.states:
+            other = [s for s in after.states if same_cell(s.access, state.access)]
+            if len(other) != 1 or other[0].over != state.over:
+                raise NoRecurrence(f"{access_text(state.access)} is no state of both loops")
+            match[other[0].name] = state.name
+        if len(after.states) != len(before.states):
+            raise NoRecurrence("the loops have not the same state")
+        sums: dict[Value, str] = {}
+
+        def gathered(part: Value) -> Value | None:
+            match part:
+                case Reduce(_, (each,), _) if (
+                    each.variable == passes.variable and each.range == passes.block
+                ):
+                    return Real(sums.setdefault(part, f"@sum{len(sums) + 1}"))
+                case _:
+                    return None
+
+        same = {state.name: state.name for state in before.states}
+        raw = [replaced(_raw(before, s.update, same), gathered) for s in before.states]
+        theirs = [_raw(after, s.update, match) for s in after.states]
+        kept = {f"@{name}": name for name in same}
+        kept |= {name: f"a{number}" for number, name in enumerate(sums.values(), 1)}
+        bodies = [r.body for r in sums if isinstance(r, Reduce)]
+        tests: list[Value] = [
+            Select(r.generators[0].condition, Real("@on"), Const(0.0))
+            for r in sums
+            if isinstance(r, Reduce)
+        ]
+        kept["@on"] = "on"
+        if passes.places is not None:
+            raw, bodies, tests = (
+                [passes.places.value(value) for value in values] for values in (raw, bodies, tests)
+            )
+        for value in (*raw, *theirs, *bodies):
+            for part in walk_value(value):
+                if isinstance(part, Read) and part.access.array in passes.within:
+                    cell = access_text(part.access)
+                    raise NoRecurrence(f"{cell} is read as a block before has left it")
+            if passes.names[0] in index_variables(value):
+                raise NoRecurrence(f"a block is told by {passes.names[0]}")
+        inner = frozenset(
+            n.variable
+            for n in nodes((node_at(passes.program, passes.position),))
+            if isinstance(n, Loop)
+        ) - {passes.variable}
+        naming = Naming(passes.variable, {}, kept, inner, tells_choices=True)
+        values = naming.named([*raw, *theirs, *bodies, *tests])
+        count, gathered_ = len(raw), len(sums)
+        names = [s.name for s in before.states]
+        order = [match[s.name] for s in after.states]
+        first = {s.name: s.initial for s in before.states if isinstance(s.initial, Const)}
+        found, masked, positive = [], set(), set()
+        for number, (whole, body, test) in enumerate(
+            zip(
+                sums, values[2 * count :][:gathered_], values[2 * count + gathered_ :], strict=True
+            ),
+            1,
+        ):
+            assert isinstance(whole, Reduce)
+            assert isinstance(test, Select)
+            if isinstance(body, Real) and MINUS_INFINITY in walk_value(whole.body):
+                masked.add(body.name)
+            if whole.function == "sum" and isinstance(body, Call) and body.function in EXPONENTIALS:
+                positive.add(f"a{number}")
+            found.append(Gathered(f"a{number}", whole.function, test.condition, body))
+        given = (*naming.inputs, *naming.parameters)
+        domain = Domain(
+            positive=frozenset(positive),
+            nonnegative=frozenset(item.name for item in given if item.is_nonnegative),
+            truths=frozenset(item.name for item in given if item.is_truth) | _tested(values),
+        )
+        return BlockLaws(
+            dict(zip(names, values[:count], strict=True)),
+            dict(zip(order, values[count : 2 * count], strict=True)),
+            tuple(found),
+            first,
+            passes.is_full,
+            frozenset(masked),
+            domain,
+            {
+                item.name: item.value.condition
+                for item in given
+                if isinstance(item.value, Holds) and isinstance(item.value.condition, Relation)
+            },
+        )
+
+
+def _block_of(passes: BlockPasses) -> BlockIteration:
+    """Carry out one block."""
+    program = passes.program
+    flow = flow_of(program)
+    loop, elements = _loop_at(program, passes.position)
+    block = BlockIteration(
+        loop,
+        passes.position,
+        edges_of(program, flow, passes.position),
+        flow.assumptions,
+        elements,
+        program=program,
+        flow=flow,
+        variable=passes.variable,
+        block=passes.block,
+    )
+    block.run()
+    with_makers(block, program, flow)
+    return block
+
+
+def _step_of(program: Program, place: Position) -> Iteration:
+    """Carry out one iteration of the loop over elements."""
+    flow = flow_of(program)
+    loop, elements = _loop_at(program, place)
+    step = Iteration(loop, place, edges_of(program, flow, place), flow.assumptions, elements)
+    step.run()
+    with_makers(step, program, flow)
+    return step
+
+
+def _loop_at(program: Program, place: Position) -> tuple[Loop, dict[str, Element]]:
+    loop = node_at(program, place)
+    assert isinstance(loop, Loop)
+    return loop, {array.name: array.element for array in program.arrays}
+
+
+def _tested(values: Iterable[Value]) -> frozenset[str]:
+    """Return the names whose truth a choice hangs on."""
+    return frozenset(
+        part.value.name
+        for value in values
+        for choice in walk_value(value)
+        if isinstance(choice, Select)
+        for part in walk_condition(choice.condition)
+        if isinstance(part, Data) and isinstance(part.value, Real)
+    )
+
+
+def _ranges(step: Iteration) -> dict[str, Range]:
+    return {name: bounds for f in step.found.values() for name, bounds in f.family.over}
+
+
+def _raw(step: Recurrence, value: Value, states: Mapping[str, str]) -> Value:
+    """Return an update over states, its inputs and parameters put in."""
+    names: dict[str, Value] = {name: Real(f"@{new}") for name, new in states.items()}
+    given = {item.name: item.value for item in (*step.inputs, *step.parameters)}
+    return put(value, names | given)
+
+
+def _last(iteration: Iteration, array: str) -> tuple[Value, ...] | None:
+    """Return what an iteration leaves in an array, where no state enters; None where one does."""
+    known = [k for k in iteration.known if k.family.access.array == array]
+    if any(iteration.depends_on_state(k.value) or k.value == Real("@") for k in known):
+        return None
+    return tuple(plain_of(k.value, iteration) for k in known)

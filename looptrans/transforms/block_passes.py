@@ -1,0 +1,523 @@
+"""Loops over blocks that go over each block several times, and what they are element by element.
+
+    for j0 in range(0, N, 16):                          for j in range(0, N):
+        for j in range(j0, min(j0 + 16, N)):                s = x[j]
+            s[j - j0] = x[j]; m = max(m, s[j - j0])         m = max(m, s)
+        for j in range(j0, min(j0 + 16, N)):       …        l = l + exp(s - m)
+            l = l + exp(s[j - j0] - m)
+
+The right one is what the left one does where each block is one element. Here it is only written
+down; whether the two mean the same is for the algebra to say (`looptrans.algebra.one_by_one`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from typing import TypeVar
+
+from looptrans.ir.affine import difference, is_same
+from looptrans.ir.condition import Condition, Truth, with_operands
+from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced, replaced_part, rewritten, with_accesses
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Const,
+    Create,
+    Range,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+    Whole,
+    walk_value,
+)
+from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.transforms.block_places import BlockPlaces
+from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.substitute import substitute_variable
+from looptrans.transforms.tree import (
+    LoopPath,
+    Position,
+    loop_paths,
+    replace_at,
+    statements_in,
+)
+from looptrans.transforms.whole_loops import block_in_whole, is_never_empty, linear_in
+
+T = TypeVar("T")
+NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPasses:
+    """A loop over blocks with passes over each block inside.
+
+    Attributes:
+        program: The program, every pass counted by one variable in positions of the whole.
+        position: Where the loop over the blocks stands.
+        block: The range of a pass.
+        variable: The variable of all passes.
+        one_by_one: The program in which each element is a block, written in one way or another, and
+            where its loop over the elements stands.
+        is_full: Whether each block surely has an element.
+        within: The arrays that hold something for each element of one block only.
+        places: Tells which block an element is in, where one is asked for.
+        names: The variable of the loop over blocks, and those the passes had.
+    """
+
+    program: Program
+    position: Position
+    block: Range
+    variable: str
+    one_by_one: tuple[tuple[Program, Position], ...]
+    is_full: bool
+    within: frozenset[str]
+    places: BlockPlaces | None
+    names: tuple[str, ...]
+
+
+def block_passes(program: Program) -> Iterator[BlockPasses]:
+    """Yield the loops over blocks that hold more than one loop over what is inside of a block.
+
+    Args:
+        program: The program.
+    """
+    for path in loop_paths(program):
+        if len(path.loop.body) > 1 or not isinstance(path.loop.body[0], Loop):
+            found = _Passes(program, path).found()
+            if found is not None:
+                yield found
+
+
+@dataclass(slots=True)
+class _Passes:
+    """One loop over blocks, looked at.
+
+    Attributes:
+        program: The program.
+        path: The loop.
+        variable: What the passes are counted by.
+        ranges: Those of the passes, and of them all together.
+        cells: The arrays, and of each the dimension, that hold something for a place in a block.
+        names: The variables the passes had.
+        wrong: Whether something stands in the way.
+    """
+
+    program: Program
+    path: LoopPath
+    variable: str = ""
+    ranges: dict[tuple[Range, Range], None] = field(default_factory=dict)
+    cells: dict[str, int] = field(default_factory=dict)
+    names: dict[str, None] = field(default_factory=dict)
+    wrong: bool = False
+
+    def found(self) -> BlockPasses | None:
+        loop = self.path.loop
+        self.variable = self._named()
+        if not self.variable:
+            return None
+        before = -1
+        while before != len(self.cells):
+            before = len(self.cells)
+            self.ranges.clear()
+            body = tuple(self._apart(node) for node in loop.body)
+            self._count(body)
+        if self.wrong or len(self.ranges) != 1:
+            return None
+        ((block, whole),) = self.ranges
+        if not self._are_places(body, block):
+            return None
+        apart = replace_at(self.program, self.path.position, (replace(loop, body=body),))
+        places = self._places(whole, block)
+        single = []
+        for spliced in self._together(body, block):
+            together = _without_places(spliced, self.cells)
+            if any(_mentions(node, loop.variable) for node in together):
+                if places is None:
+                    continue
+                together = places.body(together)
+            one = replace(loop, variable=self.variable, range=whole, body=_set_once(together))
+            after = replace_at(self.program, self.path.position, (one,))
+            after = _without_dimension(after, self.cells)
+            single.append((after, _place(after, self.variable, statements_in((one,)))))
+        if not single:
+            return None
+        return BlockPasses(
+            apart,
+            self.path.position,
+            block,
+            self.variable,
+            tuple(single),
+            is_never_empty(loop, block),
+            frozenset(self.cells),
+            places,
+            (loop.variable, *self.names),
+        )
+
+    def _named(self) -> str:
+        """Return a variable for all passes: the first one's, where nothing else has it."""
+        loop = self.path.loop
+        inside = [n for n in nodes(loop.body) if isinstance(n, Loop)]
+        sums = [r for n in nodes(loop.body) if isinstance(n, Assign) for r in _sums(n)]
+        own = [n.variable for n in inside if self._is_pass(n)]
+        own += [
+            g.variable for r in sums for g in r.generators if self._in_whole(g.variable, g.range)
+        ]
+        if not own:
+            return ""
+        others = {n.variable for n in inside if not self._is_pass(n)}
+        return own[0] if own[0] not in others else fresh_name(self.program, own[0])
+
+    def _is_pass(self, loop: Loop) -> bool:
+        """Tell whether a loop goes over a block: from its start on, or over places in it."""
+        if block_in_whole(self.program, self.path.loop, loop) is None:
+            return False
+        outer = self.path.variable
+        if outer in variables(loop.range.start):
+            return True
+        places = {outer, loop.variable}
+        return any(
+            places <= set(variables(index)) or self._is_place(access, loop.variable)
+            for access in _accesses(loop.body)
+            for index in access.indices
+        ) or any(places <= set(variables(i)) for n in nodes(loop.body) for i in _tested(n))
+
+    def _is_place(self, access: Access, variable: str) -> bool:
+        number = self.cells.get(access.array)
+        return number is not None and access.subscripts[number] == Var(variable)
+
+    def _in_whole(self, variable: str, bounds: Range) -> tuple[Loop, Range] | None:
+        if self.path.variable not in variables(bounds.start):
+            return None
+        return block_in_whole(self.program, self.path.loop, Loop(variable, bounds, ()))
+
+    def _apart(self, node: Node) -> Node:
+        """Return a node with its passes counted in positions of the whole."""
+        match node:
+            case Loop() if self._is_pass(node):
+                made = block_in_whole(self.program, self.path.loop, node)
+                assert made is not None
+                here, whole = made
+                self.names[here.variable] = None
+                self.ranges[here.range, whole] = None
+                new = {here.variable: Var(self.variable)}
+                body = tuple(substitute_variable(n, new) for n in here.body)
+                return replace(here, variable=self.variable, body=body)
+            case Loop():
+                return replace(node, body=tuple(map(self._apart, node.body)))
+            case If():
+                then, other = (tuple(map(self._apart, b)) for b in (node.body, node.orelse))
+                return replace(node, body=then, orelse=other)
+            case Assign():
+                return replace(node, values=tuple(map(self._sums_apart, node.values)))
+            case _:
+                self.wrong = True
+                return node
+
+    def _sums_apart(self, value: Value) -> Value:
+        def change(part: Value) -> Value | None:
+            if not isinstance(part, Reduce) or len(part.generators) != 1:
+                return None
+            (each,) = part.generators
+            made = self._in_whole(each.variable, each.range)
+            if made is None:
+                return None
+            self.names[each.variable] = None
+            self.ranges[each.range, made[1]] = None
+            assign = Assign("S", (), (Select(each.condition, part.body, Const(0.0)),))
+            moved = substitute_variable(assign, {each.variable: Var(self.variable)}).values[0]
+            assert isinstance(moved, Select)
+            here = replace(each, variable=self.variable, condition=moved.condition)
+            return Reduce(part.function, (here,), moved.chosen)
+
+        return replaced(value, change)
+
+    def _count(self, body: tuple[Node, ...]) -> None:
+        """Find the arrays with a cell for each place in a block."""
+        local = {a.name for a in self.program.arrays if a.role == "local"}
+        local -= set(live_out(self.program))
+        for access in _accesses(body):
+            for number, index in enumerate(access.subscripts):
+                if isinstance(index, Whole) or access.array not in local:
+                    continue
+                if {self.variable, self.path.variable} <= set(variables(index)):
+                    self.wrong |= self.cells.setdefault(access.array, number) != number
+
+    def _places(self, whole: Range, block: Range) -> BlockPlaces | None:
+        """Return what tells of an element which block it is in, where they are counted from 0."""
+        loop = self.path.loop
+        first = linear_in(block.start, loop.variable)
+        if whole.start != Int(0) or loop.range.start != Int(0) or first is None:
+            return None
+        width: Index = first[1] if loop.range.step == 1 else Int(loop.range.step)
+        return BlockPlaces(loop.variable, self.variable, loop.range.step, width)
+
+    def _are_places(self, body: tuple[Node, ...], block: Range) -> bool:
+        """Tell whether the arrays are found by the place in the block everywhere, and only here."""
+        place = difference(Var(self.variable), block.start)
+        count = {True: 0, False: 0}
+        for inside, nodes_ in ((True, body), (False, self.program.body)):
+            for access in _accesses(nodes_):
+                if access.array not in self.cells or access.rank == len(access.subscripts):
+                    continue  # a creation
+                subscript = access.subscripts[self.cells[access.array]]
+                count[inside] += 1
+                if inside and (isinstance(subscript, Whole) or not is_same(subscript, place)):
+                    return False
+        return count[True] == count[False]
+
+    def _together(self, body: tuple[Node, ...], block: Range) -> Iterator[tuple[Node, ...]]:
+        """Yield the block with every pass replaced by what it does with one element.
+
+        Where all passes leave out the same elements, nothing at all need be done with those.
+        """
+        plain = _one_element(body, self.variable, block, None)
+        masks = dict.fromkeys(c for node in nodes(plain) for c in _masks(node))
+        for mask in masks:
+            yield (If(mask, rewritten(plain, partial(_where, mask=mask)), ()),)
+        condition = self._condition(body, block)
+        if condition is not None:
+            inside = _one_element(body, self.variable, block, condition)
+            match inside:
+                case (If(_, then, ()) as test,) if any(
+                    self.path.variable in variables(index) for index in _tested(test)
+                ):
+                    yield (If(condition, then, ()),)  # whole blocks may have nothing that counts
+                case _:
+                    pass
+            yield (If(condition, inside, ()),)
+        yield plain
+
+    def _condition(self, body: tuple[Node, ...], block: Range) -> Condition | None:
+        """Return the condition that all passes test of an element, if there is one."""
+        found: list[Condition | None] = []
+        for node in nodes(body):
+            match node:
+                case Loop() if node.variable == self.variable and node.range == block:
+                    match node.body:
+                        case (If(condition, _, ()),):
+                            found.append(condition)
+                        case _:
+                            found.append(None)
+                case Assign():
+                    for part in _sums(node):
+                        if part.generators[0].range == block:
+                            found.append(part.generators[0].condition)
+                case _:
+                    pass
+        first = found[0]
+        same = all(each == first for each in found)
+        return first if same and first != Truth(True) else None
+
+
+def _masks(node: Node) -> Iterator[Condition]:
+    """Yield the conditions without which a value is -inf."""
+    values = node.values if isinstance(node, Assign) else ()
+    for part in (p for value in values for p in walk_value(value)):
+        match part:
+            case Select(condition, _, Const(least)) if least == -inf:
+                yield condition
+            case Select(condition, _, Unary("-", Const(most))) if most == inf:
+                yield condition
+            case _:
+                pass
+
+
+def _where(node: Node, mask: Condition) -> tuple[Node, ...]:
+    """Return a statement where a condition holds."""
+
+    def chosen(part: Value) -> Value | None:
+        if isinstance(part, Select) and part.condition == mask:
+            return replaced(part.chosen, chosen)
+        return None
+
+    if isinstance(node, Assign):
+        return (replace(node, values=tuple(replaced(v, chosen) for v in node.values)),)
+    return (node,)
+
+
+def _one_element(
+    body: tuple[Node, ...], variable: str, block: Range, condition: Condition | None
+) -> tuple[Node, ...]:
+    """Return what a block is of one element, for which a condition may be known to hold."""
+
+    def value(part: Value) -> Value | None:
+        match part:
+            case Reduce(function, (each,), inner) if each.range == block:
+                one = replaced(inner, value)
+                if each.condition in (Truth(True), condition):
+                    return one
+                return Select(each.condition, one, Const(NEUTRAL[function]))
+            case _:
+                return None
+
+    def change(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Loop() if node.variable == variable and node.range == block:
+                match node.body:
+                    case (If(test, then, ()),) if test == condition:
+                        return then
+                    case _:
+                        return node.body
+            case Assign():
+                return (replace(node, values=tuple(replaced(v, value) for v in node.values)),)
+            case _:
+                return (node,)
+
+    return rewritten(body, change)
+
+
+def _place(program: Program, variable: str, labels: tuple[str, ...]) -> Position:
+    """Return where the loop stands that has just these statements."""
+    return next(
+        path.position
+        for path in loop_paths(program)
+        if path.variable == variable and set(statements_in((path.loop,))) <= set(labels)
+    )
+
+
+def _sums(node: Assign) -> list[Reduce]:
+    return [p for v in node.values for p in walk_value(v) if isinstance(p, Reduce)]
+
+
+def _accesses(body: tuple[Node, ...]) -> Iterator[Access]:
+    for node in nodes(body):
+        if isinstance(node, Assign | If):
+            yield from (relation.access for relation in accesses(node))
+
+
+def _tested(node: Node) -> list[Index]:
+    """Return the indices that a guard compares."""
+    found: list[Index] = []
+
+    def keep(index: Index) -> Index:
+        found.append(index)
+        return index
+
+    if isinstance(node, If):
+        with_operands(node.condition, index=keep)
+    return found
+
+
+def _mentions(node: Node, variable: str) -> bool:
+    return substitute_variable(node, {variable: Int(0)}) != node
+
+
+def _without_places(body: tuple[Node, ...], cells: dict[str, int]) -> tuple[Node, ...]:
+    """Leave the place in a block out of the subscripts of what holds something for each."""
+
+    def change(access: Access) -> Access:
+        if access.array not in cells:
+            return access
+        if access.rank == len(access.subscripts):
+            return access  # it is made
+        return Access(access.array, _without(access.subscripts, cells[access.array]))
+
+    return with_accesses(body, change)
+
+
+def _set_once(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Leave out first values that the next use of a cell puts another value in the place of.
+
+    t = 0.0; t = t + x    ->    t = x
+    """
+    found = list(body)
+    for number, first in enumerate(body):
+        match first:
+            case Assign(targets=(cell,), values=(value,)) if not cell.rank:
+                after = _next_use(body, number)
+                second = body[after] if after is not None else None
+                if isinstance(second, Assign) and second.targets == (cell,):
+                    assert after is not None
+                    put_in = replaced_part(second.values[0], Read(cell), value)
+                    if len(second.values) == 1 and not _reads(put_in, cell):
+                        found[after] = replace(
+                            second, values=(_neutral_left_out(put_in),), augmented=False
+                        )
+                        del found[number]
+                        return _set_once(tuple(found))
+            case _:
+                pass
+    return tuple(
+        replace(node, body=_set_once(node.body))
+        if isinstance(node, Loop)
+        else replace(node, body=_set_once(node.body), orelse=_set_once(node.orelse))
+        if isinstance(node, If)
+        else node
+        for node in found
+    )
+
+
+def _next_use(body: tuple[Node, ...], number: int) -> int | None:
+    """Return the next node that uses what a statement sets, if what it reads is the same there."""
+    first = body[number]
+    assert isinstance(first, Assign)
+    mine = {access.array for access in _accesses((first,))}
+    (cell,) = first.targets
+    for later in range(number + 1, len(body)):
+        node = body[later]
+        if any(access.array == cell.array for access in _accesses((node,))):
+            return later
+        written = {t.array for n in nodes((node,)) if isinstance(n, Assign) for t in n.targets}
+        if written & mine or not isinstance(node, Assign | If | Loop):
+            return None
+    return None
+
+
+def _reads(value: Value, cell: Access) -> bool:
+    return any(
+        isinstance(part, Read) and part.access.array == cell.array for part in walk_value(value)
+    )
+
+
+def _neutral_left_out(value: Value) -> Value:
+    """Leave out what a sum, a maximum or a minimum begins with."""
+    match value:
+        case Binary("+", Const(0.0), other):
+            return other
+        case Call("max" | "min" as function, (Const(least), other)) if least == NEUTRAL[function]:
+            return other
+        case _:
+            return value
+
+
+def _without_dimension(program: Program, cells: dict[str, int]) -> Program:
+    """Take a dimension off arrays, and leave out where they are made if that was all they had."""
+
+    def create(created: Create, array: str) -> Create | None:
+        shape = _without(created.shape, cells[array])
+        return replace(created, shape=shape) if shape else None
+
+    def change(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Declaration(array, created) if array in cells:
+                made = create(created, array)
+                return () if made is None else (replace(node, creation=made),)
+            case Assign(targets=(target,), values=(Create() as created,)) if target.array in cells:
+                made = create(created, target.array)
+                if made is None:
+                    return ()
+                whole = Access(target.array, target.subscripts[: len(made.shape)])
+                return (replace(node, targets=(whole,), values=(made,)),)
+            case _:
+                return (node,)
+
+    def array(each: Array) -> Array:
+        if each.name not in cells:
+            return each
+        shape = _without(each.shape, cells[each.name])
+        return replace(each, rank=each.rank - 1, shape=shape, annotation=None)
+
+    arrays = tuple(map(array, program.arrays))
+    return replace(program, body=rewritten(program.body, change), arrays=arrays)
+
+
+def _without(parts: tuple[T, ...], number: int) -> tuple[T, ...]:
+    return parts[:number] + parts[number + 1 :]

@@ -1,0 +1,173 @@
+"""Blocks that a loop goes over several times: elements one by one, where that is proved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.adjoint.backward import backward
+from looptrans.algebra.one_by_one import one_by_one
+from looptrans.derivation.derive import derive
+from looptrans.executor import execute, prepare
+from looptrans.ir.listing import listing as text_of
+from looptrans.ir.program import Program
+from tests.analysis import program
+from tests.test_adjoint_closed import gaps
+
+HEAD = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D)); L = zeros(M); s = zeros({cells})
+    for i in range(M):
+        m = -inf; l = 0.0
+"""
+END = """
+        for d in range(D):
+            O[i, d] /= l
+        L[i] = m + log(l)
+    return O, L
+"""
+PAPER = """
+        for j0 in range(0, {end}, 4):
+            n = m
+            for j in range(j0, min(j0 + 4, {end})):
+                s[{cell}] = Q[i] @ K[j]
+                n = max(n, s[{cell}])
+            c = exp(m - n)
+            l = l * c
+            for d in range(D):
+                O[i, d] *= c
+            for j in range(j0, min(j0 + 4, {end})):
+                p = exp(s[{cell}] - n)
+                l += p
+                for d in range(D):
+                    O[i, d] += p * V[j, d]
+            m = n
+"""
+# Where the keys end, and where a block's scores are kept.
+WHOLE = {"end": "N", "cell": "j", "cells": "N"}
+CAUSAL = {"end": "i + 1", "cell": "j - j0", "cells": "4"}
+# Each block a softmax of its own, joined with what was before.
+JOINED = """
+        for t in range((N + 3) // 4):
+            n = -inf; b = 0.0
+            for u in range(4):
+                if 4 * t + u < N:
+                    s[u] = Q[i] @ K[4 * t + u]
+                    n = max(n, s[u])
+            for u in range(4):
+                if 4 * t + u < N:
+                    b += exp(s[u] - n)
+            M2 = max(m, n)
+            l = l * exp(m - M2) + b * exp(n - M2)
+            for d in range(D):
+                a = 0.0
+                for u in range(4):
+                    if 4 * t + u < N:
+                        a += exp(s[u] - n) * V[4 * t + u, d]
+                O[i, d] = O[i, d] * exp(m - M2) + a * exp(n - M2)
+            m = M2
+"""
+SUMS = """
+        for j0 in range(0, N, 4):
+            n = max(m, max(Q[i] @ K[j] for j in range(j0, min(j0 + 4, N))))
+            c = exp(m - n)
+            l = l * c + sum(exp(Q[i] @ K[j] - n) for j in range(j0, min(j0 + 4, N)))
+            for d in range(D):
+                O[i, d] = O[i, d] * c + sum(
+                    exp(Q[i] @ K[j] - n) * V[j, d] for j in range(j0, min(j0 + 4, N))
+                )
+            m = n
+"""
+# No attention: mean and variance of blocks, joined as Chan et al. do.
+MOMENTS = """
+def f(X: Float[Array, "M N"]):
+    mean = zeros(M); var = zeros(M)
+    for i in range(M):
+        mu = 0.0; m2 = 0.0; n = 0.0
+        for j0 in range(0, N, 4):
+            nb = 0.0; sb = 0.0; m2b = 0.0
+            for j in range(j0, min(j0 + 4, N)):
+                nb += 1.0
+                sb += X[i, j]
+            mb = sb / nb
+            for j in range(j0, min(j0 + 4, N)):
+                m2b += (X[i, j] - mb) ** 2
+            delta = mb - mu
+            total = n + nb
+            mu = mu + delta * nb / total
+            m2 = m2 + m2b + delta * delta * n * nb / total
+            n = total
+        mean[i] = mu
+        var[i] = m2 / n
+    return mean, var
+"""
+
+
+def attention(body: str, places: dict[str, str] = WHOLE) -> str:
+    """Return softmax attention with the keys gone over in some way."""
+    text = (HEAD + body + END).format(**places)
+    return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
+
+
+RIGHT = {
+    "paper": attention(PAPER),
+    "causal": attention(PAPER, CAUSAL),
+    "joined": attention(JOINED, CAUSAL),
+    "sums": attention(SUMS),
+    "moments": MOMENTS,
+}
+# What is done wrong, and what is said of it.
+WRONG = {
+    "o as it was": (("O[i, d] *= c", "O[i, d] *= 1.0"), "an element more is refuted"),
+    "rescaled twice": (("l = l * c", "l = l * c * c"), "an element more is refuted"),
+    "own maximum": (
+        ("            n = m\n", "            n = -inf\n"),
+        "an element more is refuted",
+    ),
+    "other scores": (("exp(s[j] - n)", "exp(s[N - 1 - j] - n)"), "under another subscript"),
+    "weights kept": (("p = exp(s[j] - n)", "s[j] = exp(s[j] - n); p = s[j]"), ""),
+}
+
+
+def same(before: Program, after: Program, sizes: dict[str, int]) -> None:
+    """Compare what two programs return."""
+    inputs: dict[str, Any] = dict(prepare(before, sizes, None, 1).arrays)
+    want = execute(before, sizes=sizes, inputs=inputs)
+    got = execute(after, sizes=sizes, inputs=inputs)
+    for name, value in want.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_elements_of_blocks_are_taken_one_by_one(name: str) -> None:
+    listing = program(RIGHT[name])
+    found, reasons = one_by_one(listing)
+    assert found is not None, reasons
+    assert all(law.answer == "proved" for law in found.laws)
+    assert "min(" not in text_of(found.program)
+    for n in (1, 4, 7):
+        sizes = {"M": min(n, 3), "N": n, "E": 2, "D": 2}
+        same(listing, found.program, {p.name: sizes[p.name] for p in listing.parameters})
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_blocks_that_are_not_their_elements_one_by_one_stay(name: str) -> None:
+    (old, new), why = WRONG[name]
+    text = attention(PAPER).replace(old, new)
+    assert text != attention(PAPER)
+    if name == "weights kept":
+        text = text.replace("return O, L", "return O, L, s")
+    found, reasons = one_by_one(program(text))
+    assert found is None
+    assert len(reasons) == 1 and why in reasons[0]
+
+
+def test_what_follows_is_derived_from_the_elements() -> None:
+    listing = program(RIGHT["paper"])
+    steps = derive(listing).steps
+    assert steps[0].kind == "elements" and "blocks" in [step.kind for step in steps]
+    found = backward(listing)
+    assert found.steps[0].name.startswith("make j0 and j one loop")
+    assert max(gaps(found, 1)) < 1e-9
