@@ -16,6 +16,7 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import assign_text, index_text
 from looptrans.ir.listing import listing as text_of
+from looptrans.ir.named import relabelled
 from looptrans.ir.program import Assign, Declaration, Loop, Program
 from looptrans.ir.walk import nodes
 from tests.analysis import program, spec
@@ -1110,6 +1111,14 @@ def test_a_refusal_speaks_of_the_statements_of_the_listing() -> None:
     labels = {n.label: assign_text(n) for n in nodes(program(text).body) if isinstance(n, Assign)}
     assert labels[refusal.value.label] == "b = a * m"
     assert "m is read as an earlier iteration of p left it" in refusal.value.reason
+
+
+def test_an_array_that_is_called_as_a_label_is_no_label() -> None:
+    within = program(
+        "def f(X, S2, N):\n    for i in range(N):\n        a = X[i]\n        S2[i] = a\n"
+    )
+    other = program("def f(X, S2, N):\n    for i in range(N):\n        S2[i] = X[i]\n")
+    assert relabelled("S1 sets S2[0]", within, other) == "`a = X[i]` sets S2[0]"
 
 
 def test_what_is_summed_over_other_loops_has_a_nest_of_its_own() -> None:

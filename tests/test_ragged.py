@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from looptrans.adjoint.backward import backward
+from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.recurrence import recurrence
 from looptrans.blocks.program import Rounding, Store, ops_in
@@ -537,3 +538,27 @@ def test_offsets_and_lengths_may_have_names_and_rows_an_array_of_their_own() -> 
     for name, leaf in exact.items():
         assert leaf.grad is not None
         np.testing.assert_allclose(got[f"d{name}"], leaf.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+OF_OTHER_ROWS = """
+def f(K: Float[Array, "T"], c: float, cu: Int[Array, "B+1", "0:T+1"],
+      at: Int[Array, "B+1", "0:T+1"]):
+    assert all(cu[b] <= cu[b + 1] for b in range(0, B))
+    assert all(at[b] <= at[b + 1] for b in range(0, B))
+    O = zeros(T)
+    Y = zeros(T)
+    s = zeros(T)
+    for b in range(0, B):
+        for i in range(cu[b], cu[b + 1]):
+            s[i] = tanh(c * i)
+            O[i] = K[i] * c
+        for j in range(at[b], at[b + 1]):
+            Y[j] = s[j] * K[j]
+    return Y
+"""
+
+
+def test_rows_that_others_look_at_are_not_set_beyond_their_sequence() -> None:
+    """Sequences of the other kind would find there what no iteration of the listing has set."""
+    with pytest.raises(NotDifferentiated):
+        backward(program(OF_OTHER_ROWS))

@@ -290,7 +290,8 @@ def _own_rows(
 ) -> dict[str, int]:
     """Return the dimension of rows of arrays whose rows beyond a sequence may be set.
 
-    Those are packed, or nobody sees them from outside and only rows of sequences are looked at.
+    Those are packed, or they have rows for each sequence of their own, nobody sees them from
+    outside, and only rows of sequences with one array of ends are looked at.
     """
     found = {name: view.row for name, view in views.items()}
     seen = {*found, *live_out(program)}
@@ -298,8 +299,10 @@ def _own_rows(
         if array.role != "local" or array.name in seen:
             continue
         uses = [use for use in _uses(program) if use.access.array == array.name]
-        for row in range(array.rank):
-            if uses and all(_is_whole_row(use, row, known, wholes) for use in uses):
+        places = ((p, q) for p in range(array.rank) for q in range(array.rank) if p != q)
+        for batch, row in places:
+            ends = {_whole_rows(use, batch, row, known, wholes) for use in uses}
+            if len(ends) == 1 and None not in ends:
                 found[array.name] = row
                 break
     return found
@@ -310,14 +313,16 @@ def _has_room(program: Program, name: str, row: int, rows: Index) -> bool:
     return extent is not None and is_same(extent, rows)
 
 
-def _is_whole_row(
-    use: _Use, row: int, known: Mapping[str, Segments], wholes: Mapping[str, Rows]
-) -> bool:
-    """Tell whether a subscript runs over all rows of a sequence."""
+def _whole_rows(
+    use: _Use, batch: int, row: int, known: Mapping[str, Segments], wholes: Mapping[str, Rows]
+) -> str | None:
+    """Return the ends of the sequences of which two subscripts name one, and each of its rows."""
     subscript = use.access.subscripts[row]
     bounds = use.around.get(subscript.name) if isinstance(subscript, Var) else None
     here = None if bounds is None else rows_of(bounds, known)
-    return bounds is not None and here is not None and _is_all_of(bounds, wholes, here)
+    if bounds is None or here is None or not _is_all_of(bounds, wholes, here):
+        return None
+    return here.ends if use.access.subscripts[batch] == Var(here.sequence) else None
 
 
 def iterations_are_apart(loop: Loop, rows: Mapping[str, int]) -> bool:

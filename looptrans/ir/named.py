@@ -18,7 +18,7 @@ def unlabelled_in(text: str, program: Program) -> list[str]:
     Labels that the author of the listing wrote are left out: the reader knows them. So are those
     that are no label of it.
     """
-    named = set(_LABEL.findall(text))
+    named = set(_LABEL.findall(text)) - {a.name for a in program.arrays}
     found = []
     for node in nodes(program.body):
         match node:
@@ -41,7 +41,8 @@ def relabelled(text: str, within: Program, program: Program) -> str:
         within: The listing that its labels are of.
         program: The other listing.
     """
-    texts = dict(_texts(within))
+    names = {a.name for a in within.arrays} | {p.name for p in within.parameters}
+    texts = {label: said for label, said in _texts(within) if label not in names}
     labels: dict[str, list[str]] = {}
     for label, each in _texts(program):
         labels.setdefault(each, []).append(label)
