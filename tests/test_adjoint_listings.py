@@ -816,8 +816,45 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "G R E"], V: Float[Array, "G R"],
                     m = top
         O[i] = O[i] / l
     return O
+### blocks of keys that are chosen for each row
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"],
+      chosen: Int[Array, "M G", "0:2"], R: Const):
+    assert N == 2 * R
+    O = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        l = 0.0
+        for s in range(0, G):
+            block = chosen[i, s]
+            for t in range(0, R):
+                j = block * R + t
+                if j <= i + 2:
+                    x = sum(Q[i, e] * K[j, e] for e in range(0, E))
+                    top = max(m, x)
+                    l = l * exp(m - top) + exp(x - top)
+                    O[i] = O[i] * exp(m - top) + exp(x - top) * V[j]
+                    m = top
+        O[i] = O[i] / l if l > 0 else 0.0
+    return O
+### norms inside the loop over keys
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"], a: float):
+    O = zeros(M)
+    for i in range(0, M):
+        r = 1.0 / sqrt(sum(Q[i, e] * Q[i, e] for e in range(0, E)) + 0.1)
+        m = -inf
+        l = 0.0
+        for j in range(0, N):
+            k = 1.0 / sqrt(sum(K[j, e] * K[j, e] for e in range(0, E)) + 0.1)
+            s = a * sum(Q[i, e] * r * K[j, e] * k for e in range(0, E))
+            top = max(m, s)
+            l = l * exp(m - top) + exp(s - top)
+            O[i] = O[i] * exp(m - top) + exp(s - top) * V[j]
+            m = top
+        O[i] = O[i] / l
+    return O
 """
 PAGED = "pages and places in them, each with a name"
+CHOSEN = "blocks of keys that are chosen for each row"
 WINDOWED = "a window, heads in groups, rotated inside the score"
 LISTINGS = {part.split("\n", 1)[0]: part.split("\n", 1)[1] for part in ALL.split("### ")[1:]}
 
@@ -877,6 +914,14 @@ def test_what_pages_share_is_added_up_for_each_row() -> None:
     text = text_of(backward(program(LISTINGS[PAGED])).program)
     assert "da_part[i] = da_part[i] + " in text
     assert "da = da + da_part[i]" in text
+
+
+def test_scores_of_chosen_keys_are_worked_out_again() -> None:
+    """Though each key is read as an element that hangs on the row: there are not that many keys."""
+    found = backward(program(LISTINGS[CHOSEN])).program
+    text = text_of(found)
+    assert text.count("= exp(") == 2 and "K[n, e]" in text
+    assert not any(array.rank > 2 for array in found.arrays if array.role == "local")
 
 
 def test_what_a_window_reads_is_worked_out_for_each_row() -> None:

@@ -8,15 +8,20 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
+from looptrans.derivation.apart import branching
 from looptrans.derivation.derive import derive
+from looptrans.derivation.made_one import made_one_by_text
 from looptrans.derivation.moves import made
 from looptrans.derivation.step import Derivation, Goal, NotDone
+from looptrans.derivation.work import loop_name
 from looptrans.executor import RaceLog, execute
 from looptrans.frontend import parse
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Loop, Program
 from looptrans.ir.source import Source
 from looptrans.ir.walk import loops
+from looptrans.transforms.script import apply_all
+from looptrans.transforms.tree import loop_paths
 from tests.analysis import program, spec
 from tests.derivations import (
     ATTENTIONS,
@@ -276,3 +281,56 @@ def test_a_listing_without_a_recurrence_is_left_alone() -> None:
 def test_moves_refuse_what_does_not_fit(kind: str, arguments: tuple[str | int, ...]) -> None:
     with pytest.raises(NotDone):
         made(kind, spec("attention_naive"), arguments)
+
+
+JOINED = """
+def f(X: Float[Array, "M N"], y: Float[Array, "M"]):
+    z = zeros(M)
+    w = zeros(M)
+{start}    for i in range(0, M):
+        t = {first}
+        z[i] = t * t
+    for i in range(0, M):
+        w[i] = {second}
+    return z, w
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "first", "second", "told"),
+    [
+        ("", "y[i]", "z[i] + y[i]", True),
+        ("    t = 0.0\n", "y[i]", "z[i] + t", False),  # the last t
+        ("", "y[i]", "z[M - 1 - i]", False),  # what a later iteration sets
+        ("    t = 0.0\n", "y[i] + t", "z[i]", False),  # the t of the iteration before
+    ],
+)
+def test_the_text_tells_which_loops_may_be_one(
+    start: str, first: str, second: str, told: bool
+) -> None:
+    before = program(JOINED.format(start=start, first=first, second=second))
+    one, *_, other = [loop_name(path.loop) for path in loop_paths(before)]
+    made = made_one_by_text(before, f"fuse({one}, {other})")
+    assert (made is not None) == told
+    if made is not None:
+        (step,) = apply_all(before, f"fuse({one}, {other})")
+        assert step.verdict.decision == "legal" and listing(step.after) == listing(made[0])
+
+
+def test_a_scalar_that_every_loop_sets_for_itself_is_not_handed_on() -> None:
+    rows = """
+def f(X: Float[Array, "H M"], Y: Float[Array, "H N"]):
+    A = zeros((H, M))
+    B = zeros((H, N))
+    for h in range(0, H):
+        u = X[h, 0]
+        for i in range(0, M):
+            r = exp(X[h, i]) + u
+            A[h, i] = r * r
+        for j in range(0, N):
+            r = exp(Y[h, j]) - u
+            B[h, j] = r * r
+    return A, B
+"""
+    (each,) = branching(program(rows))
+    assert each.locals == ("u",)

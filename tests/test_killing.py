@@ -30,6 +30,50 @@ def f(x: Float[Array, "B H M N"], n: Int[Array, "B", "0:N+1"], y: Float[Array, "
     assert flow_of(text, "t") == ["flow/value S1 -> S2 t (=,=,=,=) (0,0,0,0) -"]
 
 
+ROWS = """
+def f(x: Float[Array, "M N K"], y: Float[Array, "M N"]):
+    s = zeros(N)
+    for i in range(0, M):
+        for j in range(max(0, i - 2), N, 2):
+            {write}
+        for {loop}:
+            {read}
+"""
+
+
+def test_a_write_in_a_loop_before_one_over_the_same() -> None:
+    text = ROWS.format(
+        write="s[j] = x[i, j, 0]", loop="j in range(max(0, i - 2), N, 2)", read="y[i, j] = s[j]"
+    )
+    assert flow_of(text, "s") == ["flow/value S1 -> S2 s (=) (0) -"]
+
+
+def test_a_write_in_a_loop_before_one_over_more() -> None:
+    more = "k in range(0, K):\n            for j in range(max(0, i - 2), N, 2)"
+    text = ROWS.format(write="s[j] = 0.0", loop=more, read="    s[j] = s[j] + x[i, j, k] * s[j]")
+    assert flow_of(text, "s") == [
+        "flow/value S1 -> S2 s (=) (0) -",
+        "flow/value S2 -> S2 s (=,<,=) (0,1,0) k",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("write", "loop", "read"),
+    [
+        ("s[j] = x[i, j, 0]", "j in range(0, N, 2)", "y[i, j] = s[j]"),
+        ("if x[i, j, 0] > 0: s[j] = 0.0", "j in range(max(0, i - 2), N, 2)", "y[i, j] = s[j]"),
+        ("if j > i: s[j] = 0.0", "j in range(max(0, i - 2), N, 2)", "y[i, j] = s[j]"),
+        ("s[j] = x[i, j, 0]", "j in range(max(0, i - 2), N, 2)", "y[i, j] = s[N - 1 - j]"),
+        ("s[j] = x[i, j, 0]", "j in range(max(0, i - 2), N, 2)", "y[i, j] = s[j]; s[j] = i"),
+    ],
+)
+def test_a_write_in_a_loop_that_leaves_something_out(write: str, loop: str, read: str) -> None:
+    """What comes from outside, or from the row before, still may be read."""
+    found = flow_of(ROWS.format(write=write, loop=loop, read=read), "s")
+    carried = any(line.endswith(" i") for line in found)
+    assert carried == ("; s[j] = i" not in read)
+
+
 def test_a_scalar_under_a_guard_that_data_decides() -> None:
     text = """
 def f(x: Float[Array, "N"], y: Float[Array, "N"]):

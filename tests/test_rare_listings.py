@@ -296,6 +296,16 @@ def f(X: Float[Array, "2*N"]):
         z[i] = sum(Y[i] * Y[N + i] * X[k] for k in range(N))
     return z
 """
+# Guards inside the loop are what keeps the rows in the array.
+MORE_ROWS = """
+def f(A: Float[Array, "M N"], P: int):
+    y = zeros(M)
+    for i in range(0, P):
+        for j in range(0, N):
+            if i < M:
+                y[i] += A[i, j]
+    return y
+"""
 
 
 def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> str:
@@ -329,11 +339,12 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (TWO_RATES, "M=5,N=9", "both"),
         (LONG, "M=3,N=50", "forward"),
         (ROUNDED, "M=3,N=20", "forward"),
+        (MORE_ROWS, "M=5,N=7,P=40", "forward"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
          "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows",
          "made", "columns", "one more", "start", "digits", "shared", "two rates", "long",
-         "rounded"],
+         "rounded", "more rows"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

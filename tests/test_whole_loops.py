@@ -257,3 +257,86 @@ def test_tiles_that_wait_for_each_other_stay_tiles() -> None:
     plain = listing if found is None else found.program
     inputs: dict[str, Any] = dict(prepare(listing, {"M": 5, "N": 6, "E": 3}, None, 1).arrays)
     np.testing.assert_equal(execute(plain, inputs=inputs), execute(listing, inputs=inputs))
+
+
+SYMBOLIC = """
+def f(A: Float[Array, "M E"], B: Float[Array, "E N"], BM: Const, BN: Const, BK: Const):
+    C = zeros((M, N))
+    for it in range((M + BM - 1) // BM):
+        for jt in range((N + BN - 1) // BN):
+            acc = zeros((BM, BN))
+            for kt in range((E + BK - 1) // BK):
+                for i in range(BM):
+                    for j in range(BN):
+                        for k in range(BK):
+                            if it * BM + i < M and jt * BN + j < N and kt * BK + k < E:
+                                acc[i, j] += (
+                                    A[it * BM + i, kt * BK + k] * B[kt * BK + k, jt * BN + j]
+                                )
+            for i in range(BM):
+                for j in range(BN):
+                    if it * BM + i < M and jt * BN + j < N:
+                        C[it * BM + i, jt * BN + j] = acc[i, j]
+    return C
+"""
+
+
+def test_tiles_may_be_of_any_size() -> None:
+    listing = program(SYMBOLIC)
+    found = derive(listing, "fold")
+    plain = next(step.after for step in found.steps if step.kind == "whole loops")
+    ranges = [line.strip() for line in text_of(plain).splitlines() if "for " in line]
+    assert ranges == ["for i in range(0, M):", "for j in range(0, N):", "for k in range(0, E):"]
+    sizes = {"M": 5, "N": 6, "E": 3, "BM": 2, "BN": 4, "BK": 2}
+    inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+    want = execute(listing, sizes=sizes, inputs=inputs)["C"]
+    np.testing.assert_allclose(execute(plain, sizes=sizes, inputs=inputs)["C"], want, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("end", "guard", "range_"),
+    [
+        ("t + 4", "if j <= i: ", "range(0, i + 1)"),
+        ("min(t + 4, M)", "if j <= i: ", "range(0, min(M, i + 1))"),
+        ("min(t + 4, N)", "", "range(0, min(4 * (i // 4) + 4, N))"),
+        ("min(t + 3, N)", "if j <= i: ", "range(0, min(4 * (i // 4) + 3, N))"),
+    ],
+)
+def test_where_a_block_ends_is_said_by_the_row(end: str, guard: str, range_: str) -> None:
+    text = f"""
+def f(X: Float[Array, "N"], M: int):
+    assert M <= N
+    y = 0.0
+    for t in range(0, N, 4):
+        for i in range(t, min(t + 4, N)):
+            for j in range(0, {end}):
+                {guard}y = 0.5 * y + X[i] * X[j]
+    return y
+"""
+    listing = program(text)
+    found = with_whole_loops(listing)
+    assert found is not None
+    assert [line.strip() for line in text_of(found.program).splitlines() if "for " in line] == [
+        "for i in range(0, N):",
+        f"for j in {range_}:",
+    ]
+    for n, m in product(range(10), (0, 3, 8)):
+        sizes = {"N": n, "M": min(m, n)}
+        try:
+            inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+            want = execute(listing, sizes=sizes, inputs=inputs)
+        except SubscriptOutside:
+            continue
+        np.testing.assert_equal(execute(found.program, sizes=sizes, inputs=inputs), want)
+
+
+def test_a_block_that_a_statement_asks_for_stays() -> None:
+    text = """
+def f(X: Float[Array, "N"]):
+    Y = zeros(N)
+    for t in range(0, N, 4):
+        for i in range(t, min(t + 4, N)):
+            Y[i] = X[t]
+    return Y
+"""
+    assert with_whole_loops(program(text)) is None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeAlias
 
+from looptrans.adjoint.cancelling import with_terms_cancelled
 from looptrans.adjoint.carrying import Moved, carried
 from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
@@ -463,7 +464,7 @@ class _Derivation:
         writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)
-        text = tightened(text)
+        text = tightened(with_terms_cancelled(text))
         saved = [writer.shown[name] for name in writer.saved]
         for own in held:
             self.system.add(own)

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.lets import condition_without_lets, value_without_lets
+from looptrans.adjoint.lets import (
+    condition_without_lets,
+    is_set_in_vain,
+    unread_integers,
+    value_without_lets,
+)
 from looptrans.algebra.closed import ClosedFold, FoldComponent, number_of
 from looptrans.algebra.finding import Finding
 from looptrans.algebra.inputs import Input
@@ -151,6 +156,10 @@ class ClosedNodes:
             if any(iteration.depends_on_state(value) for value in values):
                 gone.add(label)
         gone |= self._decided_by(gone)
+        unread = unread_integers(self.program)
+        for node in nodes(iteration.loop.body):
+            if isinstance(node, Assign) and node.label and is_set_in_vain(node, unread):
+                gone.add(node.label)
         alive = set(live_out(self.program))
         for node in nodes(iteration.loop.body):
             if isinstance(node, Assign) and node.label in gone:

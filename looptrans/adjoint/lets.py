@@ -51,18 +51,26 @@ def with_indices_put_in(program: Program) -> Program:
 
 
 def unread_integers(program: Program) -> frozenset[str]:
-    """Return the integer scalars that are set in vain."""
-    read = {*program.outputs}
-    for node in (n for n in nodes(program.body) if isinstance(n, Assign | If)):
-        read |= {r.access.array for r in accesses(node) if not r.is_write}
-    return (
-        frozenset(
-            array.name
-            for array in program.arrays
-            if array.element == "int" and array.role == "local" and not array.rank
-        )
-        - read
-    )
+    """Return the integer scalars that are set in vain: nothing reads them but others of these."""
+    integers = {
+        array.name
+        for array in program.arrays
+        if array.element == "int" and array.role == "local" and not array.rank
+    }
+    unread: frozenset[str] = frozenset()
+    while True:
+        read = {*program.outputs}
+        for node in (n for n in nodes(program.body) if isinstance(n, Assign | If)):
+            if not is_set_in_vain(node, unread):
+                read |= {r.access.array for r in accesses(node) if not r.is_write}
+        if unread == integers - read:
+            return unread
+        unread = frozenset(integers - read)
+
+
+def is_set_in_vain(node: Node, unread: frozenset[str]) -> bool:
+    """Tell whether a statement sets nothing but what is set in vain."""
+    return isinstance(node, Assign) and all(t.array in unread for t in node.targets)
 
 
 def program_of_indices(program: Program) -> Program:
@@ -74,22 +82,12 @@ def program_of_indices(program: Program) -> Program:
     Their statements are left out where nothing else reads them.
     """
     program = with_indices_put_in(program)
-    while gone := _set_in_vain(program):
-
-        def change(node: Node, gone: frozenset[Assign] = gone) -> tuple[Node, ...]:
-            return () if node in gone else (node,)
-
-        program = replace(program, body=rewritten(program.body, change))
-    return program
-
-
-def _set_in_vain(program: Program) -> frozenset[Assign]:
     unread = unread_integers(program)
-    return frozenset(
-        node
-        for node in nodes(program.body)
-        if isinstance(node, Assign) and all(t.array in unread for t in node.targets)
-    )
+
+    def change(node: Node) -> tuple[Node, ...]:
+        return () if is_set_in_vain(node, unread) else (node,)
+
+    return replace(program, body=rewritten(program.body, change))
 
 
 def _of_indices(node: Node) -> tuple[Node, ...]:

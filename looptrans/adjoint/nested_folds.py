@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.closed_nodes import NotClosed
 from looptrans.adjoint.definitions import free_variables
-from looptrans.adjoint.lets import unread_integers
+from looptrans.adjoint.lets import is_set_in_vain, unread_integers
 from looptrans.algebra.iteration import edges_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.ir.facts import DependenceReport
@@ -113,11 +113,7 @@ def outermost_of_a_fold(
 
 def _only_loop(loop: Loop, vain: frozenset[str]) -> int | None:
     """Return where the one loop stands that a loop holds, besides what is set in vain."""
-    rest = [
-        number
-        for number, node in enumerate(loop.body)
-        if not (isinstance(node, Assign) and all(t.array in vain for t in node.targets))
-    ]
+    rest = [n for n, node in enumerate(loop.body) if not is_set_in_vain(node, vain)]
     return rest[0] if len(rest) == 1 and isinstance(loop.body[rest[0]], Loop) else None
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import permutations
 
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.algebra.cells import value_moved
 from looptrans.ir.affine import form_of, simplified
-from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
 from looptrans.ir.value import Access, Read, Reduce, walk_value
@@ -53,7 +54,7 @@ class Sizes:
             seen.add(access)
             inner = system.definitions.get(access.array)
             if inner is None or inner.has_reduction or self._is_kept(inner):
-                if own <= {name for index in access.indices for name in _apart(index, own)}:
+                if _has_together(access, own):
                     return False
                 continue
             here = dict(zip(inner.variables, access.indices, strict=True))
@@ -87,6 +88,26 @@ class Sizes:
         if definition is None or definition.origin == "adjoint":
             return True
         return self._is_kept(definition) or not self.is_stored(system, definition)
+
+
+def _has_together(access: Access, own: set[str]) -> bool:
+    """Tell whether an array is as large as the ranges of some variables that its cells hang on.
+
+    What is chosen by an element of an integer array, `K[page[b, p], t]`, is chosen along one
+    dimension, whatever chooses it.
+    """
+    chosen: list[set[str]] = []
+    left = set(own)
+    for index in access.indices:
+        inside = {name for term in opaque_terms(index) for name in variables(term)}
+        if inside & own:
+            chosen.append(inside & own)
+        left -= _apart(index, own) - inside
+    return any(
+        all(name in names for name, names in zip(sorted(left), order, strict=False))
+        for order in permutations(chosen)
+        if len(left) <= len(order)
+    )
 
 
 def _apart(index: Index, own: set[str]) -> set[str]:

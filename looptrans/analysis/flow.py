@@ -17,7 +17,7 @@ from typing import TypeAlias
 import islpy as isl
 
 from looptrans.analysis.formula import FALSE
-from looptrans.analysis.killing import is_killed, killer
+from looptrans.analysis.killing import Killer, is_killed, killer
 from looptrans.analysis.model import AccessModel, Model, StatementModel
 from looptrans.analysis.polyhedra import (
     access_map,
@@ -33,7 +33,7 @@ from looptrans.ir.value import Whole
 
 _IN, _OUT = isl.dim_type.in_, isl.dim_type.out
 _Texts: TypeAlias = tuple[tuple[str, bool], ...]
-_PairsKey: TypeAlias = tuple[_Texts, _Texts, str]
+_PairsKey: TypeAlias = tuple[_Texts, _Texts, str, int]
 MOST_JOINED = 60
 MOST_AT_ONCE = 150
 _MEMORY: tuple[tuple[DependenceKind, bool, bool], ...] = (
@@ -60,7 +60,10 @@ def affine_dependences(
         if "memory" not in bases and trusted and not any(g.may is not None for g in groups):
             rows += groups
             continue
-        memory = {kind: _memory(kind, groups, orders) for kind, _, _ in _MEMORY}
+        # What is not asked for need not be found: what a read gets is in an iteration of its own.
+        levels = 0 if "memory" in bases else _levels(groups)
+        kinds = [row[0] for row in _MEMORY] if "memory" in bases else _OF_WRITES
+        memory = {kind: _memory(kind, groups, orders, levels) for kind in kinds}
         if "memory" in bases:
             relations += [relation for found in memory.values() for relation in found.values()]
         if "value" not in bases:
@@ -71,7 +74,9 @@ def affine_dependences(
         elif trusted:
             rows += groups
         else:
-            flow, output = (_memory(kind, groups, orders, cells=True) for kind in _OF_WRITES)
+            flow, output = (
+                _memory(kind, groups, orders, levels, cells=True) for kind in _OF_WRITES
+            )
             relations += map(_without_cells, _last_writers(groups, flow, output))
             uncovered += _uncovered(groups, orders)
     if rows:
@@ -92,7 +97,7 @@ class _Group:
         single_cell: Whether an instance touches one cell only.
         exact: What is accessed for certain.
         may: What only the running program decides on, or None.
-        last: For reads, the write that comes before all of them in their own iteration, if any.
+        last: For reads, the write that comes before all of them in an iteration, if any.
         texts: What is accessed, written out, with whether only the running program decides on it.
     """
 
@@ -102,7 +107,7 @@ class _Group:
     single_cell: bool
     exact: isl.Map | None = None
     may: isl.Map | None = None
-    last: AccessModel | None = None
+    last: Killer | None = None
     texts: _Texts = ()
 
     @property
@@ -172,22 +177,42 @@ class Orders:
             self.made[key] = None if never else order_map(self.model, first, second)
         return self.made[key]
 
-    def pairs_of(self, source: _Group, sink: _Group) -> isl.Map | None:
-        """Return the pairs that touch one cell, the first running earlier; None if never."""
-        order = self.of(source.statement, sink.statement)
+    def pairs_of(self, source: _Group, sink: _Group, levels: int) -> isl.Map | None:
+        """Return the pairs that touch one cell, the first running earlier; None if never.
+
+        Args:
+            source: What runs earlier.
+            sink: What runs later.
+            levels: Both are to be in one iteration of so many of the outermost loops.
+        """
+        order = self.within(source, sink, levels)
         if order is None:
             return None
         # Scalars of one nest have the same pairs; only the statements' names differ.
-        key = (source.texts, sink.texts, before(source.statement, sink.statement, ("s", "t")))
+        way = before(source.statement, sink.statement, ("s", "t"))
+        key = (source.texts, sink.texts, way, levels)
         if key not in self.pairs:
             found = tidied(source.all.apply_range(sink.all.reverse()).intersect(order))
             self.pairs[key] = found.reset_tuple_id(_IN).reset_tuple_id(_OUT)
         named = self.pairs[key].set_tuple_name(_IN, f"s{source.statement.number}")
         return named.set_tuple_name(_OUT, f"s{sink.statement.number}")
 
-    def points_of(self, source: _Group, sink: _Group) -> isl.Map | None:
-        """Return the pairs that touch one cell, each end with the cell; None if never."""
+    def within(self, source: _Group, sink: _Group, levels: int) -> isl.Map | None:
+        """Return the order of two in one iteration of so many loops; None if there is none."""
+        if source.statement.shared_depth(sink.statement) < levels:
+            return None
         order = self.of(source.statement, sink.statement)
+        return None if order is None else _in_one_iteration(order, levels)
+
+    def points_of(self, source: _Group, sink: _Group, levels: int) -> isl.Map | None:
+        """Return the pairs that touch one cell, each end with the cell; None if never.
+
+        Args:
+            source: What runs earlier.
+            sink: What runs later.
+            levels: Both are to be in one iteration of so many of the outermost loops.
+        """
+        order = self.within(source, sink, levels)
         if order is None:
             return None
         same = isl.Map.identity(source.all.get_space().range().map_from_set())
@@ -196,7 +221,12 @@ class Orders:
 
 
 def _memory(
-    kind: DependenceKind, groups: list[_Group], orders: Orders, *, cells: bool = False
+    kind: DependenceKind,
+    groups: list[_Group],
+    orders: Orders,
+    levels: int = 0,
+    *,
+    cells: bool = False,
 ) -> dict[tuple[int, int], Relation]:
     """Return the pairs of accesses to one cell, by source and sink statement.
 
@@ -204,6 +234,7 @@ def _memory(
         kind: Which of the two writes.
         groups: The accesses of an array.
         orders: What runs before what.
+        levels: Both ends are to be in one iteration of so many of the outermost loops.
         cells: Whether both ends are to have the cell beside them.
     """
     _, source_writes, sink_writes = next(row for row in _MEMORY if row[0] == kind)
@@ -211,22 +242,29 @@ def _memory(
     for source in groups:
         for sink in groups:
             if source.is_write == source_writes and sink.is_write == sink_writes:
-                relation = _pairs(kind, source, sink, orders, cells)
+                relation = _pairs(kind, source, sink, orders, levels, cells)
                 if relation is not None:
                     found[source.statement.number, sink.statement.number] = relation
     return found
 
 
 def _pairs(
-    kind: DependenceKind, source: _Group, sink: _Group, orders: Orders, cells: bool
+    kind: DependenceKind, source: _Group, sink: _Group, orders: Orders, levels: int, cells: bool
 ) -> Relation | None:
     """Return the pairs of two groups that touch one cell, the first running earlier."""
-    pairs = orders.points_of(source, sink) if cells else orders.pairs_of(source, sink)
+    found = orders.points_of if cells else orders.pairs_of
+    pairs = found(source, sink, levels)
     if pairs is None or pairs.is_empty():
         return None
     may = source.may is not None or sink.may is not None
     numbers = source.statement.number, sink.statement.number
     return Relation(kind, "memory", *numbers, source.array, pairs, may)
+
+
+def _levels(groups: list[_Group]) -> int:
+    """Return in one iteration of how many outermost loops every read gets what it gets."""
+    reads = [group.last for group in groups if not group.is_write]
+    return min((0 if last is None else last.levels for last in reads), default=0)
 
 
 def _without_cells(relation: Relation) -> Relation:
@@ -263,20 +301,21 @@ def _last_writers(
     statements = {group.statement.number: group.statement for group in groups}
     lasts = {group.statement.number: group.last for group in groups if not group.is_write}
     for (source, sink), relation in flow.items():
-        pairs = relation.pairs
         last = lasts[sink]
-        if last is not None:
-            if is_killed(statements[source], statements[sink], last):
-                continue
-            for level in range(last.statement.depth):
-                pairs = pairs.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
+        if last is not None and is_killed(statements[source], statements[sink], last):
+            continue
+        # What is written and read in one iteration of loops, is written in it in between.
+        levels = 0 if last is None else last.levels
+        pairs = _in_one_iteration(relation.pairs, levels)
         doubtful: list[isl.Map] = []
         for write in writes:
             number = write.statement.number
             first, second = output.get((source, number)), flow.get((number, sink))
             if first is None or second is None:
                 continue
-            between = first.pairs.apply_range(second.pairs)
+            between = _in_one_iteration(first.pairs, levels).apply_range(
+                _in_one_iteration(second.pairs, levels)
+            )
             if write.may is None:
                 pairs = without(pairs, between)
             else:
@@ -287,6 +326,13 @@ def _last_writers(
         may = relation.may or any(not b.intersect(pairs).is_empty() for b in doubtful)
         found.append(Relation("flow", "value", source, sink, relation.array, pairs, may))
     return found
+
+
+def _in_one_iteration(pairs: isl.Map, levels: int) -> isl.Map:
+    """Return the pairs of instances that are in one iteration of the outermost loops."""
+    for level in range(levels):
+        pairs = pairs.equate(_IN, level, _OUT, level)
+    return pairs
 
 
 def without(pairs: isl.Map, gone: isl.Map) -> isl.Map:

@@ -5,22 +5,43 @@
                                           one i need be looked at
 
 No sets are needed to tell: the write stands before the read, in a block that is around both, and
-names the same cell. So do two writes, one in either branch of a guard, whatever decides it.
+names the same cell. So do two writes, one in either branch of a guard, whatever decides it. So does
+a write in loops of its own, before the read in loops over the same:
+
+    for i: for j: s[j] = …       the read of s[j] in the second loop sees what this iteration of i
+           for j: … s[j] …       has left
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from looptrans.analysis.model import AccessModel, StatementModel
 from looptrans.ir.condition import ALWAYS
+from looptrans.ir.index import lets
+from looptrans.ir.program import Loop
+from looptrans.ir.walk import Placed
 
 Position = tuple[int, ...]
 _Writes: TypeAlias = tuple[AccessModel, ...]
 
 
-def killer(read: AccessModel, writes: Iterable[AccessModel]) -> AccessModel | None:
+@dataclass(frozen=True, slots=True)
+class Killer:
+    """A write that no earlier write survives until a read.
+
+    Attributes:
+        write: The write; it is executed before each read, and names the cell.
+        levels: In the same iteration of how many of the loops around the read.
+    """
+
+    write: AccessModel
+    levels: int
+
+
+def killer(read: AccessModel, writes: Iterable[AccessModel]) -> Killer | None:
     """Return the write before a read that shares most loops with it; None if there is none.
 
     Of two writes in the branches of a guard it is the first.
@@ -29,7 +50,66 @@ def killer(read: AccessModel, writes: Iterable[AccessModel]) -> AccessModel | No
         read: The read.
         writes: All writes of the array.
     """
-    return next(iter(killers(read, writes)), None)
+    every = tuple(writes)
+    found = [Killer(write, write.statement.depth) for write in killers(read, every)[:1]]
+    for write in every:
+        levels = _covers(write, read)
+        if levels is not None:
+            found.append(Killer(write, levels))
+    return max(found, key=_place, default=None)
+
+
+def _place(found: Killer) -> tuple[int, int]:
+    return found.levels, found.write.statement.order[found.levels]
+
+
+def _covers(write: AccessModel, read: AccessModel) -> int | None:
+    """Return how many loops are shared by a read and a write that goes over all it reads before."""
+    mine, other = write.statement, read.statement
+    levels = mine.shared_depth(other)
+    is_covered = (
+        write.condition == ALWAYS
+        and not (write.generators or read.generators)
+        and write.subscripts == read.subscripts
+        and goes_over_before(mine.place, other.place, levels)
+    )
+    return levels if is_covered else None
+
+
+def goes_over_before(mine: Placed, other: Placed, levels: int) -> bool:
+    """Tell whether loops around a statement go over what those around a later one go over.
+
+    Nothing but loops stands around the first in what the two share, and around the other there are
+    loops over the same, perhaps among others.
+
+    Args:
+        mine: The first statement.
+        other: The later one.
+        levels: How many loops they share.
+    """
+    if levels == len(mine.loops):
+        return False
+    first = mine.loop_positions[levels]
+    names = [loop.variable for loop in other.loops]
+    return (
+        other.position[: len(first) - 1] == first[:-1]
+        and first[-1] < other.position[len(first) - 1]
+        and len(set(names)) == len(names)
+        and all(_is_among(loop, other.loops[levels:]) for loop in mine.loops[levels:])
+        and not any(len(branch) > len(first) for branch in mine.branches)
+    )
+
+
+def _is_among(loop: Loop, others: tuple[Loop, ...]) -> bool:
+    """Tell whether one of some loops has the same iterations, under the same name."""
+    # A scalar may stand for something else in the next loop that is written the same.
+    if any(lets(end) for end in (loop.range.start, loop.range.stop)):
+        return False
+    return any(
+        (each.variable, each.range) == (loop.variable, loop.range)
+        and each.execution == loop.execution == "sequential"
+        for each in others
+    )
 
 
 def killers(read: AccessModel, writes: Iterable[AccessModel]) -> tuple[AccessModel, ...]:
@@ -95,7 +175,7 @@ def _variables(statement: StatementModel, start: int = 0) -> set[str]:
     return {bound.variable for bound in statement.bounds[start:]}
 
 
-def is_killed(source: StatementModel, sink: StatementModel, last: AccessModel) -> bool:
+def is_killed(source: StatementModel, sink: StatementModel, last: Killer) -> bool:
     """Tell whether nothing a statement writes survives the write before a read.
 
     Args:
@@ -103,5 +183,5 @@ def is_killed(source: StatementModel, sink: StatementModel, last: AccessModel) -
         sink: The statement that reads.
         last: The write before it.
     """
-    depth = last.statement.depth
-    return source.shared_depth(sink) < depth or source.order[depth] < last.statement.order[depth]
+    depth, write = last.levels, last.write.statement
+    return source.shared_depth(sink) < depth or source.order[depth] < write.order[depth]

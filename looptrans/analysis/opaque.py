@@ -159,7 +159,7 @@ class _Finder:
         if not ways:
             return None
         last = killer(sink, writes)
-        depth = 0 if last is None else last.statement.depth
+        depth = 0 if last is None else last.levels
         if last is not None and is_killed(source.statement, sink.statement, last):
             return None
         s, t = _instance(source, "s"), _instance(sink, "t")
@@ -169,6 +169,7 @@ class _Finder:
         guesses = self._guesses(source, sink, *writes)
         points = self._set(space, FALSE)
         same = tuple(f"{a} = {b}" for a, b in zip(s.dims[:depth], t.dims[:depth], strict=True))
+        once = last is not None and last.write is source and depth == source.statement.depth
         # What is known of the terms is simpler where the order of the arguments is known.
         for order in ways:
             facts = (*order, *same, *s.plain(self.model), *t.plain(self.model))
@@ -186,7 +187,7 @@ class _Finder:
             for write in writes:
                 if left.is_empty():
                     break
-                if write.is_may or (write is last and write is source):
+                if write.is_may or (once and write is source):
                     continue
                 gone = self._overwritten(write, s, t, given, known, cell)
                 if guesses and left.n_basic_set() * gone.n_basic_set() > MOST_SUBTRACTED:

@@ -423,6 +423,21 @@ class Builder:
                 found.append(Binary("<", subscript, self.index(extent)))
         return tuple(found)
 
+    def held(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return that the cells of a block are there, where only guards in loops keep them so."""
+        found: list[Expr] = []
+        for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
+            if extent is None or not dims_of(subscript):
+                continue
+            first, last = Number(0), self.index(extent)
+            match subscript:
+                case Position(dim) if isinstance(dim.start, Int) and dim.start.value >= 0:
+                    if self.index(dim.stop) != last:
+                        found.append(Binary("<", subscript, last))
+                case _:
+                    found += [Binary(">=", subscript, first), Binary("<", subscript, last)]
+        return tuple(found)
+
     def _home(self, expr: Expr) -> Frame:
         """Return the outermost block in which a value can be worked out."""
         needed = {part.dim.name for part in walk(expr) if isinstance(part, Position)}

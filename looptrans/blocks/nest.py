@@ -144,11 +144,13 @@ class Nest:
     def _store_block(self, storage: Storage) -> None:
         with self.shapes.bound(storage):
             places = tuple(self.b.index(s) for s in storage.subscripts)
+        writes = [site for site in storage.sites if site.is_write]
         mask = both(
             self.b.inside(union(*(dims_of(p) for p in places))),
             *self.b.guards[: self.statements.bases[storage.array]],
+            *(self.b.held(storage.array, places) if all(s.guards for s in writes) else ()),
         )
-        labels = tuple(dict.fromkeys(s.label for s in storage.sites if s.is_write))
+        labels = tuple(dict.fromkeys(site.label for site in writes))
         value = self.b.values.get(storage.array)
         assert value is not None
         if not set(dims_of(value)) <= set(union(*(dims_of(p) for p in places))):

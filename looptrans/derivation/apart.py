@@ -12,9 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from looptrans.derivation.free import is_overwritten
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.transforms.accesses import sites_of
 from looptrans.transforms.tree import LoopPath, block_at, loop_paths, loops_around, statements_in
 
 
@@ -110,7 +112,10 @@ def _result(
 
 
 def handed(program: Program, pieces: list[tuple[Node, ...]]) -> tuple[str, ...]:
-    """Return the scalars that several pieces touch and one of them writes."""
+    """Return the scalars that several pieces touch and one of them writes.
+
+    What every piece sets before it looks at it is handed from none to another.
+    """
     seen: dict[str, set[int]] = {}
     written: set[str] = set()
     for number, piece in enumerate(pieces):
@@ -128,4 +133,18 @@ def handed(program: Program, pieces: list[tuple[Node, ...]]) -> tuple[str, ...]:
         and a.name in written
         and a.name not in outputs
         and len(seen.get(a.name, ())) > 1
+        and not _is_set_in_each(program, a.name, [pieces[n] for n in seen[a.name]])
     )
+
+
+def _is_set_in_each(program: Program, scalar: str, pieces: list[tuple[Node, ...]]) -> bool:
+    """Tell whether each piece sets a scalar before it reads it, wherever it does."""
+    sites = sites_of(program, scalar)
+    for piece in pieces:
+        labels = set(statements_in(piece))
+        inside = [site for site in sites if site.place.label in labels]
+        writes = [site for site in inside if site.relation.is_write]
+        reads = [site for site in inside if not site.relation.is_write]
+        if not all(any(is_overwritten(read, write) for write in writes) for read in reads):
+            return False
+    return True

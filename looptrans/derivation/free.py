@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from looptrans.algebra.cells import is_own_cell
+from looptrans.analysis.killing import goes_over_before
 from looptrans.ir.affine import Form, difference, form_of, index_of
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.facts import DependenceReport
@@ -218,9 +219,23 @@ def _is_set_first(sites: tuple[AccessSite, ...], loop: Position) -> bool:
     """Tell whether every read of an array in a loop has a write before it in the same iteration."""
     writes = [s for s in sites if s.relation.is_write and loop in s.place.loop_positions]
     return all(
-        any(is_overwritten(read, write) for write in writes)
+        any(is_overwritten(read, write) or _is_gone_over(read, write, loop) for write in writes)
         for read in sites
         if not read.relation.is_write
+    )
+
+
+def _is_gone_over(read: AccessSite, write: AccessSite, loop: Position) -> bool:
+    """Tell whether a write in loops of its own sets what is read in an iteration of a loop."""
+    mine, other = write.place, read.place
+    pairs = zip(mine.loop_positions, other.loop_positions, strict=False)
+    shared = next((n for n, (a, b) in enumerate(pairs) if a != b), len(mine.loops))
+    return (
+        loop in mine.loop_positions[:shared]
+        and write.access == read.access
+        and write.relation.condition == ALWAYS
+        and not (write.relation.generators or read.relation.generators)
+        and goes_over_before(mine, other, shared)
     )
 
 

@@ -8,6 +8,7 @@ from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.picking import with_picks_added
 from looptrans.algebra.one_by_one import one_by_one
 from looptrans.derivation.free import Free, freed, is_overwritten
+from looptrans.derivation.made_one import made_one_by_text
 from looptrans.derivation.step import DerivationStep, NotDone, NotNeeded
 from looptrans.derivation.writing import done, suffix_of
 from looptrans.ir.diagnostic import ListingError, Mistake
@@ -42,6 +43,11 @@ def transformed(program: Program, call: str) -> DerivationStep:
         NotDone: It cannot be applied, or is not legal.
     """
     try:
+        made = made_one_by_text(program, call)
+        if made is not None:
+            after, free = made
+            arguments, shown = (call,), _by_text([free])
+            return DerivationStep(call, "transformation", arguments, program, done(after), shown)
         (step,) = apply_all(program, [call])
     except (ListingError, Mistake) as error:
         raise NotDone(f"{call} cannot be applied: {error}") from None

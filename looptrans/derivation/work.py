@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from looptrans.derivation.bodies import recurrence_of
+from looptrans.derivation.free import freed
 from looptrans.derivation.moves import made
 from looptrans.derivation.step import Argument, Derivation, DerivationStep, Goal, NotDone
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.verdict import Decision
-from looptrans.transforms.tree import statements_in
+from looptrans.transforms.tree import loop_paths, statements_in
 
 
 @dataclass(slots=True)
@@ -71,6 +72,9 @@ class Work:
 
     def reduces(self, loop: Loop) -> bool:
         """Tell whether a loop carries a state that is proved to be one."""
+        path = next((p for p in loop_paths(self.program) if p.loop is loop), None)
+        if path is not None and freed(self.program, path) is not None:
+            return False
         try:
             return bool(recurrence_of(self.program, loop_name(loop)).states)
         except NotDone:

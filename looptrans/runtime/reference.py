@@ -1,6 +1,6 @@
 """The listing itself, executed with NumPy: what kernels are compared with.
 
-Its loops are run in parallel where the analysis says they may, with the checks of
+Its loops are run in parallel where the text or the analysis says they may, with the checks of
 `looptrans.transforms`; nothing of the algebra, the blocks or the emitted code is used.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from looptrans.analysis import api
+from looptrans.derivation.free import freed
 from looptrans.derivation.ordinary import in_parallel
 from looptrans.derivation.step import NotDone
 from looptrans.executor.errors import ExecutionError
@@ -71,12 +72,13 @@ def reference_of(program: Program) -> Reference:
     if any(isinstance(node, Atomic | BlockReduce | Barrier) for node in nodes(program.body)):
         return Reference(program, program)
     parallel = replace(program, body=rewritten(program.body, _in_order))
-    free = []
-    facts = api.loop_facts(parallel, assumptions=False, witnesses=False)
-    for path, fact in zip(loop_paths(parallel), facts, strict=True):
-        if fact.memory.decision in ("parallel", "privatize") and statements_in((path.loop,)):
-            own = f": {', '.join(fact.memory.names)}" if fact.memory.names else ""
-            free.append(f"{_name(path.loop)}{own}")
+    free = _by_text(parallel)
+    if free is None:
+        free = []
+        facts = api.loop_facts(parallel, assumptions=False, witnesses=False)
+        for path, fact in zip(loop_paths(parallel), facts, strict=True):
+            if fact.memory.decision in ("parallel", "privatize") and statements_in((path.loop,)):
+                free.append(_named(path.loop, fact.memory.names))
     if not free:
         return Reference(program, parallel)
     try:
@@ -89,6 +91,26 @@ def reference_of(program: Program) -> Reference:
         except NotDone:
             continue
     return Reference(program, parallel)
+
+
+def _by_text(program: Program) -> list[str] | None:
+    """Return the loops that the text shows to be free; None where some nest has no such outermost.
+
+    Others may be free as well. To find out takes long, and the outermost ones are many iterations.
+    """
+    found = []
+    for path in loop_paths(program):
+        free = freed(program, path) if statements_in((path.loop,)) else None
+        if free is not None:
+            found.append(_named(path.loop, free.private))
+        elif len(path.position) == 1 and statements_in((path.loop,)):
+            return None
+    return found
+
+
+def _named(loop: Loop, private: tuple[str, ...]) -> str:
+    """Return a loop with its private names as the step takes them."""
+    return f"{_name(loop)}: {', '.join(private)}" if private else _name(loop)
 
 
 def _in_order(node: Node) -> tuple[Node, ...]:

@@ -12,7 +12,7 @@ from looptrans.transforms.nest import finished
 from looptrans.transforms.trial import difference
 
 
-def check_order(before: Program, after: Program, images: Images) -> Verdict:
+def check_order(before: Program, after: Program, images: Images, *, tried: bool = True) -> Verdict:
     """Say whether a reordered program may stand for the one it was made from.
 
     Legal if the instance map is a bijection, every statement, read through it, is the statement it
@@ -23,10 +23,12 @@ def check_order(before: Program, after: Program, images: Images) -> Verdict:
         before: The program before.
         after: The program afterwards.
         images: Which instances of `before` those of `after` stand for.
+        tried: Whether numbers may refute what is not known otherwise.
     """
     from looptrans.analysis.api import check_order as judge
 
-    return _tried(judge(before, after, images), before, after)
+    verdict = judge(before, after, images)
+    return _tried(verdict, before, after) if tried else verdict
 
 
 def check_storage(before: Program, after: Program, images: Images) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Var
@@ -44,6 +44,37 @@ def fuse(program: Program, first: str, second: str) -> Step:
     Raises:
         TransformError: The loops do not exist, do not stand so, or have other iterations.
     """
+    after = made_one(program, first, second).after
+    name = f"fuse({first}, {second})"
+    return reordered(name, program, after, _images(program, after), _advice)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOne:
+    """Two loops made one, whether that is legal or not.
+
+    Attributes:
+        one: The loop that came first; the new one stands in its place.
+        other: The one behind it.
+        after: The program afterwards.
+    """
+
+    one: LoopPath
+    other: LoopPath
+    after: Program
+
+
+def made_one(program: Program, first: str, second: str) -> MadeOne:
+    """Make one loop of two that stand one after the other.
+
+    Args:
+        program: The program.
+        first: The loop that comes first.
+        second: The one directly after it.
+
+    Raises:
+        TransformError: The loops do not exist, do not stand so, or have other iterations.
+    """
     paths = [find_loop(program, first), find_loop(program, second)]
     one, other = sorted(paths, key=lambda path: path.position)
     _require_adjacent(program, one, other)
@@ -56,9 +87,7 @@ def fuse(program: Program, first: str, second: str) -> Step:
     body = (*one.loop.body, *with_comments(renamed))
     fused = replace(one.loop, body=body, private=private)
     after = replace_at(program, other.position, ())
-    after = replace_at(after, one.position, (fused,))
-    name = f"fuse({first}, {second})"
-    return reordered(name, program, after, _images(program, after), _advice)
+    return MadeOne(one, other, replace_at(after, one.position, (fused,)))
 
 
 def with_comments(loop: Loop) -> tuple[Node, ...]:

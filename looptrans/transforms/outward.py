@@ -19,13 +19,14 @@ from dataclasses import dataclass, field, replace
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import If, Loop, Node, Program
-from looptrans.ir.step import Image, Step
+from looptrans.ir.step import Image
 from looptrans.ir.value import Range
-from looptrans.ir.verdict import Certificate
+from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import placed
-from looptrans.transforms.check import reordered
+from looptrans.transforms.any_products import with_any_products
+from looptrans.transforms.check import check_order
 from looptrans.transforms.fuse import with_comments
-from looptrans.transforms.nest import fresh_name, loop_paths, node_at, replace_at
+from looptrans.transforms.nest import finished, fresh_name, loop_paths, node_at, replace_at
 from looptrans.transforms.substitute import rename_variable, without_binders
 from looptrans.transforms.tree import Position, block_at, statements_in, walk_positions
 from looptrans.transforms.whole_loops import are_blocks
@@ -111,11 +112,11 @@ def brought_outward(
     for number in reversed(range(1, len(body))):
         after = replace_at(after, (*position[:-1], number), ())
     after = replace_at(after, position, (loop,))
-    step = _judged(program, after, work)
-    if step is None:
+    found = _judged(program, after, work)
+    if found is None:
         return None
     moved = ((wanted.variable, tuple(dict.fromkeys(work.over))),)
-    return Outward(step.after, moved, step.verdict.assumptions)
+    return Outward(found[0], moved, found[1].assumptions)
 
 
 class _NotGathered(Exception):
@@ -189,8 +190,8 @@ class _Gathering:
         return rename_variable(loop, loop.variable, new)
 
 
-def _judged(program: Program, after: Program, work: _Gathering) -> Step | None:
-    """Return the step where it is legal."""
+def _judged(program: Program, after: Program, work: _Gathering) -> tuple[Program, Verdict] | None:
+    """Return the program afterwards where it is legal, with the verdict."""
     images = {}
     earlier = {place.label: place for place in placed(program)}
     for place in placed(after):
@@ -198,9 +199,14 @@ def _judged(program: Program, after: Program, work: _Gathering) -> Step | None:
         loops = earlier[place.label].loops
         indices = tuple(Var(names.get(loop.variable, loop.variable)) for loop in loops)
         images[place.label] = Image(place.label, indices)
-    name = f"bring {work.wanted.variable} outward"
-    step = reordered(name, program, after, images)
-    return step if step.verdict.decision == "legal" else None
+    after, images = finished(after, images)
+    plain = with_any_products(program, after)
+    if plain is None:
+        verdict = check_order(program, after, images)
+    else:
+        one, other = plain
+        verdict = check_order(one, other, images, tried=False)
+    return (after, verdict) if verdict.decision == "legal" else None
 
 
 def _split_blocks(program: Program) -> Iterator[tuple[Position, Loop]]:

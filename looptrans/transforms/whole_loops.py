@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import gcd
 
 from looptrans.ir.affine import (
+    Form,
     difference,
     extremum,
     form_of,
@@ -194,8 +196,13 @@ class _Work:
                 return None
             here = moved
         bounds = self.bounds(outer, here.range)
-        if bounds is None or _says(here.body, outer.variable):
+        if bounds is None:
             return None
+        if _says(here.body, outer.variable):
+            body = _with_blocks_counted(outer, here)
+            if body is None:
+                return None
+            here = replace(here, body=body)
         if here is not inner:
             arrays = {a.access.array for node in _statements(here.body) for a in accesses(node)}
             self.counted |= {(array, inner.range.stop) for array in arrays}
@@ -273,7 +280,8 @@ class _Work:
             reached = ()
             for stop in sides("min", blocks.stop):
                 length = form_of(difference(stop, blocks.start))
-                numbers = (*length.terms.values(), length.constant)
+                steps = ((n * self.multiple(term)) for term, n in length.terms.items())
+                numbers = (*steps, length.constant)
                 end = total(rest, stop)
                 if end not in ends and any(n % blocks.step for n in numbers):
                     if not beyond:
@@ -282,6 +290,16 @@ class _Work:
                     end = total(rest, blocks.start, product(blocks.step, count))
                 reached = (*reached, end)
         return Range(start, extremum("min", (*reached, *ends)))
+
+    def multiple(self, index: Index) -> int:
+        """Return what an index is a multiple of: the variable of a loop in steps from 0 on."""
+        if not isinstance(index, Var):
+            return 1
+        loops = (n for n in nodes(self.program.body) if isinstance(n, Loop))
+        ranges = [loop.range for loop in loops if loop.variable == index.name]
+        starts = (bounds.start for bounds in ranges)
+        from_0 = all(start == Int(0) for start in starts)
+        return gcd(*(bounds.step for bounds in ranges)) if ranges and from_0 else 1
 
     def counts(self, width: Index) -> bool:
         """Tell whether a number is one of iterations: positive, or a size."""
@@ -298,6 +316,59 @@ class _Work:
 
 def _is_plain(loop: Loop) -> bool:
     return loop.execution == "sequential" and not loop.private
+
+
+def _with_blocks_counted(outer: Loop, inner: Loop) -> tuple[Node, ...] | None:
+    """Return the body of a loop over a block that says by its own variable where its block begins.
+
+        for t in range(0, N, 16):
+            for i in range(t, min(t + 16, N)):    ->    for i in range(0, N):
+                for j in range(0, t + 16): …                for j in range(0, i // 16 * 16 + 16): …
+
+    Only ranges may ask for it: subscripts tell blocks apart better as they are.
+    """
+    width, variable = outer.range.step, outer.variable
+    if width < 2 or outer.range.start != Int(0) or inner.range.start != Var(variable):
+        return None
+    for node in nodes(inner.body):
+        bare = replace(node, body=()) if isinstance(node, If) else node
+        if isinstance(node, Assign | If) and _says((bare,), variable):
+            return None
+    begin = product(width, Arith("//", Var(inner.variable), Int(width)))
+    body = tuple(substitute_variable(node, {variable: begin}) for node in inner.body)
+    return rewritten(body, _tightened)
+
+
+def _tightened(node: Node) -> tuple[Node, ...]:
+    """Leave out an end of a loop that is never before what is asked of all its iterations."""
+    if not isinstance(node, Loop):
+        return (node,)
+    ends = sides("min", node.range.stop)
+    for part in _asked(node.body):
+        last = _end(part, node.variable)
+        if last is None or node.variable in variables(last):
+            continue
+        left = tuple(end for end in ends if not _is_never_before(end, last))
+        if len(left) < len(ends):
+            stop = extremum("min", (*left, last))
+            body = rewritten(node.body, _Without(part).node)
+            return (replace(node, range=replace(node.range, stop=stop), body=body),)
+    return (node,)
+
+
+def _is_never_before(end: Index, last: Index) -> bool:
+    """Tell whether an end is at least another one, by what is left of blocks: x - x // n * n."""
+    form = form_of(difference(end, last))
+    least = 0
+    for term, count in form.terms.items():
+        match term:
+            case Arith("//", whole, Int(width)) if width > 0 and count % width == 0:
+                times = count // width
+                form = form.plus(Form({term: 1}), -count).plus(form_of(whole), times)
+                least -= max(0, times) * (width - 1)
+            case _:
+                pass
+    return form.is_constant and form.constant + least >= 0
 
 
 def _statements(body: tuple[Node, ...]) -> list[Assign | If]:
