@@ -153,6 +153,21 @@ def attention(body: str, places: dict[str, str] = WHOLE) -> str:
     return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
 
 
+# The variable of the first pass is that of a sum in the second.
+NAMES = """
+def f(X: Float[Array, "N D"], Q: Float[Array, "D"]):
+    m = -inf; l = 0.0
+    for j0 in range(0, N, 4):
+        n = m
+        for d in range(j0, min(j0 + 4, N)):
+            n = max(n, X[d, 0])
+        l *= exp(m - n)
+        for j in range(j0, min(j0 + 4, N)):
+            l += exp(X[j, 0] - n) * sum(X[j, d] * Q[d] for d in range(D))
+        m = n
+    return l
+"""
+
 RIGHT = {
     "paper": attention(PAPER),
     "causal": attention(PAPER, CAUSAL),
@@ -162,8 +177,9 @@ RIGHT = {
     "asked": attention(ASKED),
     "moments": MOMENTS,
     "paged": PAGED,
+    "names": NAMES,
 }
-# What is done wrong, and what is said of it.
+# What is done otherwise, and what is said of it.
 WRONG = {
     "o as it was": (("O[i, d] *= c", "O[i, d] *= 1.0"), "an element more is refuted"),
     "rescaled twice": (("l = l * c", "l = l * c * c"), "an element more is refuted"),
@@ -172,7 +188,19 @@ WRONG = {
         "an element more is refuted",
     ),
     "other scores": (("exp(s[j] - n)", "exp(s[N - 1 - j] - n)"), "under another subscript"),
-    "weights kept": (("p = exp(s[j] - n)", "s[j] = exp(s[j] - n); p = s[j]"), ""),
+    "weights kept": (("p = exp(s[j] - n)", "s[j] = exp(s[j] - n); p = s[j]"), "in between"),
+    "a cast": (("exp(s[j] - n)", "exp(s[j] - float16(n))"), "an element more is"),
+    "a logarithm": (("l += p", "l += p * log(n - 60)"), "a logarithm"),
+    "several cells": (("l += p\n", "s[j + 1] = p; l += p\n"), "S"),
+    "made of the maximum": (
+        (
+            "                l += p\n",
+            "                y = 0.0\n                for d in range(D):\n"
+            "                    y = y * 0.5 + n * V[j, d]\n                l += p * y\n",
+        ),
+        "inside carries values of the state",
+    ),
+    "first value": (("m = -inf;", "m = -inf if i >= 0 else 3.0;"), "begins as what is not known"),
 }
 
 
@@ -202,7 +230,7 @@ def test_blocks_that_are_not_their_elements_one_by_one_stay(name: str) -> None:
     (old, new), why = WRONG[name]
     text = attention(PAPER).replace(old, new)
     assert text != attention(PAPER)
-    if name == "weights kept":
+    if name in ("weights kept", "several cells"):
         text = text.replace("return O, L", "return O, L, s")
     found, reasons = one_by_one(program(text))
     assert found is None

@@ -16,24 +16,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from math import inf, isinf
+from typing import Final
 
 import mpmath
 
+from looptrans.algebra.atoms import OO, Expr, Undefined
 from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.laws import Equation, Law, joined
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.numbers import DIGITS, Domain, NoNumber, evaluate, points
 from looptrans.algebra.possible import can_all_be
+from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import MINUS_INFINITY, ZERO, is_number, names_of, put
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Binary, Const, Holds, Real, Value
+from looptrans.ir.value import Binary, Compare, Const, Holds, Real, Value, walk_value
 from looptrans.transforms.block_passes import NEUTRAL
 
 MOST_TRUTHS = 4
 POINTS = 16
+SOME: Final = Const(0.5)
 
 Names = Mapping[str, Value]
 
@@ -104,6 +109,7 @@ class BlockLaws:
         """
         starts: list[Names] = [{}, self.first] if self.first else [{}]
         truths = list(self._truths())
+        self._require_numbers(truths)
         more = [
             e
             for s in starts
@@ -118,13 +124,54 @@ class BlockLaws:
         ]
         if not self.is_full or any(not self._is_counted(t) for t in truths):
             nothing = {each.name: each.nothing for each in self.gathered}
-            cases = starts if self.is_full else starts[:1]
-            none = [e for start in cases for t in truths for e in self._none(nothing, t, start)]
+            none = [e for start in starts for t in truths for e in self._none(nothing, t, start)]
             found.append(Law("no element", "B(s, []) = s", tuple(none)))
+        asked = [*self.block.values(), *self.step.values()]
+        if any(_asks_for_infinity(part) for value in asked for part in walk_value(value)):
+            found.append(Law("element at -inf", "it changes nothing", tuple(self._lowest(truths))))
         if self.masked:
             statement = "step(s, x) = s where x is -inf"
             found.append(Law("masked element", statement, tuple(self._masked())))
         return tuple(found)
+
+    def _require_numbers(self, truths: list[Names]) -> None:
+        """See to it that elements pass only through states that are numbers, or the first one.
+
+        Raises:
+            NoRecurrence: They may not.
+        """
+        infinite = [n for n, v in self.first.items() if isinstance(v, Const) and isinf(v.value)]
+        for case in truths:
+            if infinite and self._is_counted(case):
+                for name in infinite:
+                    form = self._normal(put(put(self.step[name], self.first), case))
+                    if form is None or form in (OO, -OO):
+                        raise NoRecurrence("an element may leave the state between the first ones")
+        signs = {n for n, v in self.first.items() if isinstance(v, Const) and 0 <= v.value < inf}
+        while True:
+            terms = Terms(replace(self.domain, nonnegative=self.domain.nonnegative | signs))
+            try:
+                forms = [
+                    (name, terms.normal(put(value, case)))
+                    for case in truths
+                    for name, value in self.step.items()
+                ]
+            except Undefined as reason:
+                raise NoRecurrence(f"an element may leave no number: {reason}") from None
+            wrong = {n for n, form in forms if n in signs and not terms.is_nonnegative(form)}
+            if not wrong:
+                break
+            signs -= wrong
+        powers = any(a.kind == "function" and a.parts[0] == "**" for a in terms.atoms)
+        if terms.needs or powers:
+            need = next(iter(terms.needs), "a power of the state is a number")
+            raise NoRecurrence(f"it is not clear for each element that {need}")
+
+    def _normal(self, value: Value) -> Expr | None:
+        try:
+            return Terms(self.domain).normal(value)
+        except Undefined:
+            return None
 
     def _truths(self) -> Iterator[Names]:
         """Yield what may be true of an element as far as something asks for it."""
@@ -185,6 +232,24 @@ class BlockLaws:
                     left = put(value, {**truths, masked: MINUS_INFINITY})
                     yield from self._equation(name, left, Real(name), {})
 
+    def _lowest(self, truths: list[Names]) -> Iterator[Equation]:
+        """Say that an element at -inf adds nothing, at first neither."""
+        for each in (g for g in self.gathered if g.function != "sum"):
+            at_infinity: list[Names] = [{n: MINUS_INFINITY} for n in names_of(each.body)]
+            found = [at for at in at_infinity if self._normal(put(each.body, at)) == -OO]
+            if each.function == "min" or not found:
+                raise NoRecurrence("an element at -inf may change the state")
+            for at in found:
+                for other in (g for g in self.gathered if g.function == "sum"):
+                    yield self._plain(other.name, put(other.body, at), ZERO)
+                for start, case in product(({}, self.first), truths):
+                    for name, value in self.step.items():
+                        left = put(put(put(value, start), at), case)
+                        yield self._plain(name, left, start.get(name, Real(name)))
+
+    def _plain(self, of: str, left: Value, right: Value) -> Equation:
+        return Equation(of, left, right, equality(left, right, Assumptions(self.domain)))
+
     def _block(self, gathered: Names, start: Names) -> dict[str, Value]:
         """Return the states after a block; nothing is nothing, whatever it is scaled by."""
         masked = {g.name for g in self.gathered if g.is_masked}
@@ -216,14 +281,29 @@ class BlockLaws:
             yield Equation(of, left, right, proof)
 
     def _is_number(self, value: Value) -> bool:
-        """Tell whether a value is a number at some point."""
+        """Tell whether a value may be a number, as far as infinities in it go."""
+
+        def finite(part: Value) -> Value | None:
+            return SOME if isinstance(part, Const) and isinf(part.value) else None
+
         names = names_of(value)
+        known = False
         with mpmath.workdps(DIGITS):
             for point in points(names, self.domain, POINTS):
                 with suppress(NoNumber):
+                    evaluate(replaced(value, finite), point)
+                    known = True
                     evaluate(value, point)
                     return True
-        return False
+        return not known
+
+
+def _asks_for_infinity(value: Value) -> bool:
+    match value:
+        case Compare(_, left, right):
+            return any(isinstance(s, Const) and isinf(s.value) for s in (left, right))
+        case _:
+            return False
 
 
 def _holds(condition: Condition, truths: Names) -> bool:

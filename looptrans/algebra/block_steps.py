@@ -52,6 +52,7 @@ from looptrans.ir.value import (
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.tree import node_at, statements_in
 
+UNKNOWN = "?"
 NOTHING = {"+": 0.0, "max": -inf, "min": inf}
 
 
@@ -127,9 +128,11 @@ class BlockIteration(Iteration):
     def _pass(self, node: Loop, position: Position, ranges: dict[str, Range]) -> None:
         """Take a pass over the block as the fold it is."""
         edges = edges_of(self.program, self.flow, position)
-        inner = Iteration(node, position, edges, self.assumptions, self.elements, fills=self.fills)
+        given = {e.array for e in edges if e.kind in ("carried", "entering", "outer")}
+        fills = {array: fill for array, fill in self.fills.items() if array not in given}
+        inner = Iteration(node, position, edges, self.assumptions, self.elements, fills=fills)
         inner.run()
-        with_makers(inner, self.program, self.flow)
+        with_makers(inner, self.program, self.loop)
         step = _carried(self.program, inner)
         inside = ranges | {node.variable: node.range}
         written: dict[str, set[str]] = {}
@@ -289,17 +292,43 @@ def plain_of(value: Value, iteration: Iteration) -> Value:
     return replaced(value, change)
 
 
-def with_makers(iteration: Iteration, program: Program, flow: DependenceReport) -> None:
+def with_makers(iteration: Iteration, program: Program, block: Loop) -> None:
     """Name what loops inside of an iteration make by what they are, not by where they keep it.
 
-    Two loops may make different things in one cell, one after the other.
+    Two loops may make different things in one cell, one after the other. What one makes of what
+    else the block sets is not known by that name; see `is_known`.
+
+    Args:
+        iteration: The iteration.
+        program: The program.
+        block: The loop over blocks, or over elements.
     """
+    sets = [n for n in nodes(block.body) if isinstance(n, Assign)]
+    written = {target.array for n in sets for target in n.targets}
     for name, found in iteration.found.items():
-        if found.made:
-            over = tuple(v for v, _ in found.family.over if v != iteration.loop.variable)
-            variables = (iteration.loop.variable, *over)
-            label = statements_in((node_at(program, found.maker),))[0]
-            access = Access(
-                f"{found.family.access.array}@{label}", tuple(Var(v) for v in variables)
-            )
-            iteration.found[name] = replace(found, family=Family(access, found.family.over))
+        if not found.made:
+            continue
+        maker = node_at(program, found.maker)
+        here = [n for n in nodes((maker,)) if isinstance(n, Assign | If)]
+        own = {t.array for n in here if isinstance(n, Assign) for t in n.targets}
+        beside = [n for n in sets if n not in here and own & {t.array for t in n.targets}]
+        hangs = any(
+            (r.access.array not in own and r.access.array in written)
+            for node in (*here, *beside)
+            for r in accesses(node)
+            if not r.is_write
+        )
+        over = tuple(v for v, _ in found.family.over if v != iteration.loop.variable)
+        variables = (iteration.loop.variable, *over)
+        label = statements_in((maker,))[0]
+        word = f"{UNKNOWN if hangs else ''}{found.family.access.array}@{label}"
+        access = Access(word, tuple(Var(v) for v in variables))
+        iteration.found[name] = replace(found, family=Family(access, found.family.over))
+
+
+def is_known(value: Value) -> bool:
+    """Tell whether nothing in a value is made by a loop of what else the block sets."""
+    return not any(
+        isinstance(part, Read) and part.access.array.startswith(UNKNOWN)
+        for part in walk_value(value)
+    )

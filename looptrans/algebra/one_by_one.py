@@ -20,8 +20,8 @@ from functools import lru_cache
 from math import inf
 
 from looptrans.algebra.block_laws import BlockLaws, Gathered
-from looptrans.algebra.block_steps import BlockIteration, plain_of, with_makers
-from looptrans.algebra.cells import mentions, same_cell
+from looptrans.algebra.block_steps import BlockIteration, is_known, plain_of, with_makers
+from looptrans.algebra.cells import is_own_cell, mentions, same_cell
 from looptrans.algebra.certificate import ir_certificate
 from looptrans.algebra.inputs import Naming, index_variables
 from looptrans.algebra.iteration import Edge, Iteration, NoRecurrence, edges_of
@@ -51,7 +51,7 @@ from looptrans.ir.value import (
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.block_passes import BlockPasses, block_passes
-from looptrans.transforms.tree import Position, node_at, replace_at
+from looptrans.transforms.tree import Position, loops_around, node_at, replace_at
 
 EXPONENTIALS = ("exp", "exp2")
 
@@ -148,9 +148,9 @@ class _Reading:
             program = self._chosen(given, place) or given
             try:
                 step = _step_of(program, place)
-                short = self._shorter(program, place, step)
-                if short is not None:
-                    with suppress(NoRecurrence):  # else as it is
+                with suppress(NoRecurrence):  # else as it is
+                    short = self._shorter(program, place, step)
+                    if short is not None:
                         laws = self._laws(short, place, _step_of(short, place))
                         return OneByOne(with_fewer_ends(short, place), names, laws)
                 laws = self._laws(program, place, step)
@@ -206,7 +206,7 @@ class _Reading:
             raise NoRecurrence("the state would go through a logarithm at each element")
         self._is_all(step)
         laws = self._named(after).decided()
-        failed = [law for law in laws if law.answer != "proved"]
+        failed = [law for law in laws if law.answer != "proved" or not law.equations]
         if failed:
             text = "they are not shown to be their elements one by one"
             raise NoRecurrence(f"{text}: {failed[0].name} is {failed[0].answer}")
@@ -225,6 +225,14 @@ class _Reading:
             NoRecurrence: They may not.
         """
         seen = self._seen(step)
+        path = loops_around(self.passes.program, self.passes.position)
+        around = [loop.variable for loop in path]
+        targets = [
+            target
+            for node in nodes(self.block.loop.body)
+            if isinstance(node, Assign)
+            for target in node.targets
+        ]
         for node in (n for n in nodes(self.block.loop.body) if isinstance(n, Assign)):
             for target in node.targets:
                 if target.array not in seen or target.array in self.passes.within:
@@ -233,6 +241,9 @@ class _Reading:
                     continue
                 if not mentions(target, self.passes.variable):
                     raise NoRecurrence(f"{access_text(target)} is left behind by each block")
+                uses = [t for t in targets if t.array == target.array]
+                if not is_own_cell(uses, self.passes.variable, around):
+                    raise NoRecurrence(f"{access_text(target)} may be set by several elements")
                 left = [_last(each, target.array) for each in (self.block, step)]
                 if left[0] is None or left[0] != left[1]:
                     raise NoRecurrence(f"{access_text(target)} is set by what a block has seen")
@@ -274,7 +285,9 @@ class _Reading:
             raw, bodies, tests = (
                 [passes.places.value(value) for value in values] for values in (raw, bodies, tests)
             )
-        for value in (*raw, *theirs, *bodies):
+        for value in (*raw, *theirs, *bodies, *tests):
+            if not is_known(value):
+                raise NoRecurrence("a loop inside makes something of what else the block sets")
             for part in walk_value(value):
                 if isinstance(part, Read) and part.access.array in passes.within:
                     cell = access_text(part.access)
@@ -288,6 +301,14 @@ class _Reading:
         ) - {passes.variable}
         naming = Naming(passes.variable, {}, kept, inner, tells_choices=True)
         values = naming.named([*raw, *theirs, *bodies, *tests])
+        inputs = {array.name for array in passes.program.arrays if array.role == "input"}
+        for state in before.states:
+            for part in walk_value(state.initial):
+                unknown = isinstance(part, Read) and part.access.array not in inputs
+                if unknown or (state.initial != part and part == MINUS_INFINITY):
+                    raise NoRecurrence(f"{access_text(state.access)} begins as what is not known")
+            if not isinstance(state.initial, Const | Read | Real):
+                raise NoRecurrence(f"{access_text(state.access)} begins as what is not known")
         count, gathered_ = len(raw), len(sums)
         names = [s.name for s in before.states]
         order = [match[s.name] for s in after.states]
@@ -348,7 +369,7 @@ def _block_of(passes: BlockPasses) -> BlockIteration:
         fills=_fills(program, edges),
     )
     block.run()
-    with_makers(block, program, flow)
+    with_makers(block, program, loop)
     return block
 
 
@@ -360,7 +381,7 @@ def _step_of(program: Program, place: Position) -> Iteration:
     fills = _fills(program, edges)
     step = Iteration(loop, place, edges, flow.assumptions, elements, fills=fills)
     step.run()
-    with_makers(step, program, flow)
+    with_makers(step, program, loop)
     return step
 
 
@@ -422,4 +443,5 @@ def _last(iteration: Iteration, array: str) -> tuple[Value, ...] | None:
     known = [k for k in iteration.known if k.family.access.array == array]
     if any(iteration.depends_on_state(k.value) or k.value == Real("@") for k in known):
         return None
-    return tuple(plain_of(k.value, iteration) for k in known)
+    values = tuple(plain_of(k.value, iteration) for k in known)
+    return values if all(map(is_known, values)) else None

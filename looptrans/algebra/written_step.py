@@ -16,11 +16,12 @@ from math import isinf
 import sympy
 
 from looptrans.algebra.atoms import Expr, Undefined
+from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.order import inputs_of
 from looptrans.algebra.readable import factored
 from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import divide, names_of, put
+from looptrans.algebra.values import MINUS_INFINITY, divide, names_of, put
 from looptrans.frontend import parse
 from looptrans.ir.condition import Condition, Data
 from looptrans.ir.listing import listing
@@ -68,7 +69,16 @@ def in_lowest_terms(
         return None
     if _size(*updates.values()) >= _size(*given.values()):
         return None
-    return _Writing(program, place, step, updates, ranges).program_afterwards()
+    writing = _Writing(program, place, step, updates, ranges)
+    if any(isinstance(p, Select) for s in step.states for p in walk_value(s.update)):
+        tops = [s for s in step.states if s.initial == MINUS_INFINITY and not s.over]
+        if len(tops) != 1:
+            return None
+        read = any(tops[0].name in names_of(u) for n, u in updates.items() if n != tops[0].name)
+        if not read:
+            return None
+        writing.top = tops[0].name
+    return writing.program_afterwards()
 
 
 def where_it_holds(
@@ -136,8 +146,8 @@ def _size(*values: Value) -> int:
 def _is_writable(step: Recurrence) -> bool:
     """Tell whether there is no choice to be lost, and every input is what an expression says.
 
-    What is chosen only as long as a maximum is -inf is no choice among numbers; `guard` of the
-    derivation puts such a one in where it is needed.
+    What is chosen only as long as a maximum is -inf is no choice among numbers; the state is left
+    as it is then.
     """
     given = [item.value for item in (*step.inputs, *step.parameters)]
     made = any(isinstance(p, Read) and "@" in p.access.array for v in given for p in walk_value(v))
@@ -167,6 +177,7 @@ class _Writing:
     updates: Mapping[str, Value]
     ranges: Mapping[str, Range]
     condition: Condition | None = None
+    top: str = ""
 
     def program_afterwards(self) -> Program:
         loop = node_at(self.program, self.place)
@@ -190,12 +201,14 @@ class _Writing:
             if any(state.name in names_of(u) for n, u in self.updates.items() if n != state.name):
                 update = self.updates[state.name]
                 cell = self._scalar(f"{state.access.array}_new", taken)
-                body.append(Assign("S", (cell,), (self._written(update, ahead, names),)))
+                value = self._guarded(state, self._written(update, ahead, names), ahead)
+                body.append(Assign("S", (cell,), (value,)))
                 ahead[update] = Read(cell)
                 last.append(self._set(state, Read(cell)))
         kept = [state for state in self.step.states if self.updates[state.name] not in ahead]
         for state in kept:
             value = self._written(self.updates[state.name], ahead, names)
+            value = self._guarded(state, value, ahead)
             body.append(self._over(state, self._set(state, value)))
         made: tuple[Node, ...] = (*body, *last)
         if self.step.condition is not None:
@@ -203,6 +216,15 @@ class _Writing:
         new = replace(loop, body=made)
         text = listing(replace_at(self.program, self.place, (new,)))
         return parse(Source(f"<{self.program.name}>", text))
+
+    def _guarded(self, state: StateVariable, value: Value, ahead: Mapping[Value, Value]) -> Value:
+        """Let a state be as it is while the greatest element so far is -inf."""
+        if not self.top or state.name == self.top:
+            return value
+        new = ahead.get(self.updates[self.top])
+        if new is None:
+            raise NoRecurrence("a state is set before the greatest element is known")
+        return Select(Data(Compare(">", new, MINUS_INFINITY)), value, Read(state.access))
 
     def _set(self, state: StateVariable, value: Value) -> Assign:
         if self.condition is not None:

@@ -40,7 +40,7 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.walk import accesses, live_out, nodes
 from looptrans.transforms.block_places import BlockPlaces
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.naming import binders, fresh_name
 from looptrans.transforms.substitute import substitute_variable
 from looptrans.transforms.tree import (
     LoopPath,
@@ -177,6 +177,13 @@ class _Passes:
         if not own:
             return ""
         others = {n.variable for n in inside if not self._is_pass(n)}
+        others |= {v for n in inside if self._is_pass(n) for b in n.body for v in binders(b)}
+        others |= {
+            g.variable
+            for r in sums
+            for g in r.generators
+            if self._in_whole(g.variable, g.range) is None
+        }
         return own[0] if own[0] not in others else fresh_name(self.program, own[0])
 
     def _is_pass(self, loop: Loop) -> bool:
@@ -211,6 +218,7 @@ class _Passes:
                 here, whole = made
                 self.names[here.variable] = None
                 self.ranges[here.range, whole] = None
+                self.wrong |= any(_is_within(n, self.path.variable) for n in nodes(here.body))
                 new = {here.variable: Var(self.variable)}
                 body = tuple(substitute_variable(n, new) for n in here.body)
                 return replace(here, variable=self.variable, body=body)
@@ -394,6 +402,14 @@ def _place(program: Program, variable: str, labels: tuple[str, ...]) -> Position
         for path in loop_paths(program)
         if path.variable == variable and set(statements_in((path.loop,))) <= set(labels)
     )
+
+
+def _is_within(node: Node, block: str) -> bool:
+    """Tell whether a node goes over a block."""
+    ranges = [node.range] if isinstance(node, Loop) else []
+    if isinstance(node, Assign):
+        ranges += [each.range for part in _sums(node) for each in part.generators]
+    return any(block in variables(end) for each in ranges for end in (each.start, each.stop))
 
 
 def _sums(node: Assign) -> list[Reduce]:
