@@ -15,9 +15,10 @@ from looptrans.derivation.derive import derive
 from looptrans.derivation.saved import recheck, saved
 from looptrans.executor import execute, prepare
 from looptrans.executor.errors import SubscriptOutside
+from looptrans.ir.listing import index_text
 from looptrans.ir.listing import listing as text_of
-from looptrans.ir.program import Program
-from looptrans.ir.walk import placed
+from looptrans.ir.program import Loop, Program
+from looptrans.ir.walk import nodes, placed
 from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.outward import with_block_rows_outward
 from looptrans.transforms.whole_loops import with_whole_loops
@@ -373,3 +374,28 @@ def f(X: Float[Array, "M"]):
     found = derive_backward(program(text))
     assert found.steps[0].kind == "whole loops"
     assert recheck(saved(found)) == ()
+
+
+def test_arrays_of_tiles_end_where_the_rows_do() -> None:
+    """A gradient goes over all cells of an array, and others have none beyond the rows."""
+    found = backward(
+        program("""
+def f(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N"]):
+    O = zeros(N)
+    for i0 in range(0, N, 64):
+        o = zeros(64); m = full(64, -inf); l = zeros(64)
+        for i in range(i0, min(i0 + 64, N)):
+            for j in range(N):
+                n = max(m[i - i0], Q[i] @ K[j])
+                p = exp(Q[i] @ K[j] - n)
+                l[i - i0] = l[i - i0] * exp(m[i - i0] - n) + p
+                o[i - i0] = o[i - i0] * exp(m[i - i0] - n) + p * V[j]
+                m[i - i0] = n
+        for i in range(i0, min(i0 + 64, N)):
+            O[i] = o[i - i0] / l[i - i0]
+    return O
+""")
+    )
+    assert [each.name for each in found.saved] == ["lse", "O"]
+    ends = {index_text(n.range.stop) for n in nodes(found.program.body) if isinstance(n, Loop)}
+    assert ends <= {"N", "E"}

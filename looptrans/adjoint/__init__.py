@@ -4,7 +4,7 @@
 
 what equations are        definitions, sums, facts, refusal
 made ready for reading    lets, digits, lengths, packed, choices, picking,
-                          named_tests, tightening
+                          named_tests, tightening, cancelling
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
 loops of more than sums   closing, closed_nodes, nested_folds, kept_values,
                           carrying

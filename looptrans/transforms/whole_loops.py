@@ -39,6 +39,7 @@ from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.transforms.fitting import with_fitting_extents
 from looptrans.transforms.substitute import substitute_variable
 
 
@@ -85,7 +86,8 @@ def with_whole_loops(program: Program) -> WholeLoops | None:
         work = _Work(program, counts_anew)
         after = replace(program, body=rewritten(program.body, work.node))
         if not counts_anew or not work.is_counted_in_blocks(after):
-            return WholeLoops(after, tuple(work.joined)) if work.joined else None
+            fitting = with_fitting_extents(after)
+            return WholeLoops(fitting, tuple(work.joined)) if work.joined else None
     return None
 
 
