@@ -145,8 +145,8 @@ class _Reading:
         names = self.passes.names
         reasons: dict[str, None] = {}
         for given, place in self.passes.one_by_one:
-            program = self._chosen(given, place) or given
             try:
+                program = self._chosen(given, place) or given
                 step = _step_of(program, place)
                 with suppress(NoRecurrence):  # else as it is
                     short = self._shorter(program, place, step)

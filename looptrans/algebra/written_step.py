@@ -24,6 +24,7 @@ from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import MINUS_INFINITY, divide, names_of, put
 from looptrans.frontend import parse
 from looptrans.ir.condition import Condition, Data
+from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
@@ -215,7 +216,10 @@ class _Writing:
             made = (If(self.step.condition, made, ()),)
         new = replace(loop, body=made)
         text = listing(replace_at(self.program, self.place, (new,)))
-        return parse(Source(f"<{self.program.name}>", text))
+        try:
+            return parse(Source(f"<{self.program.name}>", text))
+        except ListingError as error:
+            raise NoRecurrence(f"the loop in lowest terms is no listing: {error}") from None
 
     def _guarded(self, state: StateVariable, value: Value, ahead: Mapping[Value, Value]) -> Value:
         """Let a state be as it is while the greatest element so far is -inf."""
