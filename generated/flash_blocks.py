@@ -1,0 +1,531 @@
+# Made by looptrans 0.1.0. Needs only torch and triton, 3.6 to 3.9.
+#
+# The listing:
+#
+#     def flash_blocks(
+#         Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], scale: float
+#     ):
+#         S = zeros(16)
+#         O = zeros((M, D))
+#         lse = zeros(M)
+#         for i in range(0, M):
+#             m = -inf  # S1: the maximum of nothing
+#             l = 0.0  # S2: an empty sum
+#             for j0 in range(0, min(N, i + 1), 16):
+#                 new = m  # S3: the maximum up to here
+#                 for j in range(j0, min(j0 + 16, N, i + 1)):
+#                     # S4: the scaled score
+#                     S[j - j0] = scale * sum(Q[i, e] * K[j, e] for e in range(0, E))
+#                     new = max(new, S[j - j0])  # S5: Aggregation over j
+#                 old = exp(m - new)  # S6: by how much what is there shrinks
+#                 l = l * old  # S7: the sum, at the new maximum
+#                 for d in range(0, D):
+#                     O[i, d] = O[i, d] * old  # S8: the output, at the new maximum
+#                 for j in range(j0, min(j0 + 16, N, i + 1)):
+#                     p = exp(S[j - j0] - new)  # S9: the weight of key j
+#                     l = l + p  # S10: Aggregation over j
+#                     for d in range(0, D):
+#                         O[i, d] = O[i, d] + p * V[j, d]  # S11: Aggregation over j
+#                 m = new  # S12: Aggregation over j0
+#             for d in range(0, D):
+#                 O[i, d] = O[i, d] / l  # S13: one division for each element
+#             lse[i] = m + log(l)  # S14: the log-sum-exp of row i
+#         return O, lse
+#
+# The steps from there to these kernels:
+#   1. make j0 and j one loop, each element a block of its own
+#   2. guard the empty prefix: nothing moves before m does
+#   3. run i and d in parallel, m, l, S and m_ij private to an iteration
+#
+# Where they end; the labels in the code are those of this nest:
+#
+#     def flash_blocks(
+#         Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], scale: float
+#     ):
+#         O = zeros((M, D))
+#         lse = zeros(M)
+#         for i in parallel(0, M):
+#             private: (m, l, S, m_ij)
+#             m = -inf  # S1: the maximum of nothing
+#             l = 0.0  # S2: an empty sum
+#             for j in range(0, min(N, i + 1)):
+#                 S = scale * sum(Q[i, e] * K[j, e] for e in range(0, E))  # S4: the scaled score
+#                 m_ij = max(m, S)  # S12
+#                 l = l * exp(m - m_ij) + exp(S - m_ij) if m_ij > -inf else l  # S10
+#                 for d in parallel(0, D):
+#                     # S11
+#                     O[i, d] = O[i, d] * exp(
+#                         m - m_ij
+#                     ) + exp(S - m_ij) * V[j, d] if m_ij > -inf else O[i, d]
+#                 m = m_ij  # S3
+#             for d in parallel(0, D):
+#                 O[i, d] = O[i, d] / l  # S13: one division for each element
+#             lse[i] = m + log(l)  # S14: the log-sum-exp of row i
+#         return O, lse
+
+# ruff: noqa: E741
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+import triton
+import triton.language as tl
+
+
+class _Timed(triton.Config):
+    """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
+
+    def __str__(self):
+        return f"{super().__str__()}, on {torch.cuda.get_device_name()}"
+
+
+class _Tuned:
+    """A kernel in its fastest configuration, which is found once for sizes that are alike.
+
+    Those are alike that have the same powers of two above them: so lengths may change at each call.
+    """
+
+    def __init__(self, kernel, configs, key, restored=(), fitting=None):
+        self.kernel, self.restored, self.fitting = kernel, restored, fitting
+        self.found, self.waiting, self.called = {}, (), None
+        self.tuner = triton.autotune(
+            configs,
+            key=key,
+            restore_value=restored,
+            prune_configs_by={"early_config_prune": self.pruned},
+            do_bench=self.timed,
+            cache_results=True,
+        )(kernel)
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.run(grid, arguments, options)
+
+    def run(self, grid, arguments, options):
+        sizes = {**dict(zip(self.tuner.arg_names, arguments)), **options}
+        like = (triton.next_power_of_2(sizes[key]) for key in self.tuner.keys)
+        dtypes = (each.dtype for each in arguments if isinstance(each, torch.Tensor))
+        like = (torch.cuda.current_device(), *like, *dtypes)
+        if like in self.found:
+            self.tuner.best_config = self.found[like]
+            self.kernel[grid](*arguments, **options, **self.found[like].all_kwargs())
+        else:
+            # What is None is not put back between trials: Triton 3.6 would copy it.
+            given = [name for name in self.restored if sizes[name] is not None]
+            self.tuner.restore_value = given
+            self.called = grid, arguments, options
+            try:
+                self.tuner[grid](*arguments, **options)
+            finally:
+                self.called, self.waiting = None, ()
+            self.found[like] = self.tuner.best_config
+
+    def pruned(self, configs, arguments, /, **sizes):
+        """Return the configurations that fit, for Triton's autotuner."""
+        if self.fitting is not None:
+            configs = self.fitting(configs, sizes)
+        self.waiting = configs
+        return configs
+
+    def timed(self, call, quantiles):
+        """Return the times of a call; before the first one all are compiled, side by side."""
+        if self.waiting:
+            grid, arguments, options = self.called
+            # What cannot be compiled is met again, and reported, where it is timed.
+            with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool, ignore_errors=True):
+                for config in self.waiting:
+                    self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
+            self.waiting = ()
+        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+
+
+def _fitted(config, footprint, width, sizes, device, most=144):
+    """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
+
+    It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
+    many of their numbers.
+    """
+    if _INTERPRETED:
+        return config
+    driver = triton.runtime.driver.active
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    most *= driver.get_current_target().warp_size * config.num_warps
+    while True:
+        shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
+        blocks, stages = dict(config.kwargs), config.num_stages
+        largest = max(blocks, key=blocks.get)
+        if shared <= room and held <= most:
+            return config
+        if held <= most and stages > 1:
+            stages -= 1
+        elif blocks[largest] > 16:
+            blocks[largest] //= 2
+        else:
+            return config
+        config = triton.Config(blocks, num_warps=config.num_warps, num_stages=stages)
+
+
+def _fitting(footprint, width):
+    """Return what leaves out the configurations that do not fit a GPU."""
+
+    def fitting(configs, sizes):
+        where = (footprint, width, sizes, torch.cuda.current_device())
+        # What is timed may hold more than what is not: the times tell.
+        kept = [config for config in configs if _fitted(config, *where, 192) is config]
+        return kept or [_fitted(configs[0], *where)]
+
+    return fitting
+
+
+@triton.jit
+def flash_blocks_kernel(
+    Q_ptr, K_ptr, V_ptr, O_ptr, lse_ptr,
+    stride_Q_i, stride_Q_e,
+    stride_K_j, stride_K_e,
+    stride_V_j, stride_V_d,
+    stride_O_i, stride_O_d,
+    stride_lse_i,
+    scale,
+    M, N,
+    E: tl.constexpr, D: tl.constexpr,
+    INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
+):
+    """A program does BLOCK_I iterations of i.
+
+    Reads Q (M, E), K (N, E), V (N, D).
+    Writes O (M, D), lse (M,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_i = tl.cdiv(M, BLOCK_I)
+    # The last blocks of i have most to do: they begin first.
+    i_first = (blocks_i - 1 - pid) * BLOCK_I
+    i_last = tl.minimum(i_first + BLOCK_I, M) - 1
+    i = i_first + tl.arange(0, BLOCK_I)
+    d = tl.arange(0, BLOCK_D).to(INDEX)
+    d_in = (d < D) | (BLOCK_D == D)
+    e = tl.arange(0, BLOCK_E).to(INDEX)
+    e_in = (e < E) | (BLOCK_E == E)
+
+    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
+    l = tl.zeros([BLOCK_I], tl.float32)  # S2
+    j_stop = tl.minimum(N, i_last + 1)  # no row goes further
+    # blocks before this one are full
+    j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J
+    Q_ie = tl.load(
+        Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+        mask=(i[:, None] < M) & e_in[None, :],
+        other=0.0
+    )  # S4
+    S_scale = scale * 1.4426950408889634  # in units of log2(e)
+    if LATE:
+        exp_S_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # Full blocks.
+    for j_first in range(0, j_full, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+        )  # S4
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S4
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S11
+            O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S11: of the block before
+        m_ij = tl.maximum(m, tl.max(S, axis=1))  # S12
+        m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
+        exp_m = tl.exp2(m - m_ij_finite)  # S10
+        exp_S = tl.exp2(S - m_ij_finite[:, None])  # S10
+        l = l * exp_m + tl.sum(exp_S, axis=1)  # S10
+        if LATE:
+            O = O * exp_m[:, None]  # S11
+            exp_S_late = exp_S.to(V_ptr.dtype.element_ty)
+            j_late = j
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S11
+            O = tl.dot(
+                exp_S.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+            )  # S11
+        m = m_ij  # S3
+    # Some rows have ended.
+    for j_first in range(j_full, j_stop, BLOCK_J):
+        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+        K_je = tl.load(
+            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            mask=(j[:, None] < j_stop) & e_in[None, :],
+            other=0.0
+        )  # S4
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S4
+        if LATE:
+            V_jd = tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            )  # S11
+            O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S11: of the block before
+        # outside: the least there is
+        S = tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S, float("-inf"))
+        m_ij = tl.maximum(m, tl.max(S, axis=1))  # S12
+        m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
+        exp_m = tl.exp2(m - m_ij_finite)  # S10
+        exp_S = tl.exp2(S - m_ij_finite[:, None])  # S10
+        l = l * exp_m + tl.sum(exp_S, axis=1)  # S10
+        if LATE:
+            O = O * exp_m[:, None]  # S11
+            exp_S_late = exp_S.to(V_ptr.dtype.element_ty)
+            j_late = tl.where(j < j_stop, j, -1)
+        else:
+            V_jd = tl.load(
+                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < j_stop) & d_in[None, :],
+                other=0.0
+            )  # S11
+            O = tl.dot(
+                exp_S.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
+            )  # S11
+        m = m_ij  # S3
+    if LATE:
+        V_jd = tl.load(
+            V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            mask=(j_late[:, None] >= 0) & d_in[None, :],
+            other=0.0
+        )  # S11
+        O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S11: of the block before
+    m = m * 0.6931471805599453  # back from units of log2(e)
+    O = O / l[:, None]  # S13
+    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S14
+    tl.store(
+        O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
+        O,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S13
+
+
+def flash_blocks_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+def flash_blocks_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * BLOCK_I * BLOCK_E + num_stages * width * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J
+    return shared, held
+
+
+# Used where nothing is timed, by the bytes of an element.
+flash_blocks_kernel_default = {
+    2: flash_blocks_kernel_config(128, 64, 0, 8, 3),
+    4: flash_blocks_kernel_config(32, 32, 0, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
+flash_blocks_kernel_tuned = {
+    2: _Tuned(
+        flash_blocks_kernel,
+        [
+            flash_blocks_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
+            )
+        ],
+        key=["M", "N", "E", "D"],
+        fitting=_fitting(flash_blocks_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        flash_blocks_kernel,
+        [
+            flash_blocks_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            )
+        ],
+        key=["M", "N", "E", "D"],
+        fitting=_fitting(flash_blocks_kernel_footprint, 4),
+    ),
+}
+
+
+# Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.
+_INTERPRETED = not isinstance(flash_blocks_kernel, triton.JITFunction)
+_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _check_tensors(*arguments):
+    """Raise a ValueError unless every (name, tensor, dimensions, dtypes) is as it should be."""
+    first, first_float = None, None
+    for name, tensor, dimensions, dtypes in arguments:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} should be a torch.Tensor, and is a {kind}")
+        if tensor.ndim != dimensions:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} should have {dimensions} dimensions, and has shape {shape}")
+        if tensor.dtype not in dtypes:
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
+            raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if _INTERPRETED and tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
+            )
+        first = first or (name, tensor.device)
+        if tensor.device != first[1]:
+            places = f"{first[0]} is on {first[1]}, {name} on {tensor.device}"
+            raise ValueError(f"tensors should be on one device: {places}; move one of them")
+        if len(dtypes) > 1 and tensor.is_floating_point():
+            first_float = first_float or (name, tensor.dtype)
+            if tensor.dtype != first_float[1]:
+                types = f"{first_float[0]} is {first_float[1]}, {name} {tensor.dtype}"
+                raise ValueError(f"float tensors should have one dtype: {types}; convert one")
+    if first and first[1].type != "cuda" and not (_INTERPRETED and first[1].type == "cpu"):
+        raise ValueError(
+            f"{first[0]} is on {first[1]}, and kernels run on a GPU: move the tensors there, or set"
+            " TRITON_INTERPRET=1 before triton is first imported to run on the CPU"
+        )
+
+
+def _check_shape(name, tensor, expected, text):
+    """Raise a ValueError unless a tensor has the expected shape; None is any extent."""
+    shape = tuple(tensor.shape)
+    if any(want is not None and want != got for want, got in zip(expected, shape)):
+        wanted = f"{expected}, that is {text}"
+        raise ValueError(f"{name} should have the shape {wanted}; it has {shape}")
+
+
+def _real(name, value):
+    """Return a value as a float, or raise a ValueError where it is no real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} should be a real number, and is {value!r}") from None
+
+
+def _check_written(name, tensor):
+    """Raise a ValueError where elements of a tensor that is written share their memory."""
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride())):
+        raise ValueError(f"{name} is written, and is an expanded tensor: pass a contiguous one")
+
+
+def _output(name, given, shape, dtype, device):
+    """Return the tensor given for an output, or a new one where it is None.
+
+    Raises:
+        ValueError: The shape, dtype or device is not that of the output, or elements share memory.
+    """
+    if given is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    if not isinstance(given, torch.Tensor):
+        kind = type(given).__name__
+        raise ValueError(f"out for {name} should be a torch.Tensor, and is a {kind}")
+    found = (tuple(given.shape), given.dtype, given.device)
+    if found != (shape, dtype, device):
+        raise ValueError(
+            f"out for {name} should be {shape}, {dtype}, on {device}; it is {found[0]}, {found[1]},"
+            f" on {found[2]}"
+        )
+    _check_written(f"out for {name}", given)
+    return given
+
+
+def _outputs(out, count):
+    """Return the tensors given for the outputs, or as many times None."""
+    if out is None:
+        return (None,) * count
+    if not isinstance(out, (tuple, list)) or len(out) != count:
+        raise ValueError(f"out should be a tuple of {count} tensors")
+    return tuple(out)
+
+
+def _index_type(*arguments):
+    """Return tl.int64 where an offset in a tensor, or a sum with a number, may not fit 32 bits."""
+    for tensor in arguments:
+        if isinstance(tensor, int):
+            if abs(tensor) >= 2**30:
+                return tl.int64
+            continue
+        pairs = zip(tensor.shape, tensor.stride())
+        reach = sum((size - 1) * abs(stride) for size, stride in pairs)
+        # The last block may reach beyond the end, masked, by its own size.
+        if max(reach, tensor.numel()) >= 2**31 - 2**16:
+            return tl.int64
+    return tl.int32
+
+
+def flash_blocks(Q, K, V, scale, *, out=None, tune=True):
+    """Run the listing flash_blocks on torch tensors.
+
+    Args:
+        Q: (M, E), float16, bfloat16 or float32, any strides.
+        K: (N, E), float16, bfloat16 or float32, any strides.
+        V: (N, D), float16, bfloat16 or float32, any strides.
+        scale: A real number.
+        out: A tuple of what O, lse are written to; new by default. None shares memory with
+            another one or with an argument.
+        tune: Whether a GPU tries several block sizes; else the default.
+
+    Returns:
+        O (M, D), lse (M,).
+
+    Raises:
+        ValueError: An argument does not fit; the message says which and how.
+    """
+    _check_tensors(("Q", Q, 2, _FLOAT), ("K", K, 2, _FLOAT), ("V", V, 2, _FLOAT))
+    scale = _real("scale", scale)
+    M, E = Q.shape
+    N = K.shape[0]
+    D = V.shape[1]
+    _check_shape("K", K, (N, E), "(N, E) with E = Q.shape[1]")
+    _check_shape("V", V, (N, D), "(N, D) with N = K.shape[0]")
+    O, lse = _outputs(out, 2)
+    O = _output("O", O, (M, D), Q.dtype, Q.device)
+    lse = _output("lse", lse, (M,), Q.dtype, Q.device)
+    index = _index_type(Q, K, V, O, lse)
+    width = Q.element_size()
+
+    lanes = {
+        "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
+    }
+    if _INTERPRETED or not tune:
+        run = flash_blocks_kernel
+        blocks = _fitted(
+            flash_blocks_kernel_default[width],
+            flash_blocks_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
+    else:
+        run = flash_blocks_kernel_tuned[width]
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(M, meta["BLOCK_I"]),)
+
+    if M > 0:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                Q, K, V, O, lse,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *O.stride(),
+                *lse.stride(),
+                scale,
+                M, N,
+                E=E, D=D,
+                INDEX=index,
+                **lanes,
+                **blocks, enable_fp_fusion=True,
+            )
+    return O, lse
