@@ -33,8 +33,7 @@ from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import MINUS_INFINITY, ZERO, is_number, names_of, put
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Binary, Compare, Const, Holds, Real, Value, walk_value
-from looptrans.transforms.block_passes import NEUTRAL
+from looptrans.ir.value import NEUTRAL, Binary, Compare, Const, Holds, Real, Value, walk_value
 
 MOST_TRUTHS = 4
 POINTS = 16

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from looptrans.algebra.cells import Family, mentions, same_cell
 from looptrans.algebra.closed import ClosedFold, closed_fold
@@ -40,6 +39,7 @@ from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
+    NEUTRAL,
     Access,
     Generator,
     Range,
@@ -53,7 +53,6 @@ from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.tree import node_at, statements_in
 
 UNKNOWN = "?"
-NOTHING = {"+": 0.0, "max": -inf, "min": inf}
 
 
 @dataclass(slots=True)
@@ -224,13 +223,13 @@ class BlockIteration(Iteration):
         for count, (component, own) in enumerate(
             zip(fold.components, operator.components, strict=True), 1
         ):
-            if component.monoid not in NOTHING or own.state is None:
+            if component.monoid not in NEUTRAL or own.state is None:
                 raise NoRecurrence("a pass over a block gathers no sum, maximum or minimum")
             state = step.state(own.state)
             start = names[state.name] if component.start is None else put(component.start, names)
             all_ = self._gathered(component.monoid, put(component.term, names), each)
             value = all_
-            if not is_number(start, NOTHING[component.monoid]):
+            if not is_number(start, NEUTRAL[component.monoid]):
                 value = (
                     add(start, all_)
                     if component.monoid == "+"

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Literal
 
 from looptrans.algebra.atoms import Undefined, denominator
@@ -53,13 +52,21 @@ from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Binary, Call, Const, Read, Real, Select, Value, walk_value
+from looptrans.ir.value import (
+    NEUTRAL,
+    Access,
+    Binary,
+    Call,
+    Const,
+    Read,
+    Real,
+    Select,
+    Value,
+    walk_value,
+)
 from looptrans.ir.walk import Placed, accesses, inner_bodies, nodes, placed
 
 Decision = Literal["fused", "refused", "unknown"]
-
-# What a reduction starts from where it has seen nothing.
-_NEUTRAL = {"+": 0.0, "max": -inf, "min": inf}
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +486,7 @@ class _Work:
             monoid: `+`, `max` or `min`.
             domain: What is known of the names.
         """
-        if _is(state.initial, _NEUTRAL[monoid]):
+        if _is(state.initial, NEUTRAL[monoid]):
             return state.initial
         text = value_text(state.initial)
         for node in nodes(self._between(self.iterations[-1])):

@@ -425,17 +425,16 @@ class Builder:
 
     def held(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return that the cells of a block are there, where only guards in loops keep them so."""
-        found: list[Expr] = []
+        found = list(self._limits(array, subscripts))
         for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
-            if extent is None or not dims_of(subscript):
-                continue
-            first, last = Number(0), self.index(extent)
             match subscript:
-                case Position(dim) if isinstance(dim.start, Int) and dim.start.value >= 0:
-                    if self.index(dim.stop) != last:
-                        found.append(Binary("<", subscript, last))
+                case Position(dim) if dim.is_vector and extent is not None:
+                    if not (isinstance(dim.start, Int) and dim.start.value >= 0):
+                        found.append(Binary(">=", subscript, Number(0)))
+                    if self.index(dim.stop) != self.index(extent):
+                        found.append(Binary("<", subscript, self.index(extent)))
                 case _:
-                    found += [Binary(">=", subscript, first), Binary("<", subscript, last)]
+                    pass
         return tuple(found)
 
     def _home(self, expr: Expr) -> Frame:

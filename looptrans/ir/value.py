@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from math import inf
+from typing import Final, Literal, TypeAlias
 
 from looptrans.ir.condition import Comparison, Condition, Data, walk_condition
 from looptrans.ir.index import Index
+
+NEUTRAL: Final = {"sum": 0.0, "+": 0.0, "max": -inf, "min": inf}
+"""What a reduction starts from where it has seen nothing."""
 
 
 @dataclass(frozen=True, slots=True)

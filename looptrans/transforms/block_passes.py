@@ -24,6 +24,7 @@ from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_part, rewritten, with_accesses
 from looptrans.ir.value import (
+    NEUTRAL,
     Access,
     Binary,
     Call,
@@ -52,7 +53,6 @@ from looptrans.transforms.tree import (
 from looptrans.transforms.whole_loops import block_in_whole, is_never_empty, linear_in
 
 T = TypeVar("T")
-NEUTRAL = {"sum": 0.0, "max": -inf, "min": inf}
 
 
 @dataclass(frozen=True, slots=True)
