@@ -202,10 +202,10 @@ class _Writer:
         if options.heads == "grouped":
             lines.append("assert H == G * R")
         if axes.packed:
-            for name in ("cu_q", "cu_k"):
+            for name in ("cu_q",) if options.pages else ("cu_q", "cu_k"):
                 lines.append(f"assert all({name}[b] <= {name}[b + 1] for b in range(0, B))")
         rows = ", ".join(axes.row_shape())
-        whole = ", ".join([*axes.row_shape(), axes.keys])
+        whole = ", ".join([*axes.row_shape(), axes.count])
         if options.weights == "softmax" and not axes.packed:
             lines += [f"{side.scores} = zeros(({whole}))" for side in self.sides]
         shape = ", ".join(self._output_shape())
