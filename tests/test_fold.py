@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.algebra.free import freed
 from looptrans.derivation.derive import derive
-from looptrans.derivation.free import freed
 from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import Derivation
 from looptrans.executor import execute

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from looptrans.algebra.cells import is_new_each_time, moved, same_cell
 from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
@@ -109,9 +108,8 @@ def _under(node: Node) -> tuple[Condition, tuple[Node, ...]] | None:
     return node.condition, node.body
 
 
-@lru_cache(maxsize=8)
 def flow(program: Program) -> DependenceReport:
-    """Return the exact flow of a program; a step asks again for what the one before it asked.
+    """Return the exact flow of a program.
 
     Raises:
         NotDone: It is not known.
