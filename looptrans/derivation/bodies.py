@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from looptrans.algebra.cells import is_new_each_time, moved, same_cell
+from looptrans.algebra.cells import is_new_each_time, mentions, moved, same_cell
 from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
 from looptrans.algebra.recurrence import Recurrence, assembled, flow_of, iteration_of
 from looptrans.derivation.step import NotDone
@@ -35,6 +35,7 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed
 from looptrans.transforms.substitute import rename_variable
+from looptrans.transforms.tree import walk_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,7 @@ def rest_of(
             gone.add(label)
     own = {n.label for n in nodes(iteration.loop.body) if isinstance(n, Assign)}
     gone &= own
+    _require_one_value(iteration, gone)
     _require_unseen(program, iteration, gone - set(writers), states)
     targets = {
         target.array
@@ -231,6 +233,28 @@ def _data_arrays(condition: Condition) -> set[str]:
         for part in walk_value(value)
         if isinstance(part, Read)
     }
+
+
+def _require_one_value(iteration: Iteration, gone: set[str]) -> None:
+    """Require that what loops inside make is the same wherever what goes may be written again.
+
+    for d: t = 0                        t is another number for each d, and stands behind the loop
+           for k: t = t + x[k, d]       only for the last
+           O[d] = O[d] + t
+    """
+    made = {f.family.access.array: f for f in iteration.found.values() if f.made}
+    for position, node in walk_positions(iteration.loop.body, iteration.position):
+        if not isinstance(node, Loop):
+            continue
+        here = (n for n in nodes(node.body) if isinstance(n, Assign) and n.label in gone)
+        for array in {r.access.array for n in here for r in accesses(n) if not r.is_write}:
+            found = made.get(array)
+            if found is None or found.maker[: len(position)] != position:
+                continue
+            if not mentions(found.family.access, node.variable):
+                raise NotDone(
+                    f"{array} takes a value of its own from every iteration of {node.variable}"
+                )
 
 
 def _require_unseen(
