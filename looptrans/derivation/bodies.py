@@ -242,19 +242,23 @@ def _require_one_value(iteration: Iteration, gone: set[str]) -> None:
            for k: t = t + x[k, d]       only for the last
            O[d] = O[d] + t
     """
-    made = {f.family.access.array: f for f in iteration.found.values() if f.made}
     for position, node in walk_positions(iteration.loop.body, iteration.position):
         if not isinstance(node, Loop):
             continue
-        here = (n for n in nodes(node.body) if isinstance(n, Assign) and n.label in gone)
-        for array in {r.access.array for n in here for r in accesses(n) if not r.is_write}:
-            found = made.get(array)
-            if found is None or found.maker[: len(position)] != position:
-                continue
-            if not mentions(found.family.access, node.variable):
-                raise NotDone(
-                    f"{array} takes a value of its own from every iteration of {node.variable}"
-                )
+        anew = {
+            found.family.access.array
+            for found in iteration.found.values()
+            if len(found.maker) > len(position) and found.maker[: len(position)] == position
+            if not mentions(found.family.access, node.variable)
+        }
+        for inner in nodes(node.body):
+            if isinstance(inner, Assign) and inner.label in gone:
+                reads = (r.access.array for r in accesses(inner) if not r.is_write)
+                array = next((name for name in reads if name in anew), None)
+                if array is not None:
+                    raise NotDone(
+                        f"{array} takes a value of its own from every iteration of {node.variable}"
+                    )
 
 
 def _require_unseen(
