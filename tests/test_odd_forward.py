@@ -16,11 +16,11 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 import torch
 
+from looptrans.algebra.free import freed
 from looptrans.algebra.recurrence import recurrence
 from looptrans.blocks.program import Branch, Dot, ElementLoop, TileLoop, exprs_of, ops_in, walk
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
-from looptrans.derivation.free import freed
 from looptrans.derivation.loops_as_sums import sum_loops
 from looptrans.emit.listing import emitted, lowered
 from looptrans.emit.parameters import launcher_parameters

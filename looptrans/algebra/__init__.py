@@ -6,6 +6,7 @@ no name of the listing can decide anything here.
 
 what values are           values, trees, cells, bound, inputs
 one iteration, on symbols iteration, recurrence, order, branches
+iterations without state  free
 is it equal               normal, terms, atoms, numbers, ordering, possible, multiplied,
                           readable
 what is no number         infinities

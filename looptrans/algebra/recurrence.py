@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from looptrans.algebra.branches import without_branches
 from looptrans.algebra.cells import (
@@ -165,6 +166,7 @@ def recurrence(program: Program, loop: str, *, budget: float = DEFAULT_SECONDS) 
     )
 
 
+@lru_cache(maxsize=8)
 def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceReport:
     """Return the exact flow of a program.
 
