@@ -294,7 +294,7 @@ class Expressions:
             return _called(DIRECT[function], *shown)
         if f"_{function}" not in ("_tanh", "_tanh_slope", "_uniform"):
             raise ValueError(f"{function} has no counterpart in Triton")
-        self.used.helpers |= {f"_{function}", *(["_inverse"] if function != "uniform" else [])}
+        self.used.helpers |= {f"_{function}", *(["_decay"] if function != "uniform" else [])}
         if function == "uniform":
             shown += ["0"] * (4 - len(shown))
         return _called(f"_{function}", *shown)
