@@ -22,7 +22,8 @@ class Composed:
     Attributes:
         text: The listing.
         name: The function.
-        arguments: The names of its arguments, in order.
+        arguments: The names of its arguments, in order; a constant that is the size of an array is
+            not one to be given.
         outputs: The names of what it returns.
     """
 
@@ -51,7 +52,8 @@ def compose(options: Options, name: str = "attention") -> Composed:
         *_indented(writer.docstring(), 1),
         *_indented(writer.body(), 1),
     ]
-    names = tuple(argument.partition(":")[0] for argument in arguments)
+    pairs = (argument.split(": ") for argument in arguments)
+    names = tuple(name for name, kind in pairs if kind != "Const")
     return Composed("\n".join(lines) + "\n", name, names, tuple(writer.outputs))
 
 
