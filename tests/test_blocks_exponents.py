@@ -43,6 +43,28 @@ def test_which_function(value: str, exponent: str, function: str) -> None:
     assert calls(kernel) == [function]
 
 
+BESIDE = """
+def f(X: Float[Array, "M N"], Y: Float[Array, "M"], V: Float[Array, "N D"]):
+    Z = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            for d in range(0, D):
+                Z[i, d] = Z[i, d] + exp({exponent}) * V[j, d]
+    return Z
+"""
+
+
+@pytest.mark.parametrize(
+    ("exponent", "function"),
+    [("X[i, j] - Y[i]", "exp2"), ("X[i, j] * X[i, j] - Y[i]", "exp2"), ("X[i, j]", "exp")],
+)
+def test_beside_a_matrix_product_what_is_taken_off_is_multiplied_apart(
+    exponent: str, function: str
+) -> None:
+    (kernel,) = emitted(program(BESIDE.format(exponent=exponent))).blocks.kernels
+    assert calls(kernel) == [function]
+
+
 STEPS = """
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], B: Float[Array, "N"], c: float):
     Z = zeros(M)

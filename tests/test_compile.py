@@ -244,3 +244,14 @@ def test_a_name_that_the_module_needs_itself() -> None:
     found = looptrans.compile(TOTAL.replace("total", "torch"))
     assert found.__name__ != "torch"
     assert_total(found)
+
+
+def test_a_factor_of_any_sign_goes_through_a_maximum() -> None:
+    """A positive one is applied behind it, which the launcher tells the kernel."""
+    compiled = looptrans.compile(ROOT / "specs" / "attention_causal.py")
+    generator = torch.Generator().manual_seed(3)
+    q, k, v = torch.randn((3, 1, 2, 21, 16), generator=generator).unbind()
+    later = torch.ones(21, 21).triu(1).bool()
+    for scale in (0.5, -0.5, 0.0):
+        scores = (scale * q @ k.transpose(-1, -2)).masked_fill(later, -torch.inf)
+        torch.testing.assert_close(compiled(q, k, v, scale), scores.softmax(-1) @ v)

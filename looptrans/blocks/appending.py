@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from looptrans.algebra.append import Append
 from looptrans.algebra.appended import AppendedState
@@ -41,6 +42,7 @@ from looptrans.blocks.program import (
     Number,
     Position,
     Scalar,
+    Sign,
     Where,
     dims_of,
     kind_of,
@@ -184,8 +186,36 @@ class Appending:
         if factor is not None and is_positive(factor, self.b.positive):
             self.v.scaled[array] = self._outside_named(array, factor)
             return raw
-        self.v.scaled[array] = None
-        return raw if factor is None else times(raw, self._outside_named(array, factor))
+        if factor is None:
+            self.v.scaled[array] = None
+            return raw
+        inner, self.v.scaled[array] = self._by_sign(array, factor)
+        return times(raw, inner)
+
+    def _by_sign(self, stem: str, factor: Expr) -> tuple[Expr, Expr | None]:
+        """Split a factor of any sign: what elements are multiplied by, and their maximum.
+
+        Where the launcher finds the factor above zero the first is 1. Else the second is.
+        """
+        named = self._outside_named(stem, factor)
+        reals = tuple(dict.fromkeys(p.name for p in walk(factor) if _is_real(p)))
+        if not reals or not is_positive(factor, self.b.positive | set(reals)):
+            return named, None
+        frame = self.b.frames[0]
+        sign, one = Sign(reals), Number(1.0)
+        found: list[Name] = []
+        for place, value, note in (
+            ("inside", Where(sign, one, named), "for elements"),
+            ("outside", Where(sign, named, one), "for their maximum"),
+        ):
+            if value not in frame.named:
+                name = self.b.name(f"{stem}_{place}", (place, factor))
+                frame.ops.append(Let(name, value, (), note))
+                frame.named[value] = Name(name, ())
+            found.append(frame.named[value])
+        inner, outer = found
+        self.b.positive |= {outer.name}
+        return inner, outer
 
     def _outside_named(self, stem: str, factor: Expr) -> Expr:
         """Give a factor that is worked out a name before all loops."""
@@ -300,7 +330,8 @@ class Appending:
         if state in self.kept_in_log2:
             expr, factor = self.v.raw_in_log2(value)
             if factor is not None and not is_positive(factor, self.b.positive):
-                expr, factor = times(expr, self._outside_named(array, factor)), None
+                inner, factor = self._by_sign(array, factor)
+                expr = times(expr, inner)
             expr = as_float(expr)
             if not isinstance(expr, Name | Cast) and self.dim in dims_of(expr):
                 factor = None if factor is None else self._outside_named(array, factor)
@@ -436,6 +467,10 @@ class Appending:
         for context in outer[:-1]:
             found = reduced(self.b, "+", found, context.dim, context._mask())
         return plus(carried, reduced(self.b, "+", found, outer[-1].dim, outer[-1]._mask()))
+
+
+def _is_real(part: Expr) -> TypeGuard[Scalar]:
+    return isinstance(part, Scalar) and part.kind == "float"
 
 
 def _stem(expr: Expr) -> str:

@@ -3,9 +3,12 @@
     S = dot(Q, K) * scale                     S_scale = scale * log2(e)        before all loops
     P = exp(S - lse)                  ->      P = exp2(dot(Q, K) * S_scale - lse * log2(e))
 
-A GPU has powers of two only: exp multiplies every element by log2(e) first. It is left as it is
-where an element would have to be multiplied all the same, unless what is taken off was in units of
-log2(e) before: a maximum that went through natural units and back would be rounded twice.
+A GPU has powers of two only: exp multiplies every element by log2(e) first, and keeps results too
+small to be normal numbers, which takes two products more. Beside matrix products this is saved
+also where an element has to be multiplied all the same, since what is taken off it is multiplied
+apart, once for each row. Elsewhere memory sets the pace, and exp is left as it is unless what is
+taken off was in units of log2(e) before: a maximum that went through natural units and back would
+be rounded twice.
 
     m = m * log(2)                            m_log2 = m
     P = exp(S - m)                    ->      P = exp2(S * log2(e) - m_log2)
@@ -35,6 +38,7 @@ from looptrans.blocks.program import (
     Binary,
     Branch,
     Call,
+    Dot,
     ElementLoop,
     Expr,
     Let,
@@ -48,6 +52,7 @@ from looptrans.blocks.program import (
     Unary,
     Where,
     dims_of,
+    exprs_of,
     kind_of,
     walk,
 )
@@ -57,14 +62,14 @@ Terms = list[tuple[int, Expr]]
 
 
 def in_powers_of_two(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
-    """Write exponentials in loops over blocks as powers of two where that saves a product.
+    """Write exponentials in loops over blocks as powers of two where that saves work.
 
     Args:
         ops: What a program does.
         naming: Gives a free name for a stem and a key, the same for the same key.
     """
     found = _Factors(naming)
-    changed = _body(ops, found, {})
+    changed = _body(ops, found, {}, beside=_has_products(ops))
     return (*found.named.values(), *changed)
 
 
@@ -155,7 +160,9 @@ def _in_log2(expr: Expr, twins: dict[str, _Twin], used: dict[str, _Twin]) -> Exp
             return times(expr, LOG2E)
 
 
-def _body(ops: tuple[Op, ...], found: _Factors, around: dict[str, _Twin]) -> tuple[Op, ...]:
+def _body(
+    ops: tuple[Op, ...], found: _Factors, around: dict[str, _Twin], *, beside: bool
+) -> tuple[Op, ...]:
     known: dict[str, Let] = {}
     twins = dict(around)
     changed: list[Op | _Twin] = []
@@ -165,10 +172,11 @@ def _body(ops: tuple[Op, ...], found: _Factors, around: dict[str, _Twin]) -> tup
             for name in inside:
                 _forget(known, name)
                 twins.pop(name, None)
-            changed.append(replace(op, body=_body(op.body, found, twins)))
+            own = _has_products(op.body) if isinstance(op, TileLoop | ElementLoop) else beside
+            changed.append(replace(op, body=_body(op.body, found, twins, beside=own)))
             continue
         used: list[Let] = []
-        power = partial(_power, known=known, twins=twins, used=used, found=found)
+        power = partial(_power, known=known, twins=twins, used=used, found=found, beside=beside)
         value = mapped(op.value, power)
         labels = tuple(dict.fromkeys((*(v for let in used for v in let.labels), *op.labels)))
         if isinstance(op, Store):
@@ -211,6 +219,8 @@ def _power(
     twins: dict[str, _Twin],
     used: list[Let],
     found: _Factors,
+    *,
+    beside: bool,
 ) -> Expr | None:
     """Return an exponential as a power of two, or None where nothing is gained."""
     if not isinstance(part, Call) or part.function != "exp":
@@ -238,12 +248,37 @@ def _power(
         elif asked:
             scaled = times(term, LOG2E)
         else:
-            return None
+            return _taken_off(argument) if beside else None
         parts.append((sign, scaled))
     if not saves and not asked:
-        return None
+        return _taken_off(argument) if beside else None
     used += lets
     return Call("exp2", (_sum(parts),))
+
+
+def _taken_off(argument: Expr) -> Expr | None:
+    """Return the power of two of elements that numbers of a row or column are taken off.
+
+    Without such a number the argument, and its error, may be as large as can be: None.
+    """
+    whole = set(dims_of(argument))
+    opened = terms(argument)
+    elements = [each for each in opened if set(dims_of(each[1])) == whole]
+    others = [(sign, times(term, LOG2E)) for sign, term in opened if set(dims_of(term)) != whole]
+    if not elements or not others:
+        return None
+    return Call("exp2", (_sum([(1, times(_sum(elements), LOG2E)), *others]),))
+
+
+def _has_products(ops: tuple[Op, ...]) -> bool:
+    """Tell whether matrix products are among some operations and those in their branches."""
+    return any(
+        _has_products(op.body)
+        if isinstance(op, Branch | RowBlock)
+        else not isinstance(op, TileLoop | ElementLoop)
+        and any(isinstance(part, Dot) for expr in exprs_of(op) for part in walk(expr))
+        for op in ops
+    )
 
 
 def _sum(parts: Terms) -> Expr:

@@ -6,8 +6,8 @@ blocks; the order of their dimensions is that of `Dim.order`, and operands are b
     BlockProgram ─ kernels, launched one after the other; temporaries between them
        └ Kernel ─ grid, arrays, scalars, configurations
            └ Op: Let │ Store │ TileLoop │ ElementLoop │ Branch │ RowBlock
-               └ Expr: Number │ Scalar │ Option │ Position │ Edge │ Name │ Load │ Unary │ Binary
-                       │ Call │ Where │ Cast │ Reduce │ Dot
+               └ Expr: Number │ Scalar │ Option │ Sign │ Position │ Edge │ Name │ Load │ Unary
+                       │ Binary │ Call │ Where │ Cast │ Reduce │ Dot
 
 Floating-point values are float32, except that a `Load` and a `Name` that stands for one hold what
 the array holds until a `Cast`. The types here mention no third-party object.
@@ -89,6 +89,13 @@ class Option:
     """A choice that the configuration makes: a constexpr that is 0 or 1."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Whether real parameters are all above zero: a constexpr for each that the launcher knows."""
+
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +250,7 @@ Expr: TypeAlias = (
     Number
     | Scalar
     | Option
+    | Sign
     | Position
     | Edge
     | Name
@@ -525,7 +533,7 @@ def union(*many: Iterable[Dim]) -> tuple[Dim, ...]:
 def dims_of(expr: Expr) -> tuple[Dim, ...]:
     """Return the dimensions of a value, in their order."""
     match expr:
-        case Number() | Scalar() | Option() | Edge():
+        case Number() | Scalar() | Option() | Sign() | Edge():
             return ()
         case Position(dim):
             return (dim,) if dim.is_vector else ()
@@ -578,7 +586,7 @@ def kind_of(expr: Expr) -> Kind:
             return kind
         case Position() | Edge() | Option():
             return "int"
-        case Unary("not", _):
+        case Unary("not", _) | Sign():
             return "bool"
         case Unary(_, operand) | Reduce(_, _, operand):
             return kind_of(operand)

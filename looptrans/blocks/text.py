@@ -43,6 +43,7 @@ from looptrans.blocks.program import (
     Reduce,
     RowBlock,
     Scalar,
+    Sign,
     Store,
     TileLoop,
     Unary,
@@ -234,6 +235,8 @@ def expr_text(expr: Expr, needed: int = CHOICE) -> str:
             return _wrap(text, SIGN if text.startswith("-") else ATOM, needed)
         case Scalar(name) | Option(name):
             return name
+        case Sign(names):
+            return _wrap(" and ".join(f"{name} > 0" for name in names), ATOM - 1, needed)
         case Position(dim):
             return dim.name
         case Edge(dim, which):

@@ -63,6 +63,14 @@ class RealNumber:
 
 
 @dataclass(frozen=True, slots=True)
+class Positive:
+    """Whether a real parameter is above zero, a constexpr."""
+
+    name: str
+    parameter: str
+
+
+@dataclass(frozen=True, slots=True)
 class IndexType:
     """The constexpr `tl.int32`, or `tl.int64` where an offset does not fit into 32 bits."""
 
@@ -104,7 +112,9 @@ class LaneCount:
         return max(self.least, power)
 
 
-Argument: TypeAlias = Pointer | Stride | Size | RealNumber | IndexType | BlockSize | LaneCount
+Argument: TypeAlias = (
+    Pointer | Stride | Size | RealNumber | Positive | IndexType | BlockSize | LaneCount
+)
 
 
 def decorator(arguments: Iterable[Argument]) -> str:

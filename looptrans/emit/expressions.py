@@ -28,6 +28,7 @@ from looptrans.blocks.program import (
     Position,
     Reduce,
     Scalar,
+    Sign,
     Unary,
     Where,
     dims_of,
@@ -39,7 +40,7 @@ from looptrans.emit.identifiers import KERNEL_WORDS, Scope
 from looptrans.emit.widths import Widths
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Param
 
-NOT, COMPARE, OR, AND, SUM, PRODUCT, SIGN, ATOM = range(8)
+CHOICE, NOT, COMPARE, OR, AND, SUM, PRODUCT, SIGN, ATOM = range(9)
 
 _BINDING = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "//": PRODUCT, "%": PRODUCT}
 NEGATED: Mapping[str, BinaryOp] = {
@@ -73,6 +74,7 @@ class Used:
     arrays: set[str] = field(default_factory=set)
     strides: set[tuple[str, int]] = field(default_factory=set)
     scalars: set[str] = field(default_factory=set)
+    signs: set[str] = field(default_factory=set)
     blocks: set[str] = field(default_factory=set)
     helpers: set[str] = field(default_factory=set)
     index: bool = False
@@ -111,6 +113,11 @@ class Expressions:
             return self.block(name)
         self.used.scalars.add(name)
         return self.scope.name("scalar", name, wanted=name)
+
+    def sign(self, name: str) -> str:
+        """Return the identifier of what says whether a real parameter is above zero."""
+        self.used.signs.add(name)
+        return self.scope.name("sign", name, wanted=f"{name.upper()}_POSITIVE")
 
     def pointer(self, array: str) -> str:
         """Return the identifier of an array's pointer."""
@@ -184,7 +191,7 @@ class Expressions:
 
     # Expressions.
 
-    def show(self, expr: Expr, dims: tuple[Dim, ...] = (), needed: int = NOT) -> str:
+    def show(self, expr: Expr, dims: tuple[Dim, ...] = (), needed: int = CHOICE) -> str:
         """Return the text of an expression, broadcast to `dims` unless it is a number."""
         return self._shaped(expr, dims or dims_of(expr)).within(needed)
 
@@ -218,6 +225,12 @@ class Expressions:
                 return self._operators(expr, own)
             case Call(function, arguments):
                 return self._call(function, arguments, own)
+            case Sign(names):
+                return Text(" and ".join(map(self.sign, names)), AND if len(names) > 1 else ATOM)
+            case Where(Sign() as sign, chosen, otherwise):
+                # Known when the kernel is compiled, so that a factor of 1 is gone then.
+                texts = [self.show(part, own) for part in (chosen, sign, otherwise)]
+                return Text(f"{texts[0]} if {texts[1]} else {texts[2]}", CHOICE)
             case Where(condition, chosen, otherwise):
                 parts = [self.show(part, own) for part in (condition, chosen, otherwise)]
                 return _called("tl.where", *parts)
@@ -294,7 +307,7 @@ class Expressions:
             return _called(DIRECT[function], *shown)
         if f"_{function}" not in ("_tanh", "_tanh_slope", "_uniform"):
             raise ValueError(f"{function} has no counterpart in Triton")
-        self.used.helpers |= {f"_{function}", *(["_inverse"] if function != "uniform" else [])}
+        self.used.helpers |= {f"_{function}", *(["_decay"] if function != "uniform" else [])}
         if function == "uniform":
             shown += ["0"] * (4 - len(shown))
         return _called(f"_{function}", *shown)

@@ -43,6 +43,7 @@ from looptrans.emit.arguments import (
     IndexType,
     LaneCount,
     Pointer,
+    Positive,
     RealNumber,
     Size,
     Stride,
@@ -499,6 +500,11 @@ class _Writer:
             else:
                 sizes.append(Size(name, scalar.name, False, scalar.name in seeds))
         found += sizes + constants
+        found += [
+            Positive(self.expr.sign(scalar.name), scalar.name)
+            for scalar in kernel.scalars
+            if scalar.name in used.signs
+        ]
         if used.index:
             found.append(IndexType("INDEX"))
         for dim in kernel.dims:

@@ -13,6 +13,7 @@ from looptrans.emit.arguments import (
     IndexType,
     LaneCount,
     Pointer,
+    Positive,
     RealNumber,
     Size,
     Stride,
@@ -226,6 +227,8 @@ class Launches:
                 return f"{self.facts.names[array]}.stride({axis})"
             case Size(_, parameter) | RealNumber(_, parameter):
                 return self.facts.names[parameter]
+            case Positive(_, parameter):
+                return f"{self.facts.names[parameter]} > 0"
             case IndexType():
                 return "index"
             case LaneCount(_, size, least, _):

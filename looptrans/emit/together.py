@@ -26,6 +26,7 @@ from looptrans.emit.arguments import (
     IndexType,
     LaneCount,
     Pointer,
+    Positive,
     RealNumber,
     Size,
     Stride,
@@ -174,6 +175,8 @@ def _name(argument: Argument, role: int, expr: Expressions) -> str:
             return expr.scope.name("stride", array, str(axis), wanted=name)
         case Size(name, parameter) | RealNumber(name, parameter):
             return expr.scope.name("scalar", parameter, wanted=name)
+        case Positive(name, parameter):
+            return expr.scope.name("sign", parameter, wanted=name)
         case IndexType(name):
             return name
         case LaneCount(name, size, least, _):
@@ -213,7 +216,7 @@ def _union(
     for scalar in sorted(expr.used.scalars):
         name = expr.scope.name("scalar", scalar, wanted=scalar)
         found.setdefault(name, Size(name, scalar, False))
-    order = (Pointer, Stride, RealNumber, Size, IndexType, BlockSize, LaneCount)
+    order = (Pointer, Stride, RealNumber, Size, Positive, IndexType, BlockSize, LaneCount)
     ranked = sorted(
         found.values(),
         key=lambda a: (order.index(type(a)), isinstance(a, Size) and a.is_constant),

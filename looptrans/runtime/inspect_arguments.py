@@ -19,6 +19,7 @@ from looptrans.emit.arguments import (
     IndexType,
     LaneCount,
     Pointer,
+    Positive,
     RealNumber,
     Size,
     Stride,
@@ -226,6 +227,8 @@ def job(
                 integer(name_, _Found(value, value is None or value % 16 == 0))
             case RealNumber(name_, _):
                 signature[name_] = "fp32"
+            case Positive(name_, _):
+                constant(name_, True)
             case IndexType(name_):
                 constant(name_, "int32")
             case BlockSize(name_, block):

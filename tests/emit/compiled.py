@@ -50,6 +50,8 @@ def compiled(program: BlockProgram, dtype: str, lanes: int, folder: Path) -> dic
                 attributes[position,] = [["tt.divisibility", 16]]
             case emit.RealNumber(name):
                 types[name] = "fp32"
+            case emit.Positive(name):
+                constants[name] = True
             case emit.Size(name, parameter):
                 constants[name] = sizes[parameter]
             case emit.IndexType(name):
