@@ -314,14 +314,15 @@ SCALE = ", scale: float"
         (f"{DOT} * 3", "", True),
         (f"{DOT} / sqrt(E)", "", True),
         (f"{DOT} * (1.0 / sqrt(E))", "", True),
-        (f"scale * {DOT}", SCALE, False),
-        (f"{DOT} / scale", SCALE, False),
-        (f"{DOT} * scale / sqrt(E)", SCALE, False),
+        # The launcher tells which.
+        (f"scale * {DOT}", SCALE, None),
+        (f"{DOT} / scale", SCALE, None),
+        (f"{DOT} * scale / sqrt(E)", SCALE, None),
         (f"-0.125 * {DOT}", "", False),
         (f"-({DOT})", "", False),
     ],
 )
-def test_where_the_score_is_scaled(score: str, more: str, moves: bool) -> None:
+def test_where_the_score_is_scaled(score: str, more: str, moves: bool | None) -> None:
     kernel = only_kernel(made_of(_attention(score, more)))
     (loop,) = loops(kernel, "full")
     values = {op.name: op.value for op in loop.body if isinstance(op, Let)}
@@ -339,8 +340,11 @@ def test_where_the_score_is_scaled(score: str, more: str, moves: bool) -> None:
     assert isinstance(difference, Binary)
     assert difference.op == "-"
     assert not [part for part in divisions(loop.body) if dims_of(part)]
-    if moves:
+    if moves is not False:
         # max(S) * c, and exp2(S * c - m), which is one multiply-add.
+        if moves is None:
+            assert isinstance(scores, Binary)
+            scores = scores.left
         assert isinstance(scores, Dot)
         assert [p for p in walk(value) if isinstance(p, Binary) and p.left == reduced]
         assert isinstance(difference.left, Binary)
@@ -350,6 +354,13 @@ def test_where_the_score_is_scaled(score: str, more: str, moves: bool) -> None:
         assert isinstance(scores.left, Dot)
         assert not [p for p in walk(value) if isinstance(p, Binary)]
         assert difference.left == reduced.operand
+
+
+def test_an_element_is_compared_once_with_all_that_bounds_its_row() -> None:
+    """Counted from the first of the block, so that nothing of the loop is compared."""
+    text = made_of(_attention(DOT).replace("in range(N)", "in range(min(N, i + 1))")).text
+    assert "tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first" in text
+    assert "tl.where(tl.where" not in text
 
 
 # The order of independent statements

@@ -6,8 +6,8 @@ blocks; the order of their dimensions is that of `Dim.order`, and operands are b
     BlockProgram ─ kernels, launched one after the other; temporaries between them
        └ Kernel ─ grid, arrays, scalars, configurations
            └ Op: Let │ Store │ TileLoop │ ElementLoop │ Branch │ RowBlock
-               └ Expr: Number │ Scalar │ Option │ Sign │ Position │ Edge │ Name │ Load │ Unary │ Binary
-                       │ Call │ Where │ Cast │ Reduce │ Dot
+               └ Expr: Number │ Scalar │ Option │ Sign │ Position │ Edge │ Name │ Load │ Unary
+                       │ Binary │ Call │ Where │ Cast │ Reduce │ Dot
 
 Floating-point values are float32, except that a `Load` and a `Name` that stands for one hold what
 the array holds until a `Cast`. The types here mention no third-party object.
