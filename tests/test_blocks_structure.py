@@ -505,3 +505,29 @@ def test_a_function_inside_a_function_is_worked_out_once() -> None:
         parts = [part for op in ops_in(loop.body) for e in exprs_of(op) for part in walk(e)]
         functions = [part.function for part in parts if isinstance(part, Call)]
         assert functions.count("tanh") == functions.count("exp") == 1
+
+
+CAPPED = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], c: float):
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            s = sum(Q[i, e] * K[j, e] for e in range(E)) * (1.0 / sqrt(E))
+            w = c * tanh({given} / c)
+            for d in range(D):
+                O[i, d] = O[i, d] + w * V[j, d]
+    return O
+"""
+
+
+@pytest.mark.parametrize("given", ["s", "(s * 2.0)"])
+def test_numbers_meet_before_they_meet_elements(given: str) -> None:
+    (loop,) = loops(only_kernel(made_of(CAPPED.format(given=given))), "full")
+    parts = [p for op in loop.body for e in exprs_of(op) for p in walk(e)]
+    many = [p for p in parts if isinstance(p, Binary) and p.op == "*" and len(dims_of(p)) == 2]
+    assert len(many) == 1
+
+
+def test_a_number_and_its_inverse_cancel() -> None:
+    text = emitted_with_backward(program(CAPPED.format(given="s"))).text
+    assert " dw * tanh_slope_w_in  #" in text  # dw * c * tanh_slope_w_in / c

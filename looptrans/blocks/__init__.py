@@ -7,6 +7,6 @@ what a loop visits        ranges, solving, ends, order, lifting, masked, runs
 rows that share a block   groups, balance
 loops in parts            parts
 made faster               exponents, units, magnitude, outside, finite, late, sharing, conditions,
-                          scalar_form
+                          constants, scalar_form
 what fits a GPU           configs, footprint
 """
