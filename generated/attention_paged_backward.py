@@ -96,23 +96,17 @@
 #             for p in range(0, P):
 #                 for h in range(0, H):
 #                     for b in range(0, B):
-#                         for i in range(0, M):
-#                             for j in range(0, n_kv[b]):
-#                                 if j % P == p:
-#                                     if page[b, j // P] == c:
+#                         for j_block in range(0, min((n_kv[b] + P - 1) // P, T)):
+#                             if page[b, j_block] == c:
+#                                 if j_block * P + p < n_kv[b]:
+#                                     for i in range(0, M):
 #                                         S_sum_2 = sum(
-#                                             Q[b, h, i, e]
-#                                             * K[page[b, j // P], j % P, h, e] for e in range(
-#                                                 0, E
-#                                             )
+#                                             Q[b, h, i, e] * K[c, p, h, e] for e in range(0, E)
 #                                         )
 #                                         S_2 = scale * S_sum_2
 #                                         P_2_2 = exp(S_2 - lse[b, h, i])
 #                                         dP_2_2 = sum(
-#                                             dO[b, h, i, d]
-#                                             * V[page[b, j // P], j % P, h, d] for d in range(
-#                                                 0, D
-#                                             )
+#                                             dO[b, h, i, d] * V[c, p, h, d] for d in range(0, D)
 #                                         )
 #                                         dS_2 = P_2_2 * (dP_2_2 - delta[b, h, i])
 #                                         dS_sum_2 = dS_2 * scale
@@ -243,25 +237,19 @@
 #                 for h in parallel(0, H):
 #                     private: (S_sum_2, S_2, P_2_2, dP_2_2, dS_2, dS_sum_2)
 #                     for b in range(0, B):
-#                         for i in range(0, M):
-#                             for j in range(0, n_kv[b]):
-#                                 if j % P == p:
-#                                     if page[b, j // P] == c:
+#                         for j_block in range(0, min((n_kv[b] + P - 1) // P, T)):
+#                             if page[b, j_block] == c:
+#                                 if j_block * P + p < n_kv[b]:
+#                                     for i in range(0, M):
 #                                         # S11
 #                                         S_sum_2 = sum(
-#                                             Q[b, h, i, e]
-#                                             * K[page[b, j // P], j % P, h, e] for e in range(
-#                                                 0, E
-#                                             )
+#                                             Q[b, h, i, e] * K[c, p, h, e] for e in range(0, E)
 #                                         )
 #                                         S_2 = scale * S_sum_2  # S12
 #                                         P_2_2 = exp(S_2 - lse[b, h, i])  # S13
 #                                         # S14
 #                                         dP_2_2 = sum(
-#                                             dO[b, h, i, d]
-#                                             * V[page[b, j // P], j % P, h, d] for d in range(
-#                                                 0, D
-#                                             )
+#                                             dO[b, h, i, d] * V[c, p, h, d] for d in range(0, D)
 #                                         )
 #                                         dS_2 = P_2_2 * (dP_2_2 - delta[b, h, i])  # S15
 #                                         dS_sum_2 = dS_2 * scale  # S16
@@ -282,10 +270,10 @@
 #         return dQ, dK, dV, dscale
 #
 # Notes:
-#   - the loop b runs one iteration at a time in each program: the loop i inside carries values of
-#     the state
-#   - the loop i runs one iteration at a time in each program: the loop j inside carries values of
-#     the state
+#   - the loop b runs one iteration at a time in each program: the loop j_block inside carries
+#     values of the state
+#   - the loop j_block runs one iteration at a time in each program: the loop i inside carries
+#     values of the state
 #   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
 #     the state
 #   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
@@ -858,9 +846,9 @@ attention_paged_backward_dQ_kernel_tuned = {
 def attention_paged_backward_dK_dV_kernel(
     Q_ptr, K_ptr, V_ptr, page_ptr, n_kv_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
-    stride_K_page_j, stride_K_1, stride_K_h, stride_K_e,
-    stride_V_page_j, stride_V_1, stride_V_h, stride_V_d,
-    stride_page_b, stride_page_1,
+    stride_K_c, stride_K_p, stride_K_h, stride_K_e,
+    stride_V_c, stride_V_p, stride_V_h, stride_V_d,
+    stride_page_b, stride_page_j_block,
     stride_n_kv_b,
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
@@ -868,224 +856,227 @@ def attention_paged_backward_dK_dV_kernel(
     stride_dK_c, stride_dK_p, stride_dK_h, stride_dK_e,
     stride_dV_c, stride_dV_p, stride_dV_h, stride_dV_d,
     scale,
-    B, H, M,
+    B, H, M, T,
     E: tl.constexpr, P: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
-    BLOCK_H: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_P: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
 ):
-    """A program does BLOCK_H iterations of h, for one c and one p.
+    """A program does BLOCK_P iterations of p, for one c and one h.
 
     Reads Q (B, H, M, E), K (C, P, H, E), V (C, P, H, D), page (B, T), n_kv (B,), lse (B, H, M),
     dO (B, H, M, D), delta (B, H, M).
     Writes dK (C, P, H, E), dV (C, P, H, D).
     """
     pid = tl.program_id(0).to(INDEX)
-    blocks_h = tl.cdiv(H, BLOCK_H)
-    c = pid // blocks_h // P
-    p = pid // blocks_h % P
-    h = (pid % blocks_h) * BLOCK_H + tl.arange(0, BLOCK_H)
+    blocks_p = tl.cdiv(P, BLOCK_P)
+    c = pid // H // blocks_p
+    p = (pid // H % blocks_p) * BLOCK_P + tl.arange(0, BLOCK_P)
+    h = pid % H
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
     # What is the same throughout the program goes into the pointers.
+    Q_ptr += h * stride_Q_h
+    K_ptr += c * stride_K_c
+    K_ptr += h * stride_K_h
+    V_ptr += c * stride_V_c
+    V_ptr += h * stride_V_h
+    lse_ptr += h * stride_lse_h
+    dO_ptr += h * stride_dO_h
+    delta_ptr += h * stride_delta_h
     if dK_ptr is not None:
         dK_ptr += c * stride_dK_c
-        dK_ptr += p * stride_dK_p
+        dK_ptr += h * stride_dK_h
     if dV_ptr is not None:
         dV_ptr += c * stride_dV_c
-        dV_ptr += p * stride_dV_p
+        dV_ptr += h * stride_dV_h
 
     S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
-    dK = tl.zeros([BLOCK_H, BLOCK_E], tl.float32)
-    dV = tl.zeros([BLOCK_H, BLOCK_D], tl.float32)
-    # The loop i inside carries values of the state.
-    for b in range(tl.cast(0, INDEX), B):
+    dK = tl.zeros([BLOCK_P, BLOCK_E], tl.float32)
+    dV = tl.zeros([BLOCK_P, BLOCK_D], tl.float32)
+    # The loop j_block inside carries values of the state.
+    for b in tl.range(tl.cast(0, INDEX), B, disable_licm=True):
         n_kv_b = tl.load(n_kv_ptr + b * stride_n_kv_b)
-        # The loop j inside carries values of the state.
-        for i in range(tl.cast(0, INDEX), M):
-            j_full = tl.maximum(n_kv_b, 0) // BLOCK_J * BLOCK_J  # blocks before this one are full
-            Q_he = tl.load(
-                Q_ptr
-                + b * stride_Q_b
-                + h[:, None] * stride_Q_h
-                + i * stride_Q_i
-                + e[None, :] * stride_Q_e,
-                mask=(h[:, None] < H) & e_in[None, :],
+        # The loop i inside carries values of the state.
+        for j_block in tl.range(
+            tl.cast(0, INDEX),
+            tl.minimum((n_kv_b + P - 1) // P - ((n_kv_b + P - 1) % P < 0), T),
+            disable_licm=True
+        ):
+            page_b_j_block = tl.load(page_ptr + b * stride_page_b + j_block * stride_page_j_block)
+            i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+            K_pe = tl.load(
+                K_ptr + p[:, None] * stride_K_p + e[None, :] * stride_K_e,
+                mask=(p[:, None] < P) & e_in[None, :] & (
+                    j_block * P + p[:, None] < n_kv_b
+                ) & tl.where(page_b_j_block == c, True, False),
                 other=0.0
             )  # S11
-            lse_h = tl.load(
-                lse_ptr + b * stride_lse_b + h * stride_lse_h + i * stride_lse_i,
-                mask=h < H,
-                other=0.0
-            )  # S13
-            dO_hd = tl.load(
-                dO_ptr
-                + b * stride_dO_b
-                + h[:, None] * stride_dO_h
-                + i * stride_dO_i
-                + d[None, :] * stride_dO_d,
-                mask=(h[:, None] < H) & d_in[None, :],
+            V_pd = tl.load(
+                V_ptr + p[:, None] * stride_V_p + d[None, :] * stride_V_d,
+                mask=(p[:, None] < P) & d_in[None, :] & (
+                    j_block * P + p[:, None] < n_kv_b
+                ) & tl.where(page_b_j_block == c, True, False),
                 other=0.0
             )  # S14
-            delta_h = tl.load(
-                delta_ptr + b * stride_delta_b + h * stride_delta_h + i * stride_delta_i,
-                mask=h < H,
-                other=0.0
-            )  # S15
             # Full blocks.
-            for j_first in range(0, j_full, BLOCK_J):
-                j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-                page_j = tl.cast(
-                    tl.load(
-                        page_ptr + b * stride_page_b + j // P * stride_page_1,
-                        mask=j % P == p,
-                        other=0
-                    ),
-                    INDEX
-                )
-                K_jhe = tl.load(
-                    K_ptr
-                    + page_j[None, :, None] * stride_K_page_j
-                    + j[None, :, None] % P * stride_K_1
-                    + h[:, None, None] * stride_K_h
-                    + e[None, None, :] * stride_K_e,
-                    mask=(h[:, None, None] < H) & e_in[None, None, :] & (
-                        j[None, :, None] % P == p
-                    ) & (page_j[None, :, None] == c),
+            for i_first in range(0, i_full, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                Q_ie = tl.load(
+                    Q_ptr + b * stride_Q_b + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+                    mask=e_in[None, :] & tl.where(page_b_j_block == c, True, False),
                     other=0.0
                 )  # S11
-                S_sum_2 = tl.sum(
-                    Q_he.to(tl.float32)[:, None, :] * K_jhe.to(tl.float32), axis=2
-                )  # S11
+                S_sum_2 = tl.dot(K_pe, tl.trans(Q_ie), input_precision="ieee")  # S11
+                lse_i = tl.load(
+                    lse_ptr + b * stride_lse_b + i * stride_lse_i,
+                    mask=tl.where(page_b_j_block == c, True, False),
+                    other=0.0
+                )  # S13
                 P_2_2 = tl.exp2(
-                    S_sum_2 * S_2_scale - (lse_h.to(tl.float32) * 1.4426950408889634)[:, None]
+                    S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
                 )  # S12, S13
-                V_jhd = tl.load(
-                    V_ptr
-                    + page_j[None, :, None] * stride_V_page_j
-                    + j[None, :, None] % P * stride_V_1
-                    + h[:, None, None] * stride_V_h
-                    + d[None, None, :] * stride_V_d,
-                    mask=(h[:, None, None] < H) & d_in[None, None, :] & (
-                        j[None, :, None] % P == p
-                    ) & (page_j[None, :, None] == c),
+                dO_id = tl.load(
+                    dO_ptr + b * stride_dO_b + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+                    mask=d_in[None, :] & tl.where(page_b_j_block == c, True, False),
                     other=0.0
                 )  # S14
-                dP_2_2 = tl.sum(
-                    dO_hd.to(tl.float32)[:, None, :] * V_jhd.to(tl.float32), axis=2
-                )  # S14
-                dS_2 = P_2_2 * (dP_2_2 - delta_h.to(tl.float32)[:, None])  # S15
+                dP_2_2 = tl.dot(V_pd, tl.trans(dO_id), input_precision="ieee")  # S14
+                delta_i = tl.load(
+                    delta_ptr + b * stride_delta_b + i * stride_delta_i,
+                    mask=tl.where(page_b_j_block == c, True, False),
+                    other=0.0
+                )  # S15
+                dS_2 = P_2_2 * (dP_2_2 - delta_i.to(tl.float32)[None, :])  # S15
                 dS_sum_2 = dS_2 * scale  # S16
-                dK = dK + Q_he.to(tl.float32) * tl.sum(
-                    tl.where((j[None, :] % P == p) & (page_j[None, :] == c), dS_sum_2, 0.0), axis=1
-                )[:, None]  # S17
-                dV = dV + dO_hd.to(tl.float32) * tl.sum(
-                    tl.where((j[None, :] % P == p) & (page_j[None, :] == c), P_2_2, 0.0), axis=1
-                )[:, None]  # S18
-            # The last, partial block.
-            for j_first in range(j_full, n_kv_b, BLOCK_J):
-                j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-                page_j = tl.cast(
-                    tl.load(
-                        page_ptr + b * stride_page_b + j // P * stride_page_1,
-                        mask=(j < n_kv_b) & (j % P == p),
-                        other=0
-                    ),
-                    INDEX
+                dK = tl.where(
+                    tl.where(page_b_j_block == c, True, False)
+                    & (j_block * P + p[:, None] < n_kv_b),
+                    tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee"),
+                    dK
+                )  # S17
+                dV = tl.where(
+                    tl.where(page_b_j_block == c, True, False)
+                    & (j_block * P + p[:, None] < n_kv_b),
+                    tl.dot(P_2_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee"),
+                    dV
                 )  # S18
-                K_jhe = tl.load(
-                    K_ptr
-                    + page_j[None, :, None] * stride_K_page_j
-                    + j[None, :, None] % P * stride_K_1
-                    + h[:, None, None] * stride_K_h
-                    + e[None, None, :] * stride_K_e,
-                    mask=(
-                        (h[:, None, None] < H)
-                        & (j[None, :, None] < n_kv_b)
-                        & e_in[None, None, :]
-                        & (j[None, :, None] % P == p)
-                        & (page_j[None, :, None] == c)
+            # The last, partial block.
+            for i_first in range(i_full, M, BLOCK_I):
+                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                Q_ie = tl.load(
+                    Q_ptr + b * stride_Q_b + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+                    mask=(i[:, None] < M) & e_in[None, :] & tl.where(
+                        page_b_j_block == c, True, False
                     ),
                     other=0.0
                 )  # S11
-                S_sum_2 = tl.sum(
-                    Q_he.to(tl.float32)[:, None, :] * K_jhe.to(tl.float32), axis=2
-                )  # S11
+                S_sum_2 = tl.dot(K_pe, tl.trans(Q_ie), input_precision="ieee")  # S11
+                lse_i = tl.load(
+                    lse_ptr + b * stride_lse_b + i * stride_lse_i,
+                    mask=(i < M) & tl.where(page_b_j_block == c, True, False),
+                    other=0.0
+                )  # S13
                 P_2_2 = tl.exp2(
-                    S_sum_2 * S_2_scale - (lse_h.to(tl.float32) * 1.4426950408889634)[:, None]
+                    S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
                 )  # S12, S13
-                V_jhd = tl.load(
-                    V_ptr
-                    + page_j[None, :, None] * stride_V_page_j
-                    + j[None, :, None] % P * stride_V_1
-                    + h[:, None, None] * stride_V_h
-                    + d[None, None, :] * stride_V_d,
-                    mask=(
-                        (h[:, None, None] < H)
-                        & (j[None, :, None] < n_kv_b)
-                        & d_in[None, None, :]
-                        & (j[None, :, None] % P == p)
-                        & (page_j[None, :, None] == c)
+                dO_id = tl.load(
+                    dO_ptr + b * stride_dO_b + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+                    mask=(i[:, None] < M) & d_in[None, :] & tl.where(
+                        page_b_j_block == c, True, False
                     ),
                     other=0.0
                 )  # S14
-                dP_2_2 = tl.sum(
-                    dO_hd.to(tl.float32)[:, None, :] * V_jhd.to(tl.float32), axis=2
-                )  # S14
-                dS_2 = P_2_2 * (dP_2_2 - delta_h.to(tl.float32)[:, None])  # S15
+                dP_2_2 = tl.dot(V_pd, tl.trans(dO_id), input_precision="ieee")  # S14
+                delta_i = tl.load(
+                    delta_ptr + b * stride_delta_b + i * stride_delta_i,
+                    mask=(i < M) & tl.where(page_b_j_block == c, True, False),
+                    other=0.0
+                )  # S15
+                dS_2 = P_2_2 * (dP_2_2 - delta_i.to(tl.float32)[None, :])  # S15
                 dS_sum_2 = dS_2 * scale  # S16
-                dK = dK + Q_he.to(tl.float32) * tl.sum(
-                    tl.where(
-                        (j[None, :] < n_kv_b) & (j[None, :] % P == p) & (page_j[None, :] == c),
-                        dS_sum_2,
-                        0.0
+                dK = tl.where(
+                    tl.where(page_b_j_block == c, True, False)
+                    & (j_block * P + p[:, None] < n_kv_b),
+                    tl.dot(
+                        tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+                        Q_ie,
+                        dK,
+                        input_precision="ieee"
                     ),
-                    axis=1
-                )[:, None]  # S17
-                dV = dV + dO_hd.to(tl.float32) * tl.sum(
-                    tl.where(
-                        (j[None, :] < n_kv_b) & (j[None, :] % P == p) & (page_j[None, :] == c),
-                        P_2_2,
-                        0.0
+                    dK
+                )  # S17
+                dV = tl.where(
+                    tl.where(page_b_j_block == c, True, False)
+                    & (j_block * P + p[:, None] < n_kv_b),
+                    tl.dot(
+                        tl.where(i[None, :] < M, P_2_2, 0.0).to(dO_ptr.dtype.element_ty),
+                        dO_id,
+                        dV,
+                        input_precision="ieee"
                     ),
-                    axis=1
-                )[:, None]  # S18
+                    dV
+                )  # S18
     if dK_ptr is not None:
         tl.store(
-            dK_ptr + h[:, None] * stride_dK_h + e[None, :] * stride_dK_e,
+            dK_ptr + p[:, None] * stride_dK_p + e[None, :] * stride_dK_e,
             dK,
-            mask=(h[:, None] < H) & e_in[None, :]
+            mask=(p[:, None] < P) & e_in[None, :]
         )  # S17
     if dV_ptr is not None:
         tl.store(
-            dV_ptr + h[:, None] * stride_dV_h + d[None, :] * stride_dV_d,
+            dV_ptr + p[:, None] * stride_dV_p + d[None, :] * stride_dV_d,
             dV,
-            mask=(h[:, None] < H) & d_in[None, :]
+            mask=(p[:, None] < P) & d_in[None, :]
         )  # S18
 
 
-def attention_paged_backward_dK_dV_kernel_config(BLOCK_H, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_H": BLOCK_H, "BLOCK_J": BLOCK_J}
+def attention_paged_backward_dK_dV_kernel_config(BLOCK_P, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_P": BLOCK_P, "BLOCK_I": BLOCK_I}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
-# Used where nothing is timed.
-attention_paged_backward_dK_dV_kernel_default = attention_paged_backward_dK_dV_kernel_config(
-    4, 4, 8, 1
-)
+def attention_paged_backward_dK_dV_kernel_footprint(
+    width, /, num_stages, BLOCK_P, BLOCK_E, BLOCK_D, BLOCK_I, **_
+):
+    """Return the bytes of shared memory and the numbers in registers of a program."""
+    shared = width * (
+        BLOCK_P * BLOCK_E + BLOCK_P * BLOCK_D
+    ) + num_stages * width * (BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D)
+    held = BLOCK_P * BLOCK_E + BLOCK_P * BLOCK_D + 2 * BLOCK_P * BLOCK_I
+    return shared, held
 
-# The fastest of these is used on a GPU, found once for like sizes, and kept.
-attention_paged_backward_dK_dV_kernel_tuned = _Tuned(
-    attention_paged_backward_dK_dV_kernel,
-    [
-        attention_paged_backward_dK_dV_kernel_config(BLOCK_H, BLOCK_J, num_warps, num_stages)
-        for (BLOCK_H, BLOCK_J), num_warps, num_stages in itertools.product(
-            ((4, 4), (8, 8), (16, 16)), (8, 4), (1, 2)
-        )
-    ],
-    key=["B", "H", "M", "E", "P", "D"],
-)
+
+# Used where nothing is timed, by the bytes of an element.
+attention_paged_backward_dK_dV_kernel_default = {
+    2: attention_paged_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    4: attention_paged_backward_dK_dV_kernel_config(32, 32, 8, 1),
+}
+
+# The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
+attention_paged_backward_dK_dV_kernel_tuned = {
+    2: _Tuned(
+        attention_paged_backward_dK_dV_kernel,
+        [
+            attention_paged_backward_dK_dV_kernel_config(*row)
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+        ],
+        key=["B", "H", "M", "T", "E", "P", "D"],
+        fitting=_fitting(attention_paged_backward_dK_dV_kernel_footprint, 2),
+    ),
+    4: _Tuned(
+        attention_paged_backward_dK_dV_kernel,
+        [
+            attention_paged_backward_dK_dV_kernel_config(BLOCK_P, BLOCK_I, num_warps, num_stages)
+            for (BLOCK_P, num_warps), BLOCK_I, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            )
+        ],
+        key=["B", "H", "M", "T", "E", "P", "D"],
+        fitting=_fitting(attention_paged_backward_dK_dV_kernel_footprint, 4),
+    ),
+}
 
 
 @triton.jit
@@ -1506,15 +1497,24 @@ def attention_paged_backward(
                 **blocks, enable_fp_fusion=True,
             )
 
+    lanes = {
+        "BLOCK_E": max(16, triton.next_power_of_2(E)), "BLOCK_D": max(16, triton.next_power_of_2(D))
+    }
     if _INTERPRETED or not tune:
         run = attention_paged_backward_dK_dV_kernel
-        blocks = attention_paged_backward_dK_dV_kernel_default.all_kwargs()
+        blocks = _fitted(
+            attention_paged_backward_dK_dV_kernel_default[width],
+            attention_paged_backward_dK_dV_kernel_footprint,
+            width,
+            lanes,
+            Q.device.index
+        ).all_kwargs()
     else:
-        run = attention_paged_backward_dK_dV_kernel_tuned
+        run = attention_paged_backward_dK_dV_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
-        return (C * P * triton.cdiv(H, meta["BLOCK_H"]),)
+        return (C * triton.cdiv(P, meta["BLOCK_P"]) * H,)
 
     if min(C, P, H) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
@@ -1531,11 +1531,10 @@ def attention_paged_backward(
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
                 scale,
-                B, H, M,
+                B, H, M, T,
                 E=E, P=P, D=D,
                 INDEX=index,
-                BLOCK_E=max(1, triton.next_power_of_2(E)),
-                BLOCK_D=max(1, triton.next_power_of_2(D)),
+                **lanes,
                 **blocks, enable_fp_fusion=True,
             )
 
@@ -1557,7 +1556,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_paged_forward_9f26a981"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_forward_fe2f7e7c"), mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1577,7 +1576,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_paged_backward_9f26a981"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_backward_fe2f7e7c"), mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

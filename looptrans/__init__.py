@@ -14,7 +14,7 @@ __all__ = ["__version__", "attention", "compile"]
 if TYPE_CHECKING:
     import torch
 
-    from looptrans.runtime.attention import Window
+    from looptrans.runtime.attention_call import Window
     from looptrans.runtime.compile import Compiled, Listing
     from looptrans.variants.options import Alignment
 
@@ -78,6 +78,10 @@ def attention(
     sinks: torch.Tensor | None = None,
     query_lengths: torch.Tensor | None = None,
     key_lengths: torch.Tensor | None = None,
+    query_starts: torch.Tensor | None = None,
+    key_starts: torch.Tensor | None = None,
+    pages: torch.Tensor | None = None,
+    dropout_mask: torch.Tensor | None = None,
     return_lse: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Attention: what torch's `scaled_dot_product_attention` gives, and more.
@@ -119,8 +123,14 @@ def attention(
         sinks: (H): a score for each head that has a weight and no value.
         query_lengths: (B) integers: how many queries there are; the rows beyond are 0.
         key_lengths: (B) integers: how many keys there are; what is stored beyond is not read.
-        return_lse: Whether the log-sum-exp of each row of scores, (B, H, M) in float32, is returned
-            besides.
+        query_starts: (B + 1) integers: sequences lie one behind the other, the queries of batch b
+            in the rows query_starts[b] .. query_starts[b + 1] of a query of (T, H, E).
+        key_starts: The same for a key of (U, G, E) and a value of (U, G, D).
+        pages: (B, L) integers: keys and values lie in pages of some size P, (C, P, G, E) and
+            (C, P, G, D), and key j of batch b in row j % P of page pages[b, j // P].
+        dropout_mask: (B, H, M, N), which weights are kept, in place of those that a seed decides.
+        return_lse: Whether the log-sum-exp of each row of scores, (B, H, M) in float32, packed (H,
+            T), is returned besides.
 
     Returns:
         The output, (B, H, M, D), and the log-sum-exp where it is asked for. A query that sees no
@@ -153,5 +163,9 @@ def attention(
         sinks=sinks,
         query_lengths=query_lengths,
         key_lengths=key_lengths,
+        query_starts=query_starts,
+        key_starts=key_starts,
+        pages=pages,
+        dropout_mask=dropout_mask,
         return_lse=return_lse,
     )

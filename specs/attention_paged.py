@@ -9,8 +9,8 @@ def attention_paged(Q: Float[Array, "B H M E"], K: Float[Array, "C P H E"], V: F
     is (B, H, M, D). P is known when the kernel is compiled, so that j // P is a shift where it can be.
 
     Look at page: two batches may share a page, and a batch may have one twice. To read that is no
-    matter. In the backward pass a slot of a page gathers from all iterations that may have read it,
-    and looks for them everywhere: right, the same on every run, and slow.
+    matter. In the backward pass a page gathers from those that name it: each entry of page is asked
+    once for each page, and only where it is the one the queries of its batch are gone over.
     """
     S = zeros((B, H, M, T * P))
     m = full((B, H, M), -inf)

@@ -153,3 +153,53 @@ def test_dropout_keeps_the_same_weights_in_both_passes() -> None:
     again, other = (looptrans.attention(q, k, v, dropout_p=0.25) for _ in range(2))
     assert torch.equal(torch.as_tensor(again), out)
     assert not torch.equal(torch.as_tensor(other), out)
+
+
+def test_sequences_one_behind_the_other() -> None:
+    q, k, v = tensors((11, 2, 8), (13, 1, 8), (13, 1, 5))
+    of_q, of_k = torch.tensor([0, 4, 4, 11]), torch.tensor([0, 6, 9, 13])
+    packed = {"query_starts": of_q, "key_starts": of_k}
+    mine, lse = looptrans.attention(q, k, v, **packed, return_lse=True)
+    assert lse.shape == (2, 11)
+    rows, keys, values = (each.transpose(0, 1) for each in (q, k, v))
+    parts = []
+    for b in range(3):
+        i, j = slice(of_q[b], of_q[b + 1]), slice(of_k[b], of_k[b + 1])
+        weights = torch.softmax(rows[:, i] @ keys[:, j].mT / 8**0.5, -1)
+        parts.append(weights @ values[:, j])
+    compare([q, k, v], mine, torch.cat(parts, 1).transpose(0, 1))
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("should be given both", {"query_starts": of_q}),
+        ("the same shape", packed | {"key_starts": of_k[1:]}),
+        ("do not go together", packed | {"attn_mask": torch.ones(11, 13) > 0}),
+        ("one sequence behind the other", packed | {"pages": of_q}),
+        (r"should be tensors of shape \(B \+ 1,\)", packed | {"key_starts": [0, 13]}),
+        (r"key should have the shape \(C, PAGE, G, E\)", {"pages": of_q, "query_starts": of_q}),
+    ]
+    for message, options in wrong:
+        with pytest.raises(ValueError, match=message):
+            looptrans.attention(q, k, v, **options)
+
+
+def test_keys_in_pages() -> None:
+    q, k, v = tensors((2, 2, 3, 8), (5, 4, 2, 8), (5, 4, 2, 6))
+    pages, lengths = torch.tensor([[4, 0, 2], [3, 1, 1]]), torch.tensor([10, 7])
+    mine = looptrans.attention(q, k, v, pages=pages, key_lengths=lengths)
+    keys, values = (each[pages].flatten(1, 2).transpose(1, 2) for each in (k, v))
+    sees = torch.arange(12) < lengths[:, None, None, None]
+    compare([q, k, v], mine, sdpa(q, keys, values, attn_mask=sees))
+    with pytest.raises(Conflict, match="pages=True and kv_lengths=False"):
+        looptrans.attention(
+            q[0].transpose(0, 1), k, v, pages=pages, query_starts=torch.tensor([0, 1, 3])
+        )
+    with pytest.raises(ValueError, match=r"pages should have the shape \(2, L\)"):
+        looptrans.attention(q, k, v, pages=pages[:1])
+
+
+def test_weights_that_a_mask_keeps() -> None:
+    q, k, v = tensors((2, 1, 2, 3, 8), (2, 1, 2, 6, 8), (2, 1, 2, 6, 8))
+    kept = torch.rand(2, 1, 2, 3, 6) > 0.3
+    mine = looptrans.attention(q, k, v, dropout_p=0.3, dropout_mask=kept)
+    compare([q, k, v], mine, (torch.softmax(q @ k.mT / 8**0.5, -1) * kept / 0.7) @ v)
+    with pytest.raises(ValueError, match="dropout_mask should be boolean, of shape"):
+        looptrans.attention(q, k, v, dropout_p=0.3, dropout_mask=kept[0])

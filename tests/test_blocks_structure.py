@@ -252,6 +252,39 @@ def test_what_has_the_digits_of_an_input_is_multiplied_in_its_type(second: str, 
     assert likes == ({None, "Q", "K"} if fits else {None})
 
 
+QUANTIZED = """\
+def f(X: Float[Array, "N F"], W: {type}, s: Float[Array, "P G"], z: Float[Array, "P G"]):
+    Y = zeros((N, P))
+    for n in range(N):
+        for p in range(P):
+            for f in range(F):
+                Y[n, p] += X[n, f] * {weight}
+    return Y
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "weight", "fits"),
+    [
+        ('Int[Array, "P F", "-128:128"]', "W[p, f]", True),
+        ('Int[Array, "P F", "-300:128"]', "W[p, f]", False),  # 299 has other digits in bfloat16
+        ('Int[Array, "P F"]', "W[p, f]", False),
+        ('Int[Array, "P F", "0:16"]', "(W[p, f] - z[p, f // 32]) * s[p, f // 32]", False),
+        ('Float[Array, "P F"]', "(W[p, f] * s[p, f // 32])", False),
+    ],
+)
+def test_weights_with_scales_are_an_operand_of_a_product(
+    values: str, weight: str, fits: bool
+) -> None:
+    kernel = only_kernel(made_of(QUANTIZED.format(type=values, weight=weight)))
+    for kind in ("full", "boundary"):
+        (loop,) = loops(kernel, kind)
+        (dot,) = dots(loop.body)
+        assert {dot.rows.name, dot.columns.name} == {"n", "p"}
+        casts = {part.like for part in walk(dot) if isinstance(part, Cast)}
+        assert ("X" in casts) is fits
+
+
 def test_products_of_a_backward_pass_with_choices_and_quotients() -> None:
     """dQ is chosen where Q is not clipped, behind the product; dw, over z, may not fit 16 bits."""
     text = CLIPPED.format(first="max(Q[i, e], 0.0)", second="max(K[j, e], 0.0)")

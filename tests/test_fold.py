@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.algebra.free import freed
 from looptrans.derivation.derive import derive
-from looptrans.derivation.free import freed
+from looptrans.derivation.moves import made
 from looptrans.derivation.saved import recheck, saved
-from looptrans.derivation.step import Derivation
-from looptrans.executor import execute
+from looptrans.derivation.step import Derivation, NotDone
+from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Program
 from looptrans.ir.step import same_names
@@ -253,3 +254,29 @@ def test_what_the_text_shows_of_a_loop(body: str, wanted: tuple[str, Any]) -> No
         parallel = replace(path.loop, execution="parallel")
         after = replace_at(given, path.position, (parallel,))
         assert reordered("t", given, after, same_names(given, after)).verdict.decision == "legal"
+
+
+EACH = """
+def f(X: Float[Array, "N"], Y: Float[Array, "N K D"]):
+    m = -inf; l = 0.0; O = zeros(D)
+    for j in range(N):
+        n = max(m, X[j])
+        k = l * exp(m - n) + exp(X[j] - n)
+        for d in range(D):
+            t = 0.0
+            for e in range(K): t += Y[j, e, d]
+            O[d] = (l * O[d] * exp(m - n) + exp(X[j] - n) * t) / k
+        l = k
+        m = n
+    return O
+"""
+
+
+def test_what_is_another_number_for_each_cell_is_not_read_behind_the_loop_over_cells() -> None:
+    nest = program(EACH)
+    with pytest.raises(NotDone, match="t takes a value of its own from every iteration of d"):
+        made("change of state", nest, ("j",))
+    inputs: dict[str, Any] = dict(prepare(nest, {"N": 4, "K": 3, "D": 2}, None, 1).arrays)
+    want = execute(nest, inputs=inputs)["O"]
+    for step in derive(nest, "fold").steps:
+        np.testing.assert_allclose(execute(step.after, inputs=inputs)["O"], want, atol=1e-12)

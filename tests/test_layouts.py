@@ -20,6 +20,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.blocks.program import Rounding, Store, ops_in  # noqa: E402
 from looptrans.emit.listing import emitted, lowered  # noqa: E402
+from looptrans.ir.listing import listing  # noqa: E402
 from looptrans.runtime.load import load_module  # noqa: E402
 from tests.analysis import program, spec  # noqa: E402
 
@@ -133,6 +134,31 @@ def test_pages_in_any_order_shared_and_with_batches_of_no_keys(kind: Any) -> Non
         torch.testing.assert_close(found[b].double(), expected.double(), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="page should hold integers from 0"):
         run(queries, keys, values, page + 1, lengths, 0.3, check=True)
+
+
+def test_a_page_gathers_from_the_batches_that_name_it() -> None:
+    """The gradient of a page goes over those alone, and each product of blocks is done once."""
+    shown = listing(backward(spec("attention_paged")).program)
+    assert "for j_block in range(0, min((n_kv[b] + P - 1) // P, T)):" in shown
+    assert "K[c, p, h, e]" in shown and "(j_block * P + p) //" not in shown
+    module = shelf("attention_paged_backward")
+    page = torch.tensor([[5, 0, 2], [0, 5, 1], [4, 4, 4]])
+    lengths = torch.tensor([23, 5, 0])
+    given = [numbers(3, 2, 5, 16, seed=1), *numbers(2, 6, 8, 2, 16, seed=2)]
+    mine = [each.clone().requires_grad_() for each in given]
+    exact = [each.double().requires_grad_() for each in given]
+    found = module.attention_paged(*mine, page, lengths, 0.3)
+    keys, values = (each[page].flatten(1, 2).transpose(1, 2) for each in exact[1:])
+    rows = [
+        attention(exact[0][b], keys[b, :, :count], values[b, :, :count], 0.3)
+        for b, count in enumerate(lengths.tolist()[:2])
+    ]
+    wanted = torch.stack([*rows, exact[0][2] * 0])
+    incoming = numbers(3, 2, 5, 16, seed=3)
+    torch.autograd.backward([found, wanted], [incoming, incoming.double()])
+    for one, other in zip(mine, exact, strict=True):
+        assert one.grad is not None and other.grad is not None
+        torch.testing.assert_close(one.grad.double(), other.grad, rtol=1e-4, atol=1e-5)
 
 
 def test_a_const_is_a_constant_of_the_kernel_and_a_size_is_not() -> None:

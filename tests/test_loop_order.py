@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.adjoint.backward import backward
+from looptrans.adjoint.order import with_loops_outward
+from looptrans.adjoint.simpler import ORDER, simpler
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
-from looptrans.ir.program import Loop
+from looptrans.ir.program import Loop, Program
 from looptrans.ir.walk import nodes
 from tests.analysis import program
 
@@ -63,7 +66,7 @@ def test_rows_that_keys_are_outside_of_go_outward(passes: str) -> None:
     listing = program(HEAD + passes.strip("\n") + TAIL)
     found = derive(listing, "fold")
     assert found.decision == "legal"
-    assert any(step.kind == "loop outward" for step in found.steps)
+    assert any(step.kind == "loops outward" for step in found.steps)
     (nest,) = (node for node in found.last.body if isinstance(node, Loop))
     assert (nest.variable, nest.execution) == ("i", "parallel")
     assert [n.variable for n in nodes(nest.body) if isinstance(n, Loop)] == ["j", "d", "d"]
@@ -84,7 +87,115 @@ def test_rows_that_keys_are_outside_of_go_outward(passes: str) -> None:
 def test_rows_that_hang_together_stay(body: str) -> None:
     text = f"    for j in range(N):\n        for i in range(M):\n            {body}\n    return m\n"
     found = derive(program(HEAD + text), "fold")
-    assert all(step.kind != "loop outward" for step in found.steps)
+    assert all(step.kind != "loops outward" for step in found.steps)
+
+
+SQUARE = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "M E"], V: Float[Array, "M D"]):
+    O = zeros((M, D)); m = full(M, -inf); l = zeros(M)
+"""
+STEP = """
+x = Q[i] @ K[j]
+n = max(m[i], x)
+l[i] = l[i] * exp(m[i] - n) + exp(x - n)
+for d in range(D): O[i, d] = O[i, d] * exp(m[i] - n) + exp(x - n) * V[j, d]
+m[i] = n
+"""
+TRIANGLES = {
+    "rows from the key on": ("for j in range(M):", "for i in range(j, M):"),
+    "keys under a guard": ("for j in range(M):", "for i in range(M):", "if j <= i:"),
+    "a block of keys, the rows from its start on": (
+        "for j0 in range(0, M, 4):",
+        "for i in range(j0, M):",
+        "for j in range(j0, min(j0 + 4, i + 1)):",
+    ),
+    "blocks of both, those that see nothing left out": (
+        "for j0 in range(0, M, 4):",
+        "for i0 in range(0, M, 2):",
+        "if j0 <= i0 + 1:",
+        "for i in range(i0, min(i0 + 2, M)):",
+        "for j in range(j0, min(j0 + 4, i + 1)):",
+    ),
+    "blocks of keys inside, up to the row": (
+        "for i in range(M):",
+        "for j0 in range(0, M, 4):",
+        "if j0 <= i:",
+        "for j in range(j0, min(j0 + 4, i + 1)):",
+    ),
+}
+
+
+@pytest.mark.parametrize("nest", TRIANGLES.values(), ids=TRIANGLES)
+def test_rows_go_outward_where_how_many_there_are_hangs_on_the_key(nest: tuple[str, ...]) -> None:
+    lines = [f"{'  ' * depth}{line}" for depth, line in enumerate(nest, 2)]
+    lines += [f"{'  ' * (len(nest) + 2)}{line}" for line in STEP.strip().splitlines()]
+    listing = program(SQUARE + "\n".join(lines) + TAIL)
+    plain = _simplest(listing)
+    rows = next(node for node in plain.body if isinstance(node, Loop))
+    inside = [n for n in nodes((rows,)) if isinstance(n, Loop)]
+    assert [n.variable for n in inside] == ["i", "j", "d"]
+    _same(listing, plain, ({"M": 7, "E": 2, "D": 1}, {"M": 1}, {"M": 4}))
+
+
+HANDED = """
+def f(Q: Float[Array, "M"], K: Float[Array, "N"]):
+    m = full(M, -inf)
+    for j in range(N):
+        for i in range(M): x = Q[i] * K[j]
+        for i in range(M): m[i] = max(m[i], x)
+    return m
+"""
+
+
+def test_what_the_last_row_leaves_to_all_is_not_taken_for_each_row_s_own() -> None:
+    listing = program(HANDED)
+    assert with_loops_outward(listing) is None
+    _same(listing, derive(listing, "fold").last, ({"M": 3, "N": 4},))
+
+
+FIRST = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D)); l = zeros(M); m = full(M, -inf)
+    for t in range(0, N, 8):
+        for i in range(M):
+            n = -inf
+            for j in range(t, min(t + 8, N)): n = max(n, Q[i] @ K[j])
+            p = 0.0
+            for j in range(t, min(t + 8, N)): p += exp(Q[i] @ K[j] - n)
+            k = max(m[i], n)
+            q = exp(m[i] - k) * l[i] + exp(n - k) * p
+            for d in range(D):
+                r = 0.0
+                for j in range(t, min(t + 8, N)): r += exp(Q[i] @ K[j] - n) * V[j, d]
+                O[i, d] = (l[i] * exp(m[i] - k) * O[i, d] + exp(n - k) * r) / q
+            l[i] = q
+            m[i] = k
+    return O
+"""
+
+
+def test_blocks_of_keys_outside_of_rows_have_the_backward_pass_of_rows() -> None:
+    found = backward(program(FIRST))
+    assert [saved.name for saved in found.saved] == ["lse", "O"]
+    assert [step.name for step in found.steps[:2]] == [
+        "run i outside of t",
+        "make t and j one loop, each element a block of its own",
+    ]
+
+
+def _simplest(listing: Program) -> Program:
+    while (found := simpler(listing, ORDER)) is not None:
+        listing = found.program
+    return listing
+
+
+def _same(listing: Program, other: Program, cases: tuple[dict[str, int], ...]) -> None:
+    for sizes in cases:
+        inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+        want = execute(listing, inputs=inputs)
+        have = execute(other, inputs=inputs)
+        for name, array in want.items():
+            np.testing.assert_allclose(have[name], array, atol=1e-12)
 
 
 PRODUCT = """

@@ -16,11 +16,11 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 import torch
 
+from looptrans.algebra.free import freed
 from looptrans.algebra.recurrence import recurrence
-from looptrans.blocks.program import Dot, ElementLoop, TileLoop, exprs_of, ops_in, walk
+from looptrans.blocks.program import Branch, Dot, ElementLoop, TileLoop, exprs_of, ops_in, walk
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
-from looptrans.derivation.free import freed
 from looptrans.derivation.loops_as_sums import sum_loops
 from looptrans.emit.listing import emitted, lowered
 from looptrans.emit.parameters import launcher_parameters
@@ -831,3 +831,35 @@ def test_what_a_guard_leaves_out_stays_what_it_was(more: str, begun: str, tmp_pa
     path = tmp_path / "a.py"
     path.write_text(LEFT_OUT.format(more=more, begun=begun or "pass").replace("    pass\n", ""))
     assert main(["verify", str(path), "--sizes", "M=3,N=5", "--pass", "forward"]) == 0
+
+
+# A guard that is the same for all that a program does is a branch: its loops are not gone into.
+BRANCHES = """
+def branches(X: Float[Array, "T N"], c: float, go: int):
+    Y = zeros(N); W = zeros((T, N))
+    for j in range(N):
+        y = 1.0
+        top = -inf
+        if go > 2:
+            for t in range(T):
+                x = X[t, j] * c
+                y = y + x
+                W[t, j] = x
+            for t in range(T):
+                top = max(top, X[t, j] * y)
+        Y[j] = y + (top if top > -inf else 0.0)
+    return Y, W
+"""
+
+
+@pytest.mark.parametrize("go", [1, 5])
+def test_a_guard_of_a_program_is_a_branch(go: int, tmp_path: Path) -> None:
+    found = lowered(program(BRANCHES))
+    branches = [op for k in found.kernels for op in ops_in(k.body) if isinstance(op, Branch)]
+    (branch,) = branches
+    assert any(isinstance(op, TileLoop | ElementLoop) for op in branch.body)
+    # What a branch stores is not all of an array.
+    assert {made.array: made.fill for made in found.made}["W"] == 0.0
+    path = tmp_path / "a.py"
+    path.write_text(BRANCHES)
+    assert main(["verify", str(path), "--sizes", f"T=4,N=5,go={go}", "--pass", "forward"]) == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from dataclasses import fields
 from itertools import combinations
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from tests.pairwise import VALUES, covering, pairs_of  # noqa: E402
 
 ALL = "LOOPTRANS_TEST_ALL" in os.environ
 SPECS = Path(__file__).parent.parent / "specs"
-SIZES = {"B": 2, "H": 2, "G": 1, "R": 2, "M": 5, "N": 7, "E": 3, "D": 2}
+SIZES = {"B": 2, "H": 2, "G": 1, "R": 2, "M": 5, "N": 7, "E": 3, "D": 2, "PAGE": 2}
 COMBINATIONS, PAIRS = covering()
 
 # The listings of specs/ that are what the composer writes.
@@ -95,6 +96,10 @@ CONFLICTS = [
     ({"alignment": "bottom_right", "causal": True, "layout": "qkv"}, ("alignment", "layout")),
     ({"prefix": True}, ("prefix", "causal")),
     ({"layout": "packed", "mask": "MN"}, ("mask", "layout")),
+    ({"layout": "packed", "pages": True}, ("pages", "kv_lengths")),
+    ({"layout": "packed", "kv_lengths": True}, ("kv_lengths", "layout")),
+    ({"layout": "qkv", "pages": True}, ("pages", "layout")),
+    ({"batch": False, "pages": True}, ("pages", "batch")),
     ({"softcap": 0.0}, ("softcap",)),
     ({"heads": "two"}, ("heads",)),
 ]
@@ -123,7 +128,11 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 def shown(options: Options) -> str:
     default = Options()
-    names = [name for name in VALUES if getattr(options, name) != getattr(default, name)]
+    names = [
+        field.name
+        for field in fields(options)
+        if getattr(options, field.name) != getattr(default, field.name)
+    ]
     return "-".join(f"{name}={getattr(options, name)}" for name in names)
 
 
@@ -141,7 +150,28 @@ def test_the_quick_ones_have_every_value() -> None:
         assert {getattr(COMBINATIONS[number], name) for number in QUICK} == set(values)
 
 
-@pytest.mark.parametrize("options", CHOSEN, ids=shown)
+PAGED = [
+    Options(pages=True, layout="bshd", kv_lengths=True, documents=True, heads="none"),
+    Options(pages=True, layout="packed", kv_lengths=True, heads="none"),
+]
+LONG = [
+    Options(pages=True, heads="grouped", causal=True, lse=True),
+    Options(pages=True, weights="sigmoid", relative=True, bias="HMN"),
+    Options(pages=True, weights="retention", causal=True),
+    Options(pages=True, differential=True),
+    Options(pages=True, dropout="philox", kv_lengths=True, q_lengths=True, mask="BMN"),
+    Options(
+        pages=True, layout="bshd", heads="shared", window_left=2, causal=True, kv_lengths=True,
+        sinks=True, softcap=2.0,
+    ),
+    Options(
+        pages=True, layout="packed", heads="grouped", causal=True, alignment="bottom_right",
+        kv_lengths=True, documents=True, alibi="H", lse=True,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [*CHOSEN, *PAGED, *LONG * ALL], ids=shown)
 def test_both_passes_of_a_combination(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     program = parse(Source("composed.py", compose(options).text))
     made = emitted_with_backward(program)

@@ -3,6 +3,7 @@
 `backward.backward` goes through the steps; what it meets on the way, in that order:
 
 what equations are        definitions, sums, facts, refusal
+seen more simply          simpler, order
 made ready for reading    lets, digits, lengths, packed, choices, picking,
                           named_tests, tightening, cancelling
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets

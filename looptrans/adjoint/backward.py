@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import TypeAlias
 
 from looptrans.adjoint.cancelling import with_terms_cancelled
 from looptrans.adjoint.carrying import Moved, carried
@@ -22,15 +21,14 @@ from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.idle import Unguarded
 from looptrans.adjoint.known_choices import read_where_known
 from looptrans.adjoint.lengths import Extended, extended
-from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
-from looptrans.adjoint.picking import Picked, with_picks_added
 from looptrans.adjoint.proofs import Step, steps_of
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.reverse import Reverse
 from looptrans.adjoint.saving import Saver
+from looptrans.adjoint.simpler import ORDER, PLACES, Simpler, simpler
 from looptrans.adjoint.size import Sizes, sizes_of
 from looptrans.adjoint.statistics import with_log_sums
 from looptrans.adjoint.sums import ONE, Term, in_order, value_of
@@ -39,7 +37,6 @@ from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.tops import asks, tested, totals_of, with_terms_opened
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
-from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.analysis.api import annotated
 from looptrans.ir.index import Param, Var
 from looptrans.ir.listing import index_text
@@ -47,11 +44,7 @@ from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Array, Program
 from looptrans.ir.value import Access, Generator, Read, Real, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.bounded import Bounded, with_ends_said
-from looptrans.transforms.outward import Outward, with_block_rows_outward
-from looptrans.transforms.shift import Shifted, with_rows_in_place
-from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +142,9 @@ def _of_simplest(
     program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
 ) -> Backward:
     """Derive the backward pass of a listing, or of one that means the same and is simpler."""
-    plain = program_of_indices(program)
-    simpler = (
-        with_arrays_made_once(plain, tiles=True)
-        or with_block_rows_outward(plain)
-        or with_whole_loops(plain)
-        or one_by_one(plain)[0]
-        or with_arrays_made_once(program)
-        or with_rows_in_place(plain)
-        or with_picks_added(program)
-    )
-    if simpler is not None:
-        return _counted(_backward(simpler.program, of, wrt), program, simpler)
+    seen = simpler(program, (*ORDER, *PLACES))
+    if seen is not None:
+        return _simplified(_backward(seen.program, of, wrt), program, seen)
     bounded = with_ends_said(program)
     if bounded is not None:
         return _said(_backward(bounded.program, of, wrt), program, bounded)
@@ -198,14 +182,10 @@ def _of_simplest(
     return found.backward(notes)
 
 
-_Simpler: TypeAlias = Shifted | MadeOnce | Picked | Outward | WholeLoops | OneByOne
-
-
-def _counted(found: Backward, program: Program, placed: _Simpler) -> Backward:
-    """Return the backward pass of a listing, from that of one that places or sets otherwise."""
+def _simplified(found: Backward, program: Program, seen: Simpler) -> Backward:
+    """Return the backward pass of a listing, from that of one that means the same."""
     forward = program if found.forward is found.listing else found.forward
-    shown = placed.certificates if isinstance(placed, OneByOne) else (placed.certificate,)
-    step = Step(placed.text, shown)
+    step = Step(seen.text, seen.certificates)
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from looptrans.algebra.cells import plain
-from looptrans.ir.condition import Condition, Relation, walk_condition
+from looptrans.ir.condition import Condition, Relation, walk_condition, with_operands
 from looptrans.ir.index import Index, lets, opaque_terms, variables
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
-from looptrans.ir.rewrite import access_changed, condition_changed, rewritten, value_changed
-from looptrans.ir.value import (
-    Access,
-    Range,
-    Value,
+from looptrans.ir.rewrite import (
+    access_changed,
+    condition_changed,
+    replaced,
+    rewritten,
+    value_changed,
 )
+from looptrans.ir.value import Access, IndexValue, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.walk import accesses, nodes
 
 
@@ -45,9 +47,75 @@ def program_without_lets(program: Program) -> Program:
 def with_indices_put_in(program: Program) -> Program:
     """Return a program in which what reads an integer scalar reads the index it stands for.
 
+        d = i - j                               d = i - j
+        s = Q[i] * K[j] - slope * d      ->     s = Q[i] * K[j] - slope * (i - j)
+
     Every statement stays where it was.
     """
-    return replace(program, body=rewritten(program.body, _of_indices))
+    program = replace(program, body=rewritten(program.body, _of_indices))
+    once = _set_once(program)
+    return replace(program, body=_with_numbers(program.body, once, {})) if once else program
+
+
+def _set_once(program: Program) -> frozenset[str]:
+    """Return the integer scalars that one statement sets, to an index expression."""
+    found: dict[str, list[bool]] = {}
+    for node in (n for n in nodes(program.body) if isinstance(n, Assign)):
+        plainly = len(node.targets) == 1 and isinstance(node.values[0], IndexValue)
+        for target in node.targets:
+            found.setdefault(target.array, []).append(plainly)
+    integers = {a.name for a in program.arrays if a.element == "int" and a.role == "local"}
+    integers = {a.name for a in program.arrays if a.name in integers and not a.rank}
+    return frozenset(name for name in integers if found.get(name) == [True])
+
+
+def _with_numbers(
+    body: tuple[Node, ...], once: frozenset[str], known: Mapping[str, Index]
+) -> tuple[Node, ...]:
+    """Return a block in which what reads a scalar behind the statement that sets it has its value.
+
+    Args:
+        body: The block.
+        once: The scalars that are set once.
+        known: What those stand for that were set before, in this iteration of all loops around.
+    """
+    here = dict(known)
+    found: list[Node] = []
+    for node in body:
+        new: Node = node
+        match node:
+            case Assign(targets=targets):
+                new = replace(node, values=tuple(_number(value, here) for value in node.values))
+                match new.values:
+                    case (IndexValue(index),) if targets[0].array in once:
+                        here[targets[0].array] = index
+            case If():
+                condition = with_operands(node.condition, value=lambda v: _number(v, here))
+                then, other = (_with_numbers(b, once, here) for b in (node.body, node.orelse))
+                new = replace(node, condition=condition, body=then, orelse=other)
+            case Loop(variable):
+                inside = {name: i for name, i in here.items() if variable not in variables(i)}
+                new = replace(node, body=_with_numbers(node.body, once, inside))
+            case Atomic() | BlockReduce():
+                new = replace(node, body=_with_numbers(node.body, once, here))
+            case _:
+                pass
+        found.append(new)
+    return tuple(found)
+
+
+def _number(value: Value, known: Mapping[str, Index]) -> Value:
+    """Return a value with scalars replaced by the index expressions that they stand for."""
+    bound = {g.variable for p in walk_value(value) if isinstance(p, Reduce) for g in p.generators}
+
+    def change(part: Value) -> Value | None:
+        match part:
+            case Read(Access(name, ())) if name in known and not bound & {*variables(known[name])}:
+                return IndexValue(known[name])
+            case _:
+                return None
+
+    return replaced(value, change)
 
 
 def unread_integers(program: Program) -> frozenset[str]:

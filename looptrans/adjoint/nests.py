@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.definitions import range_moved
@@ -9,8 +10,9 @@ from looptrans.adjoint.solving import replacing
 from looptrans.adjoint.standing import Scalar
 from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
-from looptrans.ir.condition import Condition, Some
-from looptrans.ir.index import Arith, Index, Int, Var, variables
+from looptrans.ir.affine import form_of, index_of, sides
+from looptrans.ir.condition import Condition, Relation, Some
+from looptrans.ir.index import Arith, Index, Int, Opaque, Var, children, rebuild, variables
 from looptrans.ir.rewrite import access_changed, condition_changed, value_changed
 from looptrans.ir.value import Access, Generator, Read, Select, Value, walk_value
 
@@ -160,26 +162,98 @@ def _arrays_read(nest: Nest) -> set[str]:
     return {p.access.array for v in values for p in walk_value(v) if isinstance(p, Read)}
 
 
-def without_quotients(nest: Nest) -> Nest:
-    """Write `h // R` as `g` inside `for h in range(g * R, g * R + R)`."""
+def asked_first(
+    conditions: tuple[Condition, ...],
+    loops: tuple[Generator, ...],
+    extents: Callable[[Access], tuple[Index | None, ...]],
+) -> tuple[Condition, ...]:
+    """Ask first what is read, where loops alone say that it is there: others may ask for rows."""
+    stops = {g.variable: g.range.stop for g in loops if g.range.start == Int(0)}
+
+    def is_inside(at: Index, extent: Index | None) -> bool:
+        return isinstance(at, Var) and extent in sides("min", stops.get(at.name, at))
+
+    def is_there(condition: Condition) -> bool:
+        return any(
+            all(map(is_inside, old.arguments, extents(Access(old.array, old.arguments))))
+            for old, _ in _said([condition])
+        )
+
+    return tuple(sorted(conditions, key=lambda each: not is_there(each)))
+
+
+def chosen_by(conditions: Iterable[Condition]) -> list[str]:
+    """Return the variables of what is read, and asked whether it is a certain index."""
+    return [name for old, _ in _said(conditions) for name in variables(old)]
+
+
+def _said(conditions: Iterable[Condition]) -> list[tuple[Opaque, Var]]:
+    """Return what is read where conditions say that it is an index: `page[b, t] == c`."""
+    found = []
+    for condition in conditions:
+        match condition:
+            case Relation("==", Opaque() as old, Var() as new):
+                found.append((old, new))
+            case Relation("==", Var() as new, Opaque() as old):
+                found.append((old, new))
+            case _:
+                pass
+    return found
+
+
+def with_what_is_known(nest: Nest) -> Nest:
+    """Write simpler what loops and conditions tell.
+
+    `h // R` is `g` inside `for h in range(g * R, g * R + R)`, `(q * P + p) // P` is `q` inside
+    `for p in range(0, P)`, and `page[b, q]` is `c` under `if page[b, q] == c`.
+    """
     for loop in nest.loops:
         match loop.range.start:
             case Arith("*", Var() as outer, divisor):
-                quotient = Arith("//", Var(loop.variable), divisor)
+                nest = _changed(nest, replacing(Arith("//", Var(loop.variable), divisor), outer))
             case _:
-                continue
-        change = replacing(quotient, outer)
-        nest = replace(
-            nest,
-            conditions=tuple(condition_changed(c, change) for c in nest.conditions),
-            scalars=tuple(
-                replace(
-                    s,
-                    cell=access_changed(s.cell, change),
-                    value=value_changed(s.value, change),
-                )
-                for s in nest.scalars
-            ),
-            updates=tuple(replace(u, value=value_changed(u.value, change)) for u in nest.updates),
-        )
+                pass
+    below = [
+        (loop.variable, loop.range.stop)
+        for loop in nest.loops
+        if loop.range.step == 1 and loop.range.start == Int(0)
+    ]
+    nest = _changed(nest, lambda index: _digit(index, below))
+    for old, new in _said(nest.conditions):
+        made = _changed(nest, replacing(old, new))
+        nest = replace(nest, scalars=made.scalars, updates=made.updates)
     return nest
+
+
+def _digit(index: Index, below: list[tuple[str, Index]]) -> Index:
+    """Return an index with `(q * P + p) // P` as `q`, `% P` as `p`, where p is below P."""
+    parts = children(index)
+    index = rebuild(index, tuple(_digit(part, below) for part in parts)) if parts else index
+    match index:
+        case Arith("//" | "%" as op, left, divisor):
+            for name, stop in below:
+                if stop != divisor or name not in variables(left):
+                    continue
+                match index_of(form_of(left).plus(form_of(Var(name)), -1)):
+                    case Arith("*", one, other) if divisor in (one, other):
+                        if op == "%":
+                            return Var(name)
+                        return one if other == divisor else other
+                    case _:
+                        pass
+        case _:
+            pass
+    return index
+
+
+def _changed(nest: Nest, change: Callable[[Index], Index]) -> Nest:
+    """Change the index expressions of conditions, values and cells."""
+    return replace(
+        nest,
+        conditions=tuple(condition_changed(c, change) for c in nest.conditions),
+        scalars=tuple(
+            replace(s, cell=access_changed(s.cell, change), value=value_changed(s.value, change))
+            for s in nest.scalars
+        ),
+        updates=tuple(replace(u, value=value_changed(u.value, change)) for u in nest.updates),
+    )

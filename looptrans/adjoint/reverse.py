@@ -154,7 +154,8 @@ class Reverse:
         facts = self._facts(name, indices)
         raw = []
         for subscripts, term in self.pending.get(name, ()):
-            here = solved(term, subscripts, indices, self.program.contracts)
+            program = self.program
+            here = solved(term, subscripts, indices, program.contracts, program.arrays)
             kept = simplified_brackets(here, facts)
             if kept is not None:
                 raw.append(kept)

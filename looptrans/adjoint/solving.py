@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from looptrans.adjoint.choices import is_of_indices
+from looptrans.adjoint.definitions import plain_name
 from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.sums import Term, bracketed, term_moved
-from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
+from looptrans.ir.affine import Form, extremum, form_of, index_of, is_same, simplified, total
 from looptrans.ir.condition import (
     Condition,
     Relation,
@@ -25,12 +26,14 @@ from looptrans.ir.index import (
     Extremum,
     Index,
     Int,
+    Opaque,
     Var,
     children,
+    opaque_terms,
     rebuild,
     variables,
 )
-from looptrans.ir.program import Contract
+from looptrans.ir.program import Array, Contract
 from looptrans.ir.rewrite import condition_changed, value_changed
 from looptrans.ir.value import (
     Generator,
@@ -43,6 +46,7 @@ def solved(
     subscripts: tuple[Index, ...],
     target: tuple[Generator, ...],
     contracts: tuple[Contract, ...] = (),
+    arrays: tuple[Array, ...] = (),
 ) -> Term:
     """Return the part of a term that reaches one cell.
 
@@ -51,10 +55,12 @@ def solved(
         subscripts: The cell an iteration reads.
         target: The indices of the array that is read.
         contracts: What the listing assumes.
+        arrays: Those that may stand in subscripts.
     """
+    own = {g.variable for g in term.generators}
     open_ = list(range(len(subscripts)))
     given = list(subscripts)
-    for step in (_variable, _affine, _divided):
+    for step in (_variable, _affine, _divided, _remainder):
         for number in list(open_):
             done = step(term, given[number], target[number], contracts)
             if done is None:
@@ -65,7 +71,31 @@ def solved(
     for number in open_:
         here = Var(target[number].variable)
         term = bracketed(term, Relation("==", given[number], here))
+    shapes = {array.name: array.shape for array in arrays}
+    for index in given:
+        for read in opaque_terms(index):
+            term = _read_inside(term, read, shapes.get(read.array, ()), own)
     return term
+
+
+def _read_inside(term: Term, read: Opaque, shape: tuple[Index | None, ...], own: set[str]) -> Term:
+    """End the loops that the listing does not have where an array ends that is read in them."""
+    ends = {
+        at.name: extent
+        for at, extent in zip(read.arguments, shape, strict=False)
+        if isinstance(at, Var) and at.name not in own and extent is not None
+    }
+    return replace(
+        term,
+        generators=tuple(
+            replace(
+                g, range=replace(g.range, stop=extremum("min", (g.range.stop, ends[g.variable])))
+            )
+            if g.variable in ends
+            else g
+            for g in term.generators
+        ),
+    )
 
 
 _Done = tuple[Term, Callable[[Index], Index]]
@@ -116,12 +146,17 @@ def _can_be_ordered(term: Term, name: str, value: Index) -> bool:
     return True
 
 
-def _put(term: Term, generator: Generator, value: Index) -> _Done:
+def _put(
+    term: Term, generator: Generator, value: Index, bounds: tuple[Condition, ...] | None = None
+) -> _Done:
+    """Put a value for a variable, under bounds that say it is in its range."""
     indices = {generator.variable: value}
     rest = replace(
         term, generators=tuple(g for g in term.generators if g.variable != generator.variable)
     )
-    rest = bracketed(rest, *bounds_of(generator.variable, generator.range))
+    if bounds is None:
+        bounds = bounds_of(generator.variable, generator.range)
+    rest = bracketed(rest, *bounds)
     moved = term_moved(rest, indices)
     return moved, lambda index: simplified(_substituted(index, indices))
 
@@ -162,6 +197,43 @@ def _divided(
     factors = tuple((value_changed(a, change), p) for a, p in term.factors)
     brackets = tuple(condition_changed(c, change) for c in term.brackets)
     return replace(term, factors=factors, brackets=brackets, generators=others), change
+
+
+def _remainder(
+    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+) -> _Done | None:
+    """Go over quotients where a remainder is given: j % P is p for j = q * P + p alone."""
+    own = {g.variable: g for g in term.generators}
+    match index:
+        case Arith("%", Var(name), divisor) if name in own and not variables(divisor):
+            pass
+        case _:
+            return None
+    generator, here = own[name], Var(target.variable)
+    if generator.range.step != 1 or not is_same(generator.range.start, Int(0)):
+        return None
+    if not is_same(target.range.start, Int(0)) or not is_same(target.range.stop, divisor):
+        return None
+    variable = f"{plain_name(name)}_block{name.removeprefix(plain_name(name))}"
+    stop = Arith("//", total(_of_few(generator.range.stop), divisor, -1), divisor)
+    more = replace(generator, variable=variable, range=Range(Int(0), stop))
+    change = replacing(Arith("//", Var(name), divisor), Var(variable))
+    factors = tuple((value_changed(a, change), p) for a, p in term.factors)
+    brackets = tuple(condition_changed(c, change) for c in term.brackets)
+    term = replace(term, factors=factors, brackets=brackets)
+    value = Arith("+", Arith("*", Var(variable), divisor), here)
+    moved, put = _put(term, generator, value, bounds_of(name, generator.range)[1:])
+    moved = replace(moved, generators=(*moved.generators, more))
+    return moved, lambda index: put(change(index))
+
+
+def _of_few(index: Index) -> Index:
+    """Return what is no less than an index, the bounds of which that hang on fewest variables."""
+    if not isinstance(index, Extremum) or index.op != "min":
+        return index
+    shared = set.intersection(*(set(variables(each)) for each in index.arguments))
+    bounds = [each for each in index.arguments if set(variables(each)) <= shared]
+    return extremum("min", bounds) if bounds else index
 
 
 def _is_product(total: Index, count: Index, size: Index, contracts: tuple[Contract, ...]) -> bool:

@@ -25,7 +25,14 @@ from looptrans.adjoint.definitions import (
 )
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.in_range import conditions_of_reads
-from looptrans.adjoint.nests import Nest, Update, merged, without_quotients
+from looptrans.adjoint.nests import (
+    Nest,
+    Update,
+    asked_first,
+    chosen_by,
+    merged,
+    with_what_is_known,
+)
 from looptrans.adjoint.printing import Printed, body_text, shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
@@ -161,7 +168,7 @@ class Writer:
         groups: dict[str, list[Term]] = {}
         for each in gradient.terms:
             term = self._summed_first(each)
-            ordered = replace(term, generators=in_order(self._as_in_text(term.generators)))
+            ordered = replace(term, generators=in_order(self._outside(term)))
             groups.setdefault(_group(ordered), []).append(ordered)
         found = []
         keys = sorted(groups, key=lambda k: bool(groups[k][0].generators))
@@ -262,8 +269,10 @@ class Writer:
         if inner:
             outer = list(self._as_in_text(tuple(outer), generators))
         update = Update(target, inner, body, adds)
-        nest = Nest((*outer, *generators), tested, tuple(scalars.values()), (update,))
-        return without_quotients(self._in_range(nest))
+        around = (*outer, *generators)
+        tested = asked_first(tested, around, self._extents)
+        nest = Nest(around, tested, tuple(scalars.values()), (update,))
+        return with_what_is_known(self._in_range(nest))
 
     def _in_range(self, nest: Nest) -> Nest:
         """Leave out what would read beside an array: the listing reads none of it there."""
@@ -290,6 +299,18 @@ class Writer:
             return tuple(substitute(extent, here) for extent in definition.extents)
         arrays = {array.name: array for array in self.program.arrays}
         return arrays[access.array].shape if access.array in arrays else ()
+
+    def _outside(self, term: Term) -> tuple[Generator, ...]:
+        """Order the loops of a sum; those that choose what is read stand outside of others.
+
+        What does not hang on the others is asked once for all of them.
+        """
+        given = self._as_in_text(term.generators)
+        choose = set(chosen_by(term.brackets))
+        by_text = [loop.variable for loop in loops(self.program)]
+        if all(plain_name(g.variable) in by_text for g in given):
+            return given
+        return tuple(sorted(given, key=lambda g: g.variable not in choose))
 
     def _as_in_text(
         self, given: tuple[Generator, ...], inside: tuple[Generator, ...] = ()

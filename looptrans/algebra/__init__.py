@@ -6,8 +6,10 @@ no name of the listing can decide anything here.
 
 what values are           values, trees, cells, bound, inputs
 one iteration, on symbols iteration, recurrence, order, branches
+iterations without state  free
 is it equal               normal, terms, atoms, numbers, ordering, possible, multiplied,
                           readable
+what is no number         infinities
 combine operators         search, operator, laws, weights, conjugation, refusal, finding
 other forms of a loop     closed, change_of_state, fusion
 a block at once           append, append_laws, append_state, appended

@@ -10,8 +10,6 @@ first iteration        A(⊥, t) = 0, so nothing is kept of what was there befor
 
 from __future__ import annotations
 
-from math import isinf
-
 from looptrans.algebra.append_state import AppendedState
 from looptrans.algebra.laws import Equation, Law, joined
 from looptrans.algebra.normal import Assumptions, equality
@@ -85,8 +83,8 @@ def _factor_moves(step: Recurrence, moved: list[AppendedState]) -> Law:
         name = state.state.name
         equations.append(_proved(step, name, product, _far(factor)))
         for other in step.states:
-            if other.name in names_of(factor) and _infinity(other.initial) is not None:
-                first = {other.name: other.initial}
+            if other.name in names_of(factor) and other.bottom is not None:
+                first: dict[str, Value] = {other.name: Const(other.bottom)}
                 left, right = put(product, first), put(_far(factor), first)
                 equations.append(_proved(step, name, left, right))
     return Law("moving of the factor", "A(s, t) * A(t, u) = A(s, u)", tuple(equations))
@@ -128,9 +126,3 @@ def _begun(step: Recurrence, moved: list[AppendedState]) -> Law:
 def _at(value: Value, term: Value, bound: float) -> Value:
     """Put an infinity in for what an iteration offers."""
     return replaced(value, lambda part: Const(bound) if part == term else None)
-
-
-def _infinity(value: Value) -> float | None:
-    if isinstance(value, Const) and isinstance(value.value, float) and isinf(value.value):
-        return value.value
-    return None

@@ -99,9 +99,7 @@ def _require_empty_blocks(step: Recurrence, state: AppendedState) -> None:
     if state.factor is None or state.guard is not None:
         return
     for other in step.states:
-        first = other.initial
-        infinite = isinstance(first, Const) and first.value in (-inf, inf)
-        if infinite and other.name in names_of(state.factor):
+        if other.bottom is not None and other.name in names_of(state.factor):
             raise NoForm(
                 f"{access_text(state.access)} would take an infinity from itself in a block of "
                 "which no iteration runs, and nothing guards it"

@@ -23,6 +23,10 @@ class Undefined(Exception):
     """A value is not a number where it is looked at: 0 / 0, inf - inf, or worse."""
 
 
+class NotANumber(Undefined):
+    """A value is nan where it is looked at, and no infinity of either sign."""
+
+
 @dataclass(frozen=True, slots=True)
 class Atom:
     """What a symbol stands for.
@@ -104,7 +108,7 @@ def number_of(literal: float | int | bool) -> Expr:
         if literal in (float("inf"), float("-inf")):
             return OO if literal > 0 else -OO
         if isnan(literal):
-            raise Undefined("nan")
+            raise NotANumber("nan")
     fraction = Fraction(repr(literal))
     return sympy.Rational(fraction.numerator, fraction.denominator)
 

@@ -29,6 +29,7 @@ from looptrans.algebra.cells import (
     same_range,
     value_moved,
 )
+from looptrans.algebra.infinities import extremes, for_numbers, with_tests
 from looptrans.algebra.inputs import Input
 from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
 from looptrans.algebra.laws import Equation, Law, completed
@@ -343,6 +344,10 @@ class _Work:
             inputs=tuple(replace(g, name=_name(names[g.name])) for g in later.inputs),
             parameters=tuple(replace(g, name=_name(names[g.name])) for g in later.parameters),
         )
+        try:
+            renamed = self._for_numbers(renamed)
+        except NoRecurrence as error:
+            return Fusion("unknown", reason=str(error))
         search = Search(renamed)
         proposal = search.run()
         waits = {n for s in renamed.states for n in names_of(s.update) if n.startswith("y")}
@@ -377,6 +382,29 @@ class _Work:
             assumptions=tuple(dict.fromkeys((*earlier.assumptions, *later.assumptions))),
         )
         return None
+
+    def _for_numbers(self, later: Recurrence) -> Recurrence:
+        """Return a later loop's recurrence without tests whether an earlier result is an infinity.
+
+        Raises:
+            NoRecurrence: Such a test says more than that nothing is added to nothing.
+        """
+        earlier = self.recurrence.states
+        known = extremes(
+            {s.name: s.update for s in earlier},
+            {s.name: s.bottom for s in earlier},
+            {s.name: f"y{number}" for number, s in enumerate(earlier, 1)},
+        )
+        states = []
+        for state in later.states:
+            written = with_tests(state.update, later.inputs)
+            update = for_numbers(written, state.name, state.initial, known, inputs_of(later))
+            if update is None:
+                raise NoRecurrence(
+                    f"{access_text(state.access)} depends on whether something is an infinity"
+                )
+            states.append(state if update == written else replace(state, update=update))
+        return replace(later, states=tuple(states))
 
     def _names(self, later: Recurrence) -> dict[str, Value]:
         """Return names for a later loop's states, inputs and parameters that fit the one pass."""

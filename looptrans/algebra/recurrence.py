@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from looptrans.algebra.branches import without_branches
 from looptrans.algebra.cells import (
@@ -23,6 +24,7 @@ from looptrans.algebra.cells import (
     same_cell,
     value_moved,
 )
+from looptrans.algebra.infinities import bottom_of, infinite_arrays
 from looptrans.algebra.inputs import Input, Naming
 from looptrans.algebra.iteration import (
     SPOILT,
@@ -63,6 +65,7 @@ class StateVariable:
         statements: The labels of the statements that write it.
         read_after: The labels of the statements after the loop that read it; `return` where the
             listing gives it back.
+        bottom: The infinity that it is at first, or may be: it may go on from another maximum.
     """
 
     name: str
@@ -72,6 +75,7 @@ class StateVariable:
     update: Value
     statements: tuple[str, ...]
     read_after: tuple[str, ...]
+    bottom: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,7 @@ def recurrence(program: Program, loop: str, *, budget: float = DEFAULT_SECONDS) 
     )
 
 
+@lru_cache(maxsize=8)
 def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceReport:
     """Return the exact flow of a program.
 
@@ -275,17 +280,20 @@ class _Assembly:
         named = {f"s{number}": update for number, update in enumerate(updates, 1)}
         updates = list(without_branches(named).values())
         states = []
+        infinite = infinite_arrays(self.program)
         for number, (origin, update) in enumerate(zip(origins, updates, strict=True), 1):
             known = self._next(origin)
+            initial = self._initial(origin)
             states.append(
                 StateVariable(
                     f"s{number}",
                     origin.family.access,
                     _over(origin),
-                    self._initial(origin),
+                    initial,
                     update,
                     tuple(sorted(known.labels, key=self._order)),
                     self._read_after(known),
+                    bottom_of(initial, infinite),
                 )
             )
         return Recurrence(

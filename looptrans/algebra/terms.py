@@ -27,6 +27,7 @@ from looptrans.algebra.atoms import (
     Case,
     Expr,
     Leaf,
+    NotANumber,
     Undefined,
     cancelled,
     expressions_in,
@@ -218,7 +219,7 @@ class Terms:
             case "+":
                 if infinite:
                     if left in (OO, -OO) and right in (OO, -OO) and left != right:
-                        raise Undefined("inf - inf")
+                        raise NotANumber("inf - inf")
                     return left if left in (OO, -OO) else right
                 return left + right
             case "*":
@@ -232,6 +233,8 @@ class Terms:
         if left in (OO, -OO):
             left, right = right, left
         sign = self.sign(left)
+        if left == 0:
+            raise NotANumber("0 times inf")
         if sign == 0:
             raise Undefined("a product with inf")
         return right * sign
@@ -239,9 +242,11 @@ class Terms:
     def _quotient(self, left: Expr, right: Expr) -> Expr:
         if right in (OO, -OO):
             if left in (OO, -OO):
-                raise Undefined("inf / inf")
+                raise NotANumber("inf / inf")
             return sympy.Integer(0)
         divisor = self.reduced(right)
+        if divisor == 0 and left == 0:
+            raise NotANumber("0 / 0")
         if divisor == 0:
             raise Undefined("a division by zero")
         sign = self.sign(divisor)

@@ -56,11 +56,13 @@ class Frame:
 
     Attributes:
         binds: The variables its loop binds.
+        conditional: Whether it is a branch: nothing in it is done earlier, where it may not hold.
         ops: The operations so far.
         named: Values that have a name here.
     """
 
     binds: frozenset[str]
+    conditional: bool = False
     ops: list[Op] = field(default_factory=list)
     named: dict[Expr, Name] = field(default_factory=dict)
 
@@ -180,9 +182,9 @@ class Builder:
     # Frames
 
     @contextmanager
-    def frame(self, binds: Iterable[str] = ()) -> Iterator[Frame]:
+    def frame(self, binds: Iterable[str] = (), *, conditional: bool = False) -> Iterator[Frame]:
         """Build a block of operations."""
-        made = Frame(frozenset(binds))
+        made = Frame(frozenset(binds), conditional)
         self.frames.append(made)
         yield made
         self.frames.pop()
@@ -444,8 +446,10 @@ class Builder:
         named = {part.name for part in walk(expr) if isinstance(part, Name)}
         for number in range(len(self.frames) - 1, -1, -1):
             frame = self.frames[number]
-            if frame.binds & needed or any(
-                isinstance(op, Let) and op.name in named for op in frame.ops
+            if (
+                frame.conditional
+                or frame.binds & needed
+                or any(isinstance(op, Let) and op.name in named for op in frame.ops)
             ):
                 return frame
         return self.frames[0]

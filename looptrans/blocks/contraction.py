@@ -44,6 +44,7 @@ from looptrans.blocks.program import (
     union,
 )
 from looptrans.blocks.serial import RunSerially
+from looptrans.ir.affine import form_of
 
 Rest: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 """Factors and divisors that stand outside a sum."""
@@ -266,9 +267,16 @@ def _held(b: Builder, expr: Expr) -> str | None:
     return None if found in b.exact else found
 
 
+def _made_of(b: Builder, parts: tuple[Expr, ...]) -> str | None:
+    """Return an array of input type whose elements are factors of an operand."""
+    return next((held for part in parts if (held := _held(b, part)) is not None), None)
+
+
 def _is_rounded(b: Builder, operand: Expr) -> bool:
-    """Tell whether an operand is rounded to 16 bits, where it meets one that has no more."""
-    return is_at_most_one(b, operand) or (b.rounded and not is_divided(b, operand))
+    """Tell whether an operand is made one of 16 bits, where it meets one that has no more."""
+    if is_at_most_one(b, operand) or _is_short(b, operand):
+        return True
+    return b.rounded and not is_divided(b, operand)
 
 
 def _fits(b: Builder, expr: Expr) -> str | None:
@@ -293,13 +301,24 @@ def _fits(b: Builder, expr: Expr) -> str | None:
 
 
 def _all_fit(b: Builder, parts: tuple[Expr, ...]) -> str | None:
-    arrays = [_fits(b, part) for part in parts if not _is_short(part)]
+    arrays = [_fits(b, part) for part in parts if not _is_short(b, part)]
     return arrays[0] if arrays and None not in arrays else None
 
 
-def _is_short(expr: Expr) -> bool:
-    """Tell whether an expression is a number that every type of floating-point numbers has."""
-    return isinstance(expr, Number) and float(expr.value).is_integer() and abs(expr.value) <= 256
+def _is_short(b: Builder, expr: Expr) -> bool:
+    """Tell whether a value is one that every type of floating-point numbers of 16 bits has."""
+    match expr:
+        case Number(value):
+            return float(value).is_integer() and abs(value) <= 256
+        case Cast(operand, "float32", None):
+            return _is_short(b, operand)
+        case Name(name) if name in b.read:
+            return _is_short(b, b.read[name])
+        case Load(array, kind="int"):
+            forms = [form_of(end) for end in b.program.array(array).value_range or ()]
+            within = [-256 <= form.constant <= 257 for form in forms if form.is_constant]
+            return len(within) == 2 and all(within)
+    return False
 
 
 def _in_type(b: Builder, expr: Expr, array: str) -> Expr:
@@ -324,6 +343,12 @@ def _dot(
         b.seen_contracted.add((dim.name, dim.role))
     held = [_fits(b, parts[0]) if len(parts) == 1 else None for parts in (left_parts, right_parts)]
     left, right = product(left_parts), product(right_parts)
+    if held == [None, None]:
+        # What every type has is in that of the elements which the other operand is made of.
+        if _is_short(b, left):
+            held[0] = _made_of(b, right_parts)
+        elif _is_short(b, right):
+            held[1] = _made_of(b, left_parts)
     if held[0] is not None and held[1] is not None:
         left, right = _in_type(b, left, held[0]), _in_type(b, right, held[1])
     elif held[0] is not None and _is_rounded(b, right):

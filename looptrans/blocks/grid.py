@@ -153,19 +153,33 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
     for over, factors in _sums(body):
         sets = [_bounded(_depends(factor, reads), bounds) for factor in factors]
         inside = [own for own in sets if over in own or over is None]
-        for number, own in enumerate(inside):
-            others = [other for k, other in enumerate(inside) if k != number]
-            if not others:
-                continue
-            alone = [v for v in grid if v in own and not any(v in other for other in others)]
-            if alone:
-                chosen.add(alone[-1])
+        chosen |= _apart(inside, grid) or _alone(inside, grid)
     if not chosen:
         deep = any(isinstance(node, Loop) for node in body) or any(
             isinstance(part, Reduce) for part in _values(body)
         )
         chosen = set(grid[-1:] if deep else grid[-2:])
     return tuple(v for v in grid if v in chosen)[-2:]
+
+
+def _apart(inside: list[set[str]], grid: list[str]) -> set[str]:
+    """Return the two variables of which each factor has at most one, if there are such.
+
+    x[n, f] * (w[p, f] - z[p]) * s[p, f // G]    ->    n, p
+    """
+    differing = [v for v in grid if not all(v in own for own in inside)]
+    last = {own[-1] for own in ([v for v in differing if v in own] for own in inside) if own}
+    both = any(len(last & own) > 1 for own in inside)
+    return set() if both or len(last) != 2 else last
+
+
+def _alone(inside: list[set[str]], grid: list[str]) -> set[str]:
+    """Return variables that one factor has and no other, one for each factor."""
+    found = set()
+    for own in inside if len(inside) > 1 else ():
+        alone = [v for v in grid if v in own and sum(v in other for other in inside) == 1]
+        found |= set(alone[-1:])
+    return found
 
 
 def _values(body: tuple[Node, ...]) -> Iterator[Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import count
 
@@ -329,6 +329,9 @@ class _Lowering:
         for kernel in kernels:
             if any(a.name == name and a.access != "out" for a in kernel.arrays):
                 return False
+            branches = [op for op in ops_in(kernel.body) if isinstance(op, Branch)]
+            if any(op.array == name for op, _ in _stores(branches)):
+                return False
             stores = [each for each in _stores(kernel.body) if each[0].array == name]
             if stores and all(_is_whole(op, loops, shape, kernel) for op, loops in stores):
                 return True
@@ -398,7 +401,7 @@ def _is_plain(op: Store) -> bool:
 
 
 def _stores(
-    ops: tuple[Op, ...], around: tuple[Dim, ...] = ()
+    ops: Iterable[Op], around: tuple[Dim, ...] = ()
 ) -> Iterator[tuple[Store, tuple[Dim, ...]]]:
     """Yield the stores with the loops around them."""
     for op in ops:

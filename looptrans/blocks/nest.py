@@ -13,6 +13,7 @@ from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.lifting import lifted, narrowed
 from looptrans.blocks.program import (
+    Branch,
     Dim,
     ElementLoop,
     Expr,
@@ -285,6 +286,9 @@ class Nest:
             self.body(node.body, (*path, 1))
             return
         condition = self._settled(self.b.condition(tested, self.v.truth_of), node, path)
+        if self._is_branch(node, condition):
+            self._branch(node, path, condition)
+            return
         of_rows = all(dim.role == "rows" for dim in dims_of(condition))
         own = [tested] if of_rows and is_of_indices(tested) else []
         known = dict(self.v.known)
@@ -300,6 +304,23 @@ class Nest:
         if node.orelse:
             with self.b.guarded(Unary("not", condition)):
                 self.body(node.orelse, (*path, 2))
+
+    def _is_branch(self, node: If, condition: Expr) -> bool:
+        """Tell whether a guard is the same for all that a program does, and saves it loops."""
+        only_loops = all(isinstance(each, Loop) for each in node.body) and not node.orelse
+        return only_loops and not dims_of(condition)
+
+    def _branch(self, node: If, path: Path, condition: Expr) -> None:
+        """Go over loops only where a guard holds: what they carry is there before it."""
+        known = dict(self.v.known)
+        before = {name: dict(facts) for name, facts in self.b.known.items()}
+        with self.b.frame(conditional=True) as frame:
+            self.body(node.body, (*path, 1))
+        self.b.known.clear()
+        self.b.known.update(before)
+        self.v.known.clear()
+        self.v.known.update(known)
+        self.b.emit(Branch(condition, tuple(frame.ops)))
 
     def _settled(self, condition: Expr, node: If, path: Path) -> Expr:
         """Give a condition a name where the statements it guards change what it looks at."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from looptrans.derivation.free import is_overwritten
+from looptrans.algebra.free import is_overwritten
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.walk import accesses, live_out, nodes

@@ -9,7 +9,6 @@ one launch, …     how its nests run; see `looptrans.derivation.sharing`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -17,15 +16,9 @@ from typing import Final
 from looptrans.adjoint.backward import Backward, backward
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.simpler import ORDER, PLACES
 from looptrans.derivation.flows import flow_of, once_defined
-from looptrans.derivation.ordinary import (
-    in_place,
-    made_once,
-    picked,
-    rows_outward,
-    tiles_made_once,
-    whole_loops,
-)
+from looptrans.derivation.ordinary import seen_simpler
 from looptrans.derivation.sharing import alternatives, formed
 from looptrans.derivation.step import Derivation, DerivationStep, Form, NotDone
 from looptrans.derivation.writing import reread
@@ -38,15 +31,8 @@ from looptrans.ir.walk import written
 from looptrans.transforms.accesses import listed
 from looptrans.transforms.advice import say_that_rows_are_apart
 
-# What leads from a listing to the one that is differentiated, by the kinds of the steps.
-BEGUN: Final[dict[str, Callable[[Program], DerivationStep]]] = {
-    "tiles made once": tiles_made_once,
-    "rows outward": rows_outward,
-    "whole loops": whole_loops,
-    "made once": made_once,
-    "rows in place": in_place,
-    "picked": picked,
-}
+# The kinds of the steps from a listing to the one that is differentiated.
+BEGUN: Final = (*ORDER, *PLACES)
 
 
 def derive_backward(
@@ -104,10 +90,14 @@ def derive_backward(
 def _begun(first: Program) -> list[DerivationStep]:
     """Return the steps that are made before anything is differentiated, if there are any."""
     steps: list[DerivationStep] = []
-    for move in BEGUN.values():
-        with contextlib.suppress(NotDone):
-            steps.append(move(steps[-1].after if steps else first))
-    return steps
+    while True:
+        here = steps[-1].after if steps else first
+        for kind in BEGUN:
+            with contextlib.suppress(NotDone):
+                steps.append(seen_simpler(kind)(here))
+                break
+        else:
+            return steps
 
 
 def _steps(first: Program, found: Backward) -> list[DerivationStep]:

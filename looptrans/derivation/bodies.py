@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
-from looptrans.algebra.cells import is_new_each_time, moved, same_cell
+from looptrans.algebra.cells import is_new_each_time, mentions, moved, same_cell
 from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
 from looptrans.algebra.recurrence import Recurrence, assembled, flow_of, iteration_of
 from looptrans.derivation.step import NotDone
@@ -36,6 +35,7 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed
 from looptrans.transforms.substitute import rename_variable
+from looptrans.transforms.tree import walk_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,8 @@ def _under(node: Node) -> tuple[Condition, tuple[Node, ...]] | None:
     return node.condition, node.body
 
 
-@lru_cache(maxsize=8)
 def flow(program: Program) -> DependenceReport:
-    """Return the exact flow of a program; a step asks again for what the one before it asked.
+    """Return the exact flow of a program.
 
     Raises:
         NotDone: It is not known.
@@ -151,6 +150,7 @@ def rest_of(
             gone.add(label)
     own = {n.label for n in nodes(iteration.loop.body) if isinstance(n, Assign)}
     gone &= own
+    _require_one_value(iteration, gone)
     _require_unseen(program, iteration, gone - set(writers), states)
     targets = {
         target.array
@@ -233,6 +233,32 @@ def _data_arrays(condition: Condition) -> set[str]:
         for part in walk_value(value)
         if isinstance(part, Read)
     }
+
+
+def _require_one_value(iteration: Iteration, gone: set[str]) -> None:
+    """Require that what loops inside make is the same wherever what goes may be written again.
+
+    for d: t = 0                        t is another number for each d, and stands behind the loop
+           for k: t = t + x[k, d]       only for the last
+           O[d] = O[d] + t
+    """
+    for position, node in walk_positions(iteration.loop.body, iteration.position):
+        if not isinstance(node, Loop):
+            continue
+        anew = {
+            found.family.access.array
+            for found in iteration.found.values()
+            if len(found.maker) > len(position) and found.maker[: len(position)] == position
+            if not mentions(found.family.access, node.variable)
+        }
+        for inner in nodes(node.body):
+            if isinstance(inner, Assign) and inner.label in gone:
+                reads = (r.access.array for r in accesses(inner) if not r.is_write)
+                array = next((name for name in reads if name in anew), None)
+                if array is not None:
+                    raise NotDone(
+                        f"{array} takes a value of its own from every iteration of {node.variable}"
+                    )
 
 
 def _require_unseen(

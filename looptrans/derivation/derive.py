@@ -15,9 +15,9 @@ from typing import Literal, TypeAlias, get_args
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.lets import program_of_indices, program_without_lets
 from looptrans.adjoint.named_tests import with_tests_put_in
+from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
 from looptrans.derivation.bodies import flow, recurrence_of
-from looptrans.derivation.free import free_loops
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from looptrans.adjoint.accumulating import accumulation
-from looptrans.derivation.free import is_overwritten
+from looptrans.algebra.free import is_overwritten
 from looptrans.derivation.nests import Nest, nests_of, touched
 from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import ALWAYS

@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from math import isinf
 
 from looptrans.algebra.atoms import Undefined
+from looptrans.algebra.infinities import extremes, for_numbers, with_tests
 from looptrans.algebra.laws import Equation, Law, domain_of
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.operator import Operator
+from looptrans.algebra.order import inputs_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import names_of, put, without_repeats
@@ -55,11 +57,9 @@ def extrema(step: Recurrence, operator: Operator) -> tuple[Extremum, ...]:
     for component in operator.components:
         if component.state is None or component.contribution is None:
             continue
-        initial = step.state(component.state).initial
+        start = step.state(component.state).bottom
         plain = component.coordinate == Real(component.state)
-        if component.monoid in ("max", "min") and plain and infinity(initial) is not None:
-            start = infinity(initial)
-            assert start is not None
+        if component.monoid in ("max", "min") and plain and start is not None:
             found.append(Extremum(component.state, start, component.contribution))
     return tuple(found)
 
@@ -73,7 +73,7 @@ def infinity(value: Value) -> float | None:
 
 def starts_infinite(step: Recurrence) -> bool:
     """Tell whether a state starts from an infinity that another update may look at."""
-    infinite = {s.name for s in step.states if infinity(s.initial) is not None}
+    infinite = {s.name for s in step.states if s.bottom is not None}
     return any(
         infinite & set(names_of(state.update)) - {state.name} and state.name not in infinite
         for state in step.states
@@ -128,7 +128,9 @@ def _reached(name: str, updates: Mapping[str, Value]) -> set[str]:
 
 def _is_number(step: Recurrence, name: str, wanted: list[Extremum]) -> bool:
     """Tell whether an update has a value while nothing but infinities was seen."""
-    nothing: dict[str, Value] = {state.name: state.initial for state in step.states}
+    nothing: dict[str, Value] = {
+        s.name: s.initial if s.bottom is None else Const(s.bottom) for s in step.states
+    }
     value = step.state(name).update
     for extremum in wanted:
         value = _at(value, extremum.term, Const(extremum.start))
@@ -169,7 +171,9 @@ def _tested(condition: Condition) -> set[str]:
 
 
 def unguarded(step: Recurrence) -> tuple[Recurrence, dict[str, Condition]]:
-    """Take the guards off the updates of a recurrence.
+    """Take the guards off the updates of a recurrence, and other tests against infinities.
+
+    A test that says more than that nothing is added to nothing stays where it is.
 
     Returns:
         The recurrence, and the guard of each update that has one, over `t…`.
@@ -177,17 +181,19 @@ def unguarded(step: Recurrence) -> tuple[Recurrence, dict[str, Condition]]:
     plain: dict[str, Value] = {}
     guards: dict[str, Condition] = {}
     updates = {state.name: state.update for state in step.states}
+    known = extremes(updates, {state.name: state.bottom for state in step.states})
     for state in step.states:
         update = without_repeats(state.update)
+        written = with_tests(update, step.inputs)
+        found = for_numbers(written, state.name, state.initial, known, inputs_of(step))
+        plain[state.name] = state.update if found in (None, written) else found
         match update:
-            case Select(condition, chosen, Real(old)) if old == state.name:
+            case Select(condition, _, Real(old)) if old == state.name and found is not None:
                 named = _over_next(condition, updates)
                 if named is not None:
-                    plain[state.name], guards[state.name] = chosen, named
-                    continue
+                    guards[state.name] = named
             case _:
                 pass
-        plain[state.name] = state.update
     states = tuple(replace(state, update=plain[state.name]) for state in step.states)
     return replace(step, states=states), guards
 

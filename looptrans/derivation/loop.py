@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from looptrans.algebra.certificate import OperatorCertificate
 from looptrans.algebra.finding import Finding, find_operator
+from looptrans.algebra.infinities import tests_infinity
 from looptrans.algebra.laws import Law
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import put
@@ -26,8 +27,10 @@ from looptrans.derivation.reading import as_written, over_listing
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import Update, Writer, done, inputs_written, suffix_of
 from looptrans.ir.condition import Condition
+from looptrans.ir.listing import access_text
 from looptrans.ir.program import Node, Program
 from looptrans.ir.value import Access, Holds, Read, Select, Value
+from looptrans.transforms.accesses import listed
 from looptrans.transforms.nest import loops_around, replace_at, statements_in
 
 
@@ -51,6 +54,12 @@ def operator_for(program: Program, loop: str, step: Recurrence) -> OperatorCerti
     Raises:
         NotDone: There is none, or none was found.
     """
+    tested = [access_text(s.access) for s in step.states if tests_infinity(s.update)]
+    if tested:
+        raise NotDone(
+            f"{listed(tested)} in {loop} depends on whether something is an infinity, of which the "
+            "algebra of numbers does not know"
+        )
     finding = _found(step)
     if finding.operator is None:
         if finding.refusal is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.derivation.free import Free, freed
+from looptrans.algebra.free import Free, freed
 from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.program import Program
 from looptrans.ir.step import same_names

@@ -5,25 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from looptrans.adjoint.simpler import ORDER, PLACES
 from looptrans.derivation.backward import adjoint, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
 from looptrans.derivation.guard import guard
 from looptrans.derivation.loops_as_sums import loop_as_sum
 from looptrans.derivation.one_nest import one_nest
 from looptrans.derivation.one_pass import one_pass
-from looptrans.derivation.ordinary import (
-    contract,
-    elements,
-    in_parallel,
-    in_place,
-    loop_outward,
-    made_once,
-    picked,
-    rows_outward,
-    tiles_made_once,
-    transformed,
-    whole_loops,
-)
+from looptrans.derivation.ordinary import contract, in_parallel, seen_simpler, transformed
 from looptrans.derivation.parts import in_parts
 from looptrans.derivation.passes import sum_as_loop
 from looptrans.derivation.sharing import one_launch
@@ -38,14 +27,7 @@ Move = Callable[..., DerivationStep]
 
 # For each kind: the move, and the types of its arguments; the last type may come again.
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
-    "rows outward": (rows_outward, ()),
-    "loop outward": (loop_outward, (str, str)),
-    "whole loops": (whole_loops, ()),
-    "tiles made once": (tiles_made_once, ()),
-    "elements": (elements, ()),
-    "made once": (made_once, ()),
-    "rows in place": (in_place, ()),
-    "picked": (picked, ()),
+    **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES)},
     "worked out again": (worked_out_again, ()),
     "rows worked out again": (rows_worked_out_again, ()),
     "sum as a loop": (sum_as_loop, (str,)),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from looptrans.adjoint.lets import program_of_indices
-from looptrans.adjoint.picking import with_picks_added
-from looptrans.algebra.one_by_one import one_by_one
-from looptrans.derivation.free import Free, freed, is_overwritten
+from looptrans.adjoint.simpler import simpler
+from looptrans.algebra.free import Free, freed, is_overwritten
 from looptrans.derivation.made_one import made_one_by_text
-from looptrans.derivation.step import DerivationStep, NotDone, NotNeeded
+from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done, suffix_of
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.index import Index, Var
@@ -21,15 +20,11 @@ from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out
 from looptrans.transforms.accesses import listed, sites_of
-from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.check import check_storage, reordered
 from looptrans.transforms.nest import find_loop, finished, fresh_name, node_at, replace_at
-from looptrans.transforms.outward import brought_outward, with_block_rows_outward
 from looptrans.transforms.parallelize import require_sequential
 from looptrans.transforms.privacy import with_private
 from looptrans.transforms.script import apply_all
-from looptrans.transforms.shift import with_rows_in_place
-from looptrans.transforms.whole_loops import with_whole_loops
 
 
 def transformed(program: Program, call: str) -> DerivationStep:
@@ -54,141 +49,22 @@ def transformed(program: Program, call: str) -> DerivationStep:
     return checked(step, call, "transformation", (call,))
 
 
-def in_place(program: Program) -> DerivationStep:
-    """Count rows where they are; see `looptrans.transforms.shift`.
+def seen_simpler(kind: str) -> Callable[[Program], DerivationStep]:
+    """Return the move that sees a listing more simply in one way; see `adjoint.simpler`.
 
     Args:
-        program: The program.
-
-    Raises:
-        NotDone: No loop counts rows from 0 on.
+        kind: The way.
     """
-    found = with_rows_in_place(program_of_indices(program))
-    if found is None:
-        raise NotDone("no loop counts rows from 0 on")
-    after = done(found.program)
-    return DerivationStep(found.text, "rows in place", (), program, after, (found.certificate,))
 
+    def move(program: Program) -> DerivationStep:
+        found = simpler(program, (kind,))
+        if found is None:
+            raise NotDone(f"nothing changes by the way called {kind}")
+        return DerivationStep(
+            found.text, kind, (), program, done(found.program), found.certificates
+        )
 
-def whole_loops(program: Program) -> DerivationStep:
-    """Make one loop of loops over blocks; see `looptrans.transforms.whole_loops`.
-
-    Args:
-        program: The program.
-
-    Raises:
-        NotDone: No loop is over blocks of what the loop inside is over.
-    """
-    found = with_whole_loops(program_of_indices(program))
-    if found is None:
-        raise NotDone("no loop is over blocks")
-    after = done(found.program)
-    return DerivationStep(found.text, "whole loops", (), program, after, (found.certificate,))
-
-
-def elements(program: Program) -> DerivationStep:
-    """Make elements of blocks that a loop goes over several times; see `algebra.one_by_one`.
-
-    Args:
-        program: The program.
-
-    Raises:
-        NotDone: There are none, or it is not shown to be the same.
-    """
-    found, reasons = one_by_one(program_of_indices(program))
-    if found is None:
-        if reasons:
-            raise NotDone("; ".join(reasons))
-        raise NotNeeded("no loop goes over blocks several times")
-    after = done(found.program)
-    return DerivationStep(found.text, "elements", (), program, after, found.certificates)
-
-
-def rows_outward(program: Program) -> DerivationStep:
-    """Bring loops over the rows of a block directly inside of the loop over the blocks.
-
-    See `looptrans.transforms.outward`.
-
-    Args:
-        program: The program.
-
-    Raises:
-        NotDone: No loop over blocks has the loop over a block's rows further inside.
-    """
-    found = with_block_rows_outward(program_of_indices(program))
-    if found is None:
-        raise NotDone("no loop over blocks has the loop over a block's rows further inside")
-    after = done(found.program)
-    return DerivationStep(found.text, "rows outward", (), program, after, (found.certificate,))
-
-
-def loop_outward(program: Program, outer: str, inner: str) -> DerivationStep:
-    """Bring a loop outside of another, with all that this one holds in it.
-
-    Args:
-        program: The program.
-        outer: The loop that is outside.
-        inner: A loop in it, whose range everything else in it has that is not a loop around such.
-
-    Raises:
-        NotDone: There are no such loops, or the order is not shown to be the same.
-    """
-    try:
-        path, wanted = find_loop(program, outer), find_loop(program, inner)
-    except Mistake as error:
-        raise NotDone(str(error)) from None
-    found = brought_outward(program, path.position, wanted.loop, beside=False)
-    if found is None:
-        raise NotDone(f"{inner} is not shown to be free to go outside of {outer}")
-    after = done(found.program)
-    shown = (found.certificate,)
-    return DerivationStep(found.text, "loop outward", (outer, inner), program, after, shown)
-
-
-def made_once(program: Program, *, tiles: bool = False) -> DerivationStep:
-    """Make arrays before all loops; see `looptrans.transforms.anew`.
-
-    Args:
-        program: The program.
-        tiles: Whether only arrays are asked for whose parts lie one behind the other.
-
-    Raises:
-        NotDone: No array is made in a loop, or it has to stay there.
-    """
-    found = with_arrays_made_once(program, tiles=tiles)
-    if found is None:
-        raise NotDone("no array is made in a loop")
-    after = done(found.program)
-    kind = "tiles made once" if tiles else "made once"
-    return DerivationStep(found.text, kind, (), program, after, (found.certificate,))
-
-
-def tiles_made_once(program: Program) -> DerivationStep:
-    """Make arrays before all loops that are made for each block, where they lie as blocks do.
-
-    Args:
-        program: The program.
-
-    Raises:
-        NotDone: There is no such array.
-    """
-    return made_once(program_of_indices(program), tiles=True)
-
-
-def picked(program: Program) -> DerivationStep:
-    """Add what a guard lets through once at most; see `looptrans.adjoint.picking`.
-
-    Args:
-        program: The program.
-
-    Raises:
-        NotDone: No guard sets in one iteration only what is 0 before.
-    """
-    found = with_picks_added(program)
-    if found is None:
-        raise NotDone("no guard sets in one iteration only what is 0 before")
-    after = done(found.program)
-    return DerivationStep(found.text, "picked", (), program, after, (found.certificate,))
+    return move
 
 
 def checked(step: Step, name: str, kind: str, arguments: tuple[str, ...]) -> DerivationStep:

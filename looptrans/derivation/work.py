@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from looptrans.algebra.free import freed
 from looptrans.derivation.bodies import recurrence_of
-from looptrans.derivation.free import freed
 from looptrans.derivation.moves import made
 from looptrans.derivation.step import Argument, Derivation, DerivationStep, Goal, NotDone
 from looptrans.ir.program import Assign, Loop, Program

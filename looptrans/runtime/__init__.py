@@ -1,6 +1,6 @@
 """Running emitted kernels: compile, verify, inspect. Only this folder imports torch or triton.
 
-called from Python        compile, attention, gradients, empty_rows
+called from Python        compile, attention, attention_call, gradients, empty_rows
 modules, where they run   load, cache, device, threads
 verify                    verify, verification, reference, and the files called verify_
 gradients to compare with the files called gradient_

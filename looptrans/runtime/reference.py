@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from looptrans.algebra.free import freed
 from looptrans.analysis import api
-from looptrans.derivation.free import freed
 from looptrans.derivation.ordinary import in_parallel
 from looptrans.derivation.step import NotDone
 from looptrans.executor.errors import ExecutionError

@@ -40,6 +40,7 @@ from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes, placed
 from looptrans.transforms.fitting import with_fitting_extents
+from looptrans.transforms.idle_guards import is_never_negative
 from looptrans.transforms.substitute import substitute_variable
 
 
@@ -281,6 +282,8 @@ class _Work:
         else:
             reached = ()
             for stop in sides("min", blocks.stop):
+                if any(self.is_within(end, total(rest, stop)) for end in ends):
+                    continue  # no block goes on so far
                 length = form_of(difference(stop, blocks.start))
                 steps = ((n * self.multiple(term)) for term, n in length.terms.items())
                 numbers = (*steps, length.constant)
@@ -293,12 +296,22 @@ class _Work:
                 reached = (*reached, end)
         return Range(start, extremum("min", (*reached, *ends)))
 
+    def is_within(self, end: Index, last: Index) -> bool:
+        """Tell whether an end is never beyond another one, by where the loops it names run."""
+        ranges = {name: self.ranges(name) for name in variables(end)}
+        known = {name: each[0] for name, each in ranges.items() if len({*each}) == 1}
+        return is_never_negative(form_of(difference(last, end)), known)
+
+    def ranges(self, variable: str) -> list[Range]:
+        """Return the ranges of the loops with a variable."""
+        loops = (n for n in nodes(self.program.body) if isinstance(n, Loop))
+        return [loop.range for loop in loops if loop.variable == variable]
+
     def multiple(self, index: Index) -> int:
         """Return what an index is a multiple of: the variable of a loop in steps from 0 on."""
         if not isinstance(index, Var):
             return 1
-        loops = (n for n in nodes(self.program.body) if isinstance(n, Loop))
-        ranges = [loop.range for loop in loops if loop.variable == index.name]
+        ranges = self.ranges(index.name)
         starts = (bounds.start for bounds in ranges)
         from_0 = all(start == Int(0) for start in starts)
         return gcd(*(bounds.step for bounds in ranges)) if ranges and from_0 else 1

@@ -22,7 +22,8 @@ class Composed:
     Attributes:
         text: The listing.
         name: The function.
-        arguments: The names of its arguments, in order.
+        arguments: The names of its arguments, in order; a constant that is the size of an array is
+            not one to be given.
         outputs: The names of what it returns.
     """
 
@@ -51,7 +52,8 @@ def compose(options: Options, name: str = "attention") -> Composed:
         *_indented(writer.docstring(), 1),
         *_indented(writer.body(), 1),
     ]
-    names = tuple(argument.partition(":")[0] for argument in arguments)
+    pairs = (argument.split(": ") for argument in arguments)
+    names = tuple(name for name, kind in pairs if kind != "Const")
     return Composed("\n".join(lines) + "\n", name, names, tuple(writer.outputs))
 
 
@@ -202,10 +204,10 @@ class _Writer:
         if options.heads == "grouped":
             lines.append("assert H == G * R")
         if axes.packed:
-            for name in ("cu_q", "cu_k"):
+            for name in ("cu_q",) if options.pages else ("cu_q", "cu_k"):
                 lines.append(f"assert all({name}[b] <= {name}[b + 1] for b in range(0, B))")
         rows = ", ".join(axes.row_shape())
-        whole = ", ".join([*axes.row_shape(), axes.keys])
+        whole = ", ".join([*axes.row_shape(), axes.count])
         if options.weights == "softmax" and not axes.packed:
             lines += [f"{side.scores} = zeros(({whole}))" for side in self.sides]
         shape = ", ".join(self._output_shape())

@@ -123,6 +123,7 @@ def _pairs(options: Options) -> Iterator[tuple[str, str, str]]:
         yield "prefix", "causal", "without a causal mask all keys are seen in any case"
     yield from _heads_and_batch(o)
     yield from _weights(o)
+    yield from _pages(o)
     yield from _layout(o)
 
 
@@ -155,6 +156,17 @@ def _weights(o: Options) -> Iterator[tuple[str, str, str]]:
         yield "lse", "differential", "there are two softmaxes, each with a log-sum-exp of its own"
 
 
+def _pages(o: Options) -> Iterator[tuple[str, str, str]]:
+    if not o.pages:
+        return
+    if not o.batch:
+        yield "pages", "batch", "the pages of a batch are those that page[b] names"
+    if o.layout == "qkv":
+        yield "pages", "layout", "in one array keys lie where queries do"
+    if o.layout == "packed" and not o.kv_lengths:
+        yield "pages", "kv_lengths", "how many keys a packed sequence has in its pages is not said"
+
+
 def _layout(o: Options) -> Iterator[tuple[str, str, str]]:
     if o.layout == "qkv":
         if o.heads in ("grouped", "shared"):
@@ -168,7 +180,7 @@ def _layout(o: Options) -> Iterator[tuple[str, str, str]]:
     if not o.batch:
         yield "batch", "layout", "without batches there is nothing to pack"
     for name in ("q_lengths", "kv_lengths"):
-        if getattr(o, name):
+        if getattr(o, name) and not (name == "kv_lengths" and o.pages):
             yield name, "layout", "cu_q and cu_k say how long the sequences are"
     for name in ("bias", "mask"):
         axes = getattr(o, name) or ""

@@ -56,6 +56,9 @@ class Options:
         documents: Hides keys of other documents: seen where doc_q[b, i] == doc_k[b, j].
         mask: The axes of a boolean array, as for `bias`: False hides a key.
         sinks: One more score for each head, sinks[h], which has a weight and no value.
+        pages: Keys and values lie in pages of PAGE, in any order: key j of batch b and head h is
+            K[page[b, j // PAGE], j % PAGE, h, e], whatever the layout of Q. There are L pages for
+            each batch: L * PAGE keys, or with `kv_lengths` n_kv[b], which packed queries ask for.
         q_lengths: Batch b has n_q[b] queries; rows beyond are as if they saw no key.
         kv_lengths: Batch b has n_kv[b] keys; what is stored beyond is not read.
         dropout: Weights become 0, the others are divided by 1 - p: `mask` where a given array
@@ -81,6 +84,7 @@ class Options:
     documents: bool = False
     mask: str | None = None
     sinks: bool = False
+    pages: bool = False
     q_lengths: bool = False
     kv_lengths: bool = False
     dropout: Dropout | None = None

@@ -56,7 +56,9 @@ class Axes:
 
     @property
     def keys(self) -> str:
-        """The size of the axis of keys."""
+        """How many keys there are for a batch, or packed for all."""
+        if self.options.pages:
+            return "L*PAGE"
         return "U" if self.packed else "N"
 
     def _placed(self, batch: str, head: str, row: str, last: str) -> list[str]:
@@ -82,13 +84,18 @@ class Axes:
 
     def shape(self, row: str, last: str, *, of_keys: bool = False) -> list[str]:
         """Return the shape of Q, K, V or O."""
-        batch = "B" if self.options.batch else ""
-        return self._placed(batch, self._head(of_keys=of_keys, size=True), row, last)
+        batch, head = "B" if self.options.batch else "", self._head(of_keys=of_keys, size=True)
+        if of_keys and self.options.pages:
+            return [size for size in ("C", "PAGE", head, last) if size]
+        return self._placed(batch, head, row, last)
 
     def cell(self, array: str, row: str, last: str, *, of_keys: bool = False) -> str:
         """Return a cell of Q, K, V or O."""
-        batch = "b" if self.options.batch else ""
-        where = self._placed(batch, self._head(of_keys=of_keys, size=False), row, last)
+        batch, head = "b" if self.options.batch else "", self._head(of_keys=of_keys, size=False)
+        if of_keys and self.options.pages:
+            where = [at for at in (f"page[b, {row} // PAGE]", f"{row} % PAGE", head, last) if at]
+        else:
+            where = self._placed(batch, head, row, last)
         return f"{array}[{', '.join(where)}]"
 
     def row_shape(self) -> list[str]:
@@ -111,8 +118,8 @@ class Axes:
         """The key that query i is level with, `i` plus what stands behind."""
         if self.packed:
             if self.options.alignment == "top_left":
-                return "i - cu_q[b] + cu_k[b]"
-            return "i - cu_q[b + 1] + cu_k[b + 1]"
+                return "i - cu_q[b]" + (f" + {self.first}" if self.first != "0" else "")
+            return f"i - cu_q[b + 1] + {self.last}"
         if self.options.alignment == "top_left":
             return "i"
         return f"i + {self.last} - {'n_q[b]' if self.options.q_lengths else self.queries}"
@@ -120,14 +127,23 @@ class Axes:
     @property
     def last(self) -> str:
         """How many keys there are; where the keys of a sequence end."""
-        if self.packed:
+        if self.packed and not self.options.pages:
             return "cu_k[b + 1]"
-        return "n_kv[b]" if self.options.kv_lengths else "N"
+        return "n_kv[b]" if self.options.kv_lengths else self._spaced(self.keys)
 
     @property
     def first(self) -> str:
         """Where the keys begin."""
-        return "cu_k[b]" if self.packed else "0"
+        return "cu_k[b]" if self.packed and not self.options.pages else "0"
+
+    @property
+    def count(self) -> str:
+        """How many keys there is room for, as a number."""
+        return self._spaced(self.keys)
+
+    @staticmethod
+    def _spaced(size: str) -> str:
+        return size.replace("*", " * ")
 
     @property
     def rows(self) -> str:
@@ -179,6 +195,7 @@ class Pieces:
             self._documents,
             self._mask,
             self._sinks,
+            self._pages,
             self._lengths,
             self._retention,
             self._dropout,
@@ -240,7 +257,7 @@ class Pieces:
         head = ("H", "h") if self.axes.has_heads else ("", "")
         extent = f"{self.axes.queries}+{self.axes.keys}-1"
         self._array("relative", "Float", f"{head[0]} {extent}".strip())
-        table = element("relative", *(h for h in head[1:] if h), "i - j + N - 1")
+        table = element("relative", *(h for h in head[1:] if h), f"i - j + {self.axes.count} - 1")
         self.steps.append(Step("placed", f"{{}} + {table}", "the bias of the distance i - j"))
         self.says.append(
             "relative has an entry for each distance i - j, and its gradient is a sum along each "
@@ -275,9 +292,7 @@ class Pieces:
         if options.causal:
             self.says.append(f"Query i sees no key behind {_plain(self.axes.level)}.")
         if options.prefix:
-            extent = "0:N+1"
-            if self.axes.packed:
-                extent = f"0:{self.axes.keys}+1"
+            extent = f"0:{self.axes.keys}+1"
             self._array("prefix", "Int", "B" if options.batch else "", extent)
             where = "prefix[b]" if options.batch else "prefix"
             self.says.append(f"The first {where} keys are seen by all queries.")
@@ -289,7 +304,7 @@ class Pieces:
     def _prefix(self) -> str:
         """The key that the prefix ends before."""
         prefix = "prefix[b]" if self.options.batch else "prefix"
-        return f"cu_k[b] + {prefix}" if self.axes.packed else prefix
+        return prefix if self.axes.first == "0" else f"{self.axes.first} + {prefix}"
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -312,16 +327,18 @@ class Pieces:
     def _documents(self) -> None:
         if not self.options.documents:
             return
-        packed = self.axes.packed
-        batch = "B" if self.options.batch and not packed else ""
-        at = ("b",) if batch else ()
-        same = self.axes.queries == self.axes.keys
+        axes, packed = self.axes, self.axes.packed
+        same = axes.queries == axes.keys
         names = ("doc", "doc") if same else ("doc_q", "doc_k")
-        for name, size in dict(
-            zip(names, (self.axes.queries, self.axes.keys), strict=True)
-        ).items():
-            self._array(name, "Int", f"{batch} {size}".strip())
-        self.seen.append(f"{element(names[0], *at, 'i')} == {element(names[1], *at, 'j')}")
+        has_batch = (self.options.batch and not packed, self.options.batch and axes.first == "0")
+        sizes = (axes.queries, axes.keys)
+        for name, size, batch in dict.fromkeys(zip(names, sizes, has_batch, strict=True)):
+            self._array(name, "Int", f"B {size}" if batch else size)
+        cells = [
+            element(name, *("b" * batch), loop)
+            for name, batch, loop in zip(names, has_batch, "ij", strict=True)
+        ]
+        self.seen.append(" == ".join(cells))
         self.says.append("A query sees the keys of its own document.")
 
     def _mask(self) -> None:
@@ -340,9 +357,22 @@ class Pieces:
                 "those of the keys add up to less than 1."
             )
 
+    def _pages(self) -> None:
+        if not self.options.pages:
+            return
+        self._array("page", "Int", "B L", "0:C")
+        self.arguments.append("PAGE: Const")
+        self.says.append(
+            "Keys and values lie in pages of PAGE, in any order: key j of batch b is row "
+            "j % PAGE of the page page[b, j // PAGE]."
+        )
+
     def _lengths(self) -> None:
         options = self.options
-        if options.layout == "packed":
+        if self.axes.packed and options.pages:
+            self.arguments.append('cu_q: Int[Array, "B+1", "0:T+1"]')
+            self.says.append("The queries of batch b are the rows cu_q[b] .. cu_q[b + 1] - 1 of Q.")
+        elif self.axes.packed:
             for name, size in (("cu_q", "T"), ("cu_k", "U")):
                 self.arguments.append(f'{name}: Int[Array, "B+1", "0:{size}+1"]')
             self.says.append(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from looptrans.algebra.cells import is_own_cell
 from looptrans.analysis.killing import goes_over_before
-from looptrans.ir.affine import Form, difference, form_of, index_of
+from looptrans.ir.affine import Form, difference, form_of, index_of, product, sides, total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Index, Int, Param, Var
@@ -138,7 +138,8 @@ def freed(program: Program, path: LoopPath, private: Iterable[str] | None = None
 def _is_own_part(program: Program, inside: list[AccessSite], path: LoopPath) -> bool:
     """Tell whether a dimension is cut into parts of one length, a part for each iteration.
 
-    So it is with `O[i, h * D + d]` and 0 <= d < D for the loop over h.
+    So it is with `O[i, h * D + d]` and 0 <= d < D for the loop over h, and with `O[i]` and
+    t <= i < t + 16 for the loop over t in steps of 16.
     """
     return any(
         len(found) == 1 and None not in found
@@ -158,19 +159,21 @@ def _length_of_part(
     around |= {g.variable: g.range for g in site.relation.generators}
     if len(around) < len(site.place.loops) + len(site.relation.generators):
         return None  # two loops have one variable
+    subscript = _from_start_of_block(subscript, around, path)
     form = form_of(subscript)
     moving = [term for term in form.terms if path.variable in index_variables(term)]
     if len(moving) != 1:
         return None
     (term,) = moving
+    step = abs(path.loop.range.step)
     length: Index
     match term, form.terms[term]:
         case Var(), count if count > 0:
-            length = Int(count)
+            length = Int(count * step)
         case Arith("*", Var(name), Param() as size), 1 if name == path.variable:
-            length = size
+            length = product(step, size)
         case Arith("*", Param() as size, Var(name)), 1 if name == path.variable:
-            length = size
+            length = product(step, size)
         case _:
             return None
     rest = index_of(form.plus(Form({term: 1}), -form.terms[term]))
@@ -179,6 +182,27 @@ def _length_of_part(
         return None
     room = form_of(difference(length, last))
     return length if room.is_constant and room.constant >= 1 else None
+
+
+def _from_start_of_block(index: Index, around: dict[str, Range], path: LoopPath) -> Index:
+    """Return a position that runs through a block of a loop's as counted from the block's start.
+
+    Args:
+        index: The position.
+        around: The ranges of the variables in it; then that of the place in the block.
+        path: The loop over blocks.
+    """
+    if not isinstance(index, Var) or index.name not in around or index.name == path.variable:
+        return index
+    bounds = around[index.name]
+    if bounds.step != 1 or path.variable not in index_variables(bounds.start):
+        return index
+    for stop in sides("min", bounds.stop):
+        width = difference(stop, bounds.start)
+        if not index_variables(width):
+            around[index.name] = Range(Int(0), width)
+            return total(bounds.start, index)
+    return index
 
 
 def _own_rows(

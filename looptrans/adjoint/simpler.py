@@ -1,0 +1,97 @@
+"""Ways to see a listing more simply, which the derivations of both passes begin with.
+
+    for j0 in range(0, N, 16):                          for i in range(0, M):
+        for i in range(0, M):                               for j in range(0, N):
+            for j in range(j0, min(j0 + 16, N)):    ->          m[i] = max(m[i], S[i, j])
+                m[i] = max(m[i], S[i, j])
+
+Each way leads to another listing that means the same. Where one of them goes, all of them are tried
+again: what one way makes plain, another one needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from looptrans.adjoint.lets import program_of_indices
+from looptrans.adjoint.order import with_loops_outward, with_rows_outward
+from looptrans.adjoint.picking import Picked, with_picks_added
+from looptrans.algebra.one_by_one import OneByOne, one_by_one
+from looptrans.ir.program import Program
+from looptrans.ir.verdict import Certificate
+from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
+from looptrans.transforms.guarded_ends import Ended, with_guarded_ends
+from looptrans.transforms.idle_guards import Unasked, with_idle_guards_out
+from looptrans.transforms.outward import Outward
+from looptrans.transforms.shift import Shifted, with_rows_in_place
+from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
+
+_Seen: TypeAlias = Unasked | Ended | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked
+
+# Loops over all of what blocks are of, and what is free outside of what carries.
+ORDER: Final = (
+    "idle guards",
+    "guarded ends",
+    "tiles made once",
+    "rows outward",
+    "whole loops",
+    "loops outward",
+    "elements",
+)
+# Rows where they are, and arrays that are set once.
+PLACES: Final = ("made once", "rows in place", "picked")
+
+
+@dataclass(frozen=True, slots=True)
+class Simpler:
+    """A listing that means the same.
+
+    Attributes:
+        kind: The way that led there.
+        text: What was done, as a phrase.
+        program: The listing.
+        certificates: What shows that the two mean the same.
+    """
+
+    kind: str
+    text: str
+    program: Program
+    certificates: tuple[Certificate, ...]
+
+
+def simpler(program: Program, kinds: tuple[str, ...]) -> Simpler | None:
+    """Take the first way that leads anywhere.
+
+    Args:
+        program: The program.
+        kinds: The ways to try, in this order, out of `ORDER` and `PLACES`.
+    """
+    for kind in kinds:
+        found = _WAYS[kind](program)
+        if found is not None and found.program != program:
+            certificates = (
+                found.certificates if isinstance(found, OneByOne) else (found.certificate,)
+            )
+            return Simpler(kind, found.text, found.program, certificates)
+    return None
+
+
+def why_blocks_stay(program: Program) -> tuple[str, ...]:
+    """Return why loops over blocks that go over each block several times are left as they are."""
+    return one_by_one(program_of_indices(program))[1]
+
+
+_WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
+    "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
+    "guarded ends": lambda p: with_guarded_ends(program_of_indices(p)),
+    "tiles made once": lambda p: with_arrays_made_once(program_of_indices(p), tiles=True),
+    "rows outward": lambda p: with_rows_outward(program_of_indices(p)),
+    "whole loops": lambda p: with_whole_loops(program_of_indices(p)),
+    "loops outward": lambda p: with_loops_outward(program_of_indices(p)),
+    "elements": lambda p: one_by_one(program_of_indices(p))[0],
+    "made once": with_arrays_made_once,
+    "rows in place": lambda p: with_rows_in_place(program_of_indices(p)),
+    "picked": with_picks_added,
+}

@@ -1,0 +1,92 @@
+"""Loops over blocks that end where a guard around all they hold lets nothing more through.
+
+    for t in range(0, M, 16):               for t in range(0, min(M, i + 1), 16):
+        if t <= i:                   ->         …
+            …
+
+What a block hands to the next one is then handed on by every block there is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looptrans.ir.affine import difference, extremum, form_of, total
+from looptrans.ir.condition import Condition, Every, Relation, conjunction
+from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.program import If, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
+from looptrans.ir.verdict import Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A program whose loops over blocks end where their guards do.
+
+    Attributes:
+        program: The program afterwards.
+        loops: Their variables.
+    """
+
+    program: Program
+    loops: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """What was done, as a phrase."""
+        return f"end {' and '.join(dict.fromkeys(self.loops))} where the guard inside ends"
+
+    @property
+    def certificate(self) -> Certificate:
+        """What shows that the two mean the same."""
+        law = "the iterations are the same, in the same order"
+        reason = "the guard holds up to the new end, and nowhere behind it"
+        return Certificate("order", law, "legal", reason)
+
+
+def with_guarded_ends(program: Program) -> Ended | None:
+    """Let loops over blocks end where a guard around all they hold does.
+
+    Args:
+        program: The program.
+
+    Returns:
+        The program afterwards; None where there is no such guard.
+    """
+    loops: list[str] = []
+
+    def change(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Loop(variable, body=(If(condition, _, (), label=None) as guard,)) if (
+                node.range.step > 1 and node.execution == "sequential"
+            ):
+                parts = condition.parts if isinstance(condition, Every) else (condition,)
+                ends = {part: end for part in parts if (end := _end(part, variable)) is not None}
+                if not ends:
+                    return (node,)
+                loops.append(variable)
+                rest = tuple(part for part in parts if part not in ends)
+                kept = (replace(guard, condition=conjunction(*rest)),) if rest else guard.body
+                stop = extremum("min", (node.range.stop, *ends.values()))
+                return (replace(node, range=replace(node.range, stop=stop), body=kept),)
+            case _:
+                return (node,)
+
+    after = replace(program, body=rewritten(program.body, change))
+    return Ended(after, tuple(loops)) if loops else None
+
+
+def _end(condition: Condition, variable: str) -> Index | None:
+    """Return where a loop ends if a condition holds in its iterations up to there, else None."""
+    match condition:
+        case Relation("<=", low, high) | Relation(">=", high, low):
+            beyond = 1
+        case Relation("<", low, high) | Relation(">", high, low):
+            beyond = 0
+        case _:
+            return None
+    here = Var(variable)
+    # low <= high is variable < end, where the variable stands once on the left alone.
+    end = total(difference(high, low), here, beyond)
+    counted = form_of(difference(low, high)).terms.get(here) == 1
+    return end if counted and variable not in variables(end) else None

@@ -1,0 +1,129 @@
+"""Tests whether something is an infinity stay, unless nothing hangs on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.derivation.derive import derive
+from looptrans.derivation.step import Goal
+from looptrans.executor import execute
+from tests.analysis import program
+
+ONE_PASS = """
+def f(X: Float[Array, "N"], B: Float[Array, "M N"]):
+    R = zeros(M)
+    for i in range(M):
+        l = 0.0
+        m = -inf
+        for j in range(N):
+            {}
+        R[i] = l
+    return R
+"""
+TWO_PASSES = """
+def f(X: Float[Array, "N"], B: Float[Array, "M N"]):
+    R = zeros(M)
+    for i in range(M):
+        l = 0.0
+        m = -inf
+        for j in range(N):
+            m = max(m, B[i, j])
+        k = m if m > -inf else 0.0
+        for j in range(N):
+            {}
+        R[i] = l
+    return R
+"""
+NEXT = "n = max(m, B[i, j]); "
+SAVED = "k = 0.0 if n == -inf else n; "
+# What an iteration does, and whether it can do without its test; then with how many passes.
+CASES = {
+    "a sum of other things": (ONE_PASS, "m = max(m, B[i, j]); l += X[j] if m > -inf else 0.0", []),
+    "a sum until then": (ONE_PASS, "m = max(m, B[i, j]); l += X[j] if m == -inf else 0.0", []),
+    "weights that are saved from nan": (
+        ONE_PASS,
+        f"{NEXT}{SAVED}l = l * exp(m - k) + exp(B[i, j] - k) * X[j]; m = n",
+        ["guard"],
+    ),
+    "each weight with its own test": (
+        ONE_PASS,
+        f"{NEXT}l = (l * exp(m - n) if m > -inf else 0.0) + "
+        "(exp(B[i, j] - n) if B[i, j] != -inf else 0.0); m = n",
+        ["guard"],
+    ),
+    "other things in a second pass": (TWO_PASSES, "l += X[j] if m > -inf else 0.0", []),
+    "weights in a second pass": (
+        TWO_PASSES,
+        "l += exp(B[i, j] - m) if m > -inf else 0.0",
+        ["one pass", "guard"],
+    ),
+    "weights over what is saved from nan": (
+        TWO_PASSES,
+        "l += exp(B[i, j] - k) * X[j]",
+        ["one pass", "guard"],
+    ),
+    "ones where there is nothing": (TWO_PASSES, "l += exp(B[i, j] - m) if m > -inf else 1.0", []),
+}
+
+
+@pytest.mark.parametrize("goal", ["fold", "forward"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_test_goes_only_where_nothing_hangs_on_it(case: str, goal: Goal) -> None:
+    listing, step, kinds = CASES[case]
+    original = program(listing.format(step.replace("; ", "\n            ")))
+    found = derive(original, goal)
+    assert [step.kind for step in found.steps if step.kind in ("one pass", "guard")] == kinds
+    assert ("blocks" in [step.kind for step in found.steps]) == (
+        goal == "forward" and (bool(kinds) or listing == TWO_PASSES)
+    )
+    random = np.random.default_rng(0)
+    for count in (0, 1, 5, 70):
+        x, b = random.standard_normal(count), random.standard_normal((4, count))
+        b[1] = -np.inf
+        b[2, : (count + 1) // 2] = -np.inf
+        b[3, random.random(count) < 0.5] = -np.inf
+        inputs: dict[str, Any] = {"X": x, "B": b}
+        wanted = execute(original, inputs=inputs)["R"]
+        assert not np.isnan(wanted).any()
+        result = execute(found.steps[-1].after, inputs=inputs)["R"]
+        np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-9)
+
+
+BLOCKS = """
+def f(X: Float[Array, "N"], ok: Bool[Array, "M N"]):
+    R = zeros(M)
+    for i in range(M):
+        l = 1.0
+        m = -inf
+        for j0 in range(0, N, 4):
+            n = m
+            b = 0.0
+            for j in range(j0, min(j0 + 4, N)):
+                if ok[i, j]:
+                    n = max(n, X[j])
+            for j in range(j0, min(j0 + 4, N)):
+                if ok[i, j]:
+                    b += exp(X[j] - n)
+            if m > -inf:
+                l = l * exp(m - n) + b
+            else:
+                l = b
+            m = n
+        R[i] = l
+    return R
+"""
+
+
+def test_a_maximum_that_goes_on_from_another_may_be_of_nothing_too() -> None:
+    original = program(BLOCKS)
+    found = derive(original, "forward")
+    assert {"one pass", "guard", "blocks"} <= {step.kind for step in found.steps}
+    ok = np.random.default_rng(0).random((4, 9)) < 0.3
+    ok[0], ok[1, :6], ok[2, 4:] = False, False, False
+    inputs: dict[str, Any] = {"X": np.linspace(-3.0, 2.0, 9), "ok": ok}
+    wanted = execute(original, inputs=inputs)["R"]
+    result = execute(found.steps[-1].after, inputs=inputs)["R"]
+    np.testing.assert_allclose(result, wanted, rtol=1e-12)
