@@ -557,6 +557,21 @@ def f(X: Float[Array, "B H"], w: Float[Array, "G"]):
         for h in range(0, H):
             y[b] = y[b] + sqrt(1.0 + X[b, h] ** 2) * w[h // R] * w[h // R]
     return y
+### windows of two groups
+def f(X: Float[Array, "N"], W: Float[Array, "G N"], Z: Float[Array, "R"]):
+    O = zeros(G)
+    for g in range(0, G):
+        for h in range(g * R, min(g * R + 2 * R, N)):
+            O[g] = O[g] + X[h // R] * W[g, h] * X[h]
+    return O
+### rows of pages, seen from the left
+def f(X: Float[Array, "M"], K: Float[Array, "C*P"], page: Int[Array, "B T", "0:C"], n: Int[Array, "B", "0:T*P+1"], P: Const):
+    O = zeros((B, M))
+    for b in range(0, B):
+        for i in range(0, M):
+            for j in range(0, min(n[b], i + n[b] - M + 1)):
+                O[b, i] = O[b, i] + tanh(X[i] * K[page[b, j // P] * P + j % P]) * j
+    return O
 ### triangles and reversed subscripts
 def f(A: Float[Array, "N N"], x: Float[Array, "N"]):
     y = zeros(N)

@@ -40,6 +40,8 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+
 from looptrans.runtime import verify_backward as verifying  # noqa: E402  # it needs torch
 from looptrans.runtime import verify_gradient_run as running  # noqa: E402
 from looptrans.runtime.gradient_machine import Differentiated  # noqa: E402

@@ -10,7 +10,7 @@ from looptrans.adjoint.solving import replacing
 from looptrans.adjoint.standing import Scalar
 from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
-from looptrans.ir.affine import form_of, index_of, sides
+from looptrans.ir.affine import difference, is_same, sides, total
 from looptrans.ir.condition import Condition, Relation, Some
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, children, rebuild, variables
 from looptrans.ir.rewrite import access_changed, condition_changed, value_changed
@@ -208,11 +208,12 @@ def with_what_is_known(nest: Nest) -> Nest:
     `for p in range(0, P)`, and `page[b, q]` is `c` under `if page[b, q] == c`.
     """
     for loop in nest.loops:
-        match loop.range.start:
-            case Arith("*", Var() as outer, divisor):
-                nest = _changed(nest, replacing(Arith("//", Var(loop.variable), divisor), outer))
-            case _:
-                pass
+        for one, other in _factors(loop.range.start):
+            stop = total(loop.range.start, other)
+            if loop.range.step == 1 and any(
+                is_same(e, stop) for e in sides("min", loop.range.stop)
+            ):
+                nest = _changed(nest, replacing(Arith("//", Var(loop.variable), other), one))
     below = [
         (loop.variable, loop.range.stop)
         for loop in nest.loops
@@ -225,6 +226,15 @@ def with_what_is_known(nest: Nest) -> Nest:
     return nest
 
 
+def _factors(index: Index) -> tuple[tuple[Index, Index], ...]:
+    """Return the two factors of a product, either first; nothing for another index."""
+    match index:
+        case Arith("*", one, other):
+            return (one, other), (other, one)
+        case _:
+            return ()
+
+
 def _digit(index: Index, below: list[tuple[str, Index]]) -> Index:
     """Return an index with `(q * P + p) // P` as `q`, `% P` as `p`, where p is below P."""
     parts = children(index)
@@ -234,13 +244,9 @@ def _digit(index: Index, below: list[tuple[str, Index]]) -> Index:
             for name, stop in below:
                 if stop != divisor or name not in variables(left):
                     continue
-                match index_of(form_of(left).plus(form_of(Var(name)), -1)):
-                    case Arith("*", one, other) if divisor in (one, other):
-                        if op == "%":
-                            return Var(name)
-                        return one if other == divisor else other
-                    case _:
-                        pass
+                for one, other in _factors(difference(left, Var(name))):
+                    if other == divisor:
+                        return Var(name) if op == "%" else one
         case _:
             pass
     return index
