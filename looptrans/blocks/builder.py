@@ -32,6 +32,7 @@ from looptrans.blocks.program import (
 )
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
+from looptrans.ir.affine import sides
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.index import (
     Arith,
@@ -444,15 +445,32 @@ class Builder:
         needed = {part.dim.name for part in walk(expr) if isinstance(part, Position)}
         needed |= {part.dim.name for part in walk(expr) if isinstance(part, Edge)}
         named = {part.name for part in walk(expr) if isinstance(part, Name)}
-        for number in range(len(self.frames) - 1, -1, -1):
-            frame = self.frames[number]
-            if (
-                frame.conditional
-                or frame.binds & needed
-                or any(isinstance(op, Let) and op.name in named for op in frame.ops)
-            ):
-                return frame
-        return self.frames[0]
+        home = len(self.frames) - 1
+        while home and not (
+            self.frames[home].binds & needed
+            or any(isinstance(op, Let) and op.name in named for op in self.frames[home].ops)
+        ):
+            home -= 1
+        may_leave = isinstance(expr, Load) and self._is_inside(expr)
+        for number in range(home + 1, len(self.frames)):
+            # What is there in any case is read outside of the loops around a branch, too.
+            is_once = any(frame.binds for frame in self.frames[home + 1 : number])
+            if self.frames[number].conditional and not (may_leave and is_once):
+                home = number
+        return self.frames[home]
+
+    def _is_inside(self, load: Load) -> bool:
+        """Tell whether the loops alone keep what is read inside its array."""
+        return all(
+            isinstance(at, Position)
+            and isinstance(at.dim.start, Int)
+            and at.dim.start.value >= 0
+            and at.dim.step > 0
+            and extent in sides("min", at.dim.stop)
+            for at, extent in zip(
+                load.subscripts, self.program.array(load.array).shape, strict=True
+            )
+        )
 
     def with_other(self, name: str, other: float) -> None:
         """Let a load that nothing has looked at yet hold another number where it is masked."""

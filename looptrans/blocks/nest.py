@@ -307,8 +307,7 @@ class Nest:
 
     def _is_branch(self, node: If, condition: Expr) -> bool:
         """Tell whether a guard is the same for all that a program does, and saves it loops."""
-        only_loops = all(isinstance(each, Loop) for each in node.body) and not node.orelse
-        return only_loops and not dims_of(condition)
+        return _has_only_loops(node) and not dims_of(condition)
 
     def _branch(self, node: If, path: Path, condition: Expr) -> None:
         """Go over loops only where a guard holds: what they carry is there before it."""
@@ -328,3 +327,11 @@ class Nest:
         if not any(isinstance(part, Name) and part.name in changed for part in parts_of(condition)):
             return condition
         return self.b.named(self.b.name("holds", ("guard", path)), condition)
+
+
+def _has_only_loops(node: If) -> bool:
+    """Tell whether nothing stands under a guard but loops, maybe under guards of their own."""
+    return not node.orelse and all(
+        isinstance(each, Loop) or (isinstance(each, If) and _has_only_loops(each))
+        for each in node.body
+    )
