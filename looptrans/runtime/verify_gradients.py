@@ -25,6 +25,9 @@ LEAST_TOLERANCE = {"float32": 5e-6, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 PLAIN_TIMES = 3
 """How many times the plain error may be."""
 
+HANDED_OVER_TIMES = 4
+"""How many roundings in float32 there are of the size of a saved value's own."""
+
 ROUNDING = 2.0**-24
 """Half the distance of two neighbours in float32, relative to them: one rounding."""
 
@@ -85,8 +88,9 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
     can know better than what it is handed. In 16 bits, where delta comes from a rounded O, and for
     large scores, where P comes from a log-sum-exp in float32, that is often most of the error. In
     16 bits the operands of products are rounded besides, as matrix instructions want them. In
-    float32 it is added twice: what is worked out anew beside a saved value, as a score beside the
-    log-sum-exp, is rounded to the same type, while autograd has both from one rounding.
+    float32 it is added four times: what is worked out anew beside a saved value, as a score beside
+    the log-sum-exp, is rounded to the same type, and both are again as products with log2(e), while
+    autograd has their difference from one rounding.
 
     An element that no path leads to is exactly 0: rows that are masked throughout have such ones.
     Elements for which there are several subgradients are not compared, and counted; so are those
@@ -135,7 +139,9 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
         own = plain_nearby(expected.nearby, exact, asked)
         tolerance = max(tolerance, PLAIN_TIMES * own)
     if not problem and error > tolerance:
-        tolerance += (2 if dtype == "float32" else 1) * expected.handed_over() / whole
+        tolerance += (
+            (HANDED_OVER_TIMES if dtype == "float32" else 1) * expected.handed_over() / whole
+        )
     if not problem and error > tolerance:
         tolerance = max(tolerance, ROUNDING * norm(expected.absolute()[finite]) / whole)
     return OutputError(name, error, tolerance, int(np.count_nonzero(~asked)), problem)
@@ -166,5 +172,7 @@ def _beside_terms(
     terms = norm(expected.absolute()[asked])
     error, tolerance = difference / terms, ROUNDING
     if error > tolerance:
-        tolerance += (2 if dtype == "float32" else 1) * expected.handed_over() / terms
+        tolerance += (
+            (HANDED_OVER_TIMES if dtype == "float32" else 1) * expected.handed_over() / terms
+        )
     return OutputError(name, error, tolerance, skipped)
