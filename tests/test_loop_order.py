@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.order import with_loops_outward
+from looptrans.adjoint.order import with_loops_outward, with_numbers_inward
 from looptrans.adjoint.simpler import ORDER, simpler
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
@@ -249,3 +249,32 @@ def test_the_sum_of_a_product_goes_inside() -> None:
         ("j", "parallel"),
         ("k", "sequential"),
     ]
+
+
+BETWEEN = """
+def f(Q: Float[Array, "E"], K: Float[Array, "C P E"], w: Float[Array, "T"],
+      page: Int[Array, "T", "0:C"]):
+    m = -inf; l = 0.0; o = 0.0
+    for t in range(T):
+        u = w[t] * w[t]
+        v = u + 1.0
+        for r in range(P):
+            s = v * (Q @ K[page[t], r])
+            n = max(m, s)
+            l = l * exp(m - n) + exp(s - n)
+            o = o * exp(m - n) + exp(s - n) * s
+            m = n
+    y = zeros(1)
+    y[0] = o / l
+    return y
+"""
+
+
+def test_a_number_between_two_loops_of_one_fold_is_worked_out_inside() -> None:
+    listing = program(BETWEEN)
+    plain = with_numbers_inward(listing)
+    assert plain is not None and plain.names == ("u", "v")
+    _same(listing, plain.program, ({"T": 3, "P": 4, "C": 2, "E": 2},))
+    found = backward(listing)
+    assert {*found.gradients} == {"Q", "K", "w"}
+    assert with_numbers_inward(program(BETWEEN.replace("o = o *", "v = v + 1.0; o = o *"))) is None
