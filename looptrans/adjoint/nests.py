@@ -10,11 +10,11 @@ from looptrans.adjoint.solving import replacing
 from looptrans.adjoint.standing import Scalar
 from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
-from looptrans.ir.affine import form_of, index_of, sides
+from looptrans.ir.affine import form_of, index_of, is_same, sides, total
 from looptrans.ir.condition import Condition, Relation, Some
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, children, rebuild, variables
 from looptrans.ir.rewrite import access_changed, condition_changed, value_changed
-from looptrans.ir.value import Access, Generator, Read, Select, Value, walk_value
+from looptrans.ir.value import Access, Generator, Range, Read, Select, Value, walk_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def with_what_is_known(nest: Nest) -> Nest:
     """
     for loop in nest.loops:
         match loop.range.start:
-            case Arith("*", Var() as outer, divisor):
+            case Arith("*", Var() as outer, divisor) if _is_of_one_block(loop.range, divisor):
                 nest = _changed(nest, replacing(Arith("//", Var(loop.variable), divisor), outer))
             case _:
                 pass
@@ -223,6 +223,12 @@ def with_what_is_known(nest: Nest) -> Nest:
         made = _changed(nest, replacing(old, new))
         nest = replace(nest, scalars=made.scalars, updates=made.updates)
     return nest
+
+
+def _is_of_one_block(bounds: Range, width: Index) -> bool:
+    """Tell whether a loop goes no further than a block from where it starts."""
+    end = total(bounds.start, width)
+    return bounds.step == 1 and any(is_same(stop, end) for stop in sides("min", bounds.stop))
 
 
 def _digit(index: Index, below: list[tuple[str, Index]]) -> Index:
