@@ -44,10 +44,14 @@ def test_which_function(value: str, exponent: str, function: str) -> None:
 
 
 BESIDE = """
-def f(X: Float[Array, "M N"], Y: Float[Array, "M"], V: Float[Array, "N D"]):
+def f(
+    X: Float[Array, "M N"], Y: Float[Array, "M"], Q: Float[Array, "M E"], K: Float[Array, "N E"],
+    V: Float[Array, "N D"]
+):
     Z = zeros((M, D))
     for i in range(0, M):
         for j in range(0, N):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + X[i, j]
             for d in range(0, D):
                 Z[i, d] = Z[i, d] + exp({exponent}) * V[j, d]
     return Z
@@ -56,11 +60,14 @@ def f(X: Float[Array, "M N"], Y: Float[Array, "M"], V: Float[Array, "N D"]):
 
 @pytest.mark.parametrize(
     ("exponent", "function"),
-    [("X[i, j] - Y[i]", "exp2"), ("X[i, j] * X[i, j] - Y[i]", "exp2"), ("X[i, j]", "exp")],
+    [
+        ("s - Y[i]", "exp2"),
+        # Both may be large and close to each other: their difference is exact.
+        ("X[i, j] - Y[i]", "exp"),
+        ("s", "exp"),
+    ],
 )
-def test_beside_a_matrix_product_what_is_taken_off_is_multiplied_apart(
-    exponent: str, function: str
-) -> None:
+def test_what_is_taken_off_a_score_is_multiplied_apart(exponent: str, function: str) -> None:
     (kernel,) = emitted(program(BESIDE.format(exponent=exponent))).blocks.kernels
     assert calls(kernel) == [function]
 
@@ -158,6 +165,30 @@ def test_what_is_made_of_that_maximum_stays_in_its_units(lse: str, is_asked: boo
     names = {part.name for part in walk(twin.value) if isinstance(part, Name)}
     assert "m_log2" in names
     assert ("m" in names) == is_asked
+
+
+CHOSEN = """
+def f(X: Float[Array, "N F"], W: Float[Array, "E F"], pick: Int[Array, "N", "0:E"]):
+    g = zeros(N)
+    for n in range(0, N):
+        m = -inf
+        z = 0.0
+        for e in range(0, E):
+            s = sum(X[n, f] * W[e, f] for f in range(0, F))
+            t = max(m, s)
+            z = z * exp(m - t) + exp(s - t)
+            m = t
+        g[n] = exp(sum(X[n, f] * W[pick[n], f] for f in range(0, F)) - m) / z
+    return g
+"""
+
+
+def test_a_row_outside_loops_is_compared_with_the_maximum_in_its_units() -> None:
+    """The largest score has the weight 1 / z, however large it is."""
+    (kernel,) = emitted(program(CHOSEN)).blocks.kernels
+    assert calls(kernel) == ["exp2"]
+    lets = [op for op in ops_in(kernel.body) if isinstance(op, Let)]
+    assert not any(part == LN2 for let in lets for part in walk(let.value))
 
 
 @pytest.mark.parametrize("name", ["attention_causal", "attention_gqa", "attention_lengths"])

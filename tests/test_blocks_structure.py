@@ -347,14 +347,15 @@ SCALE = ", scale: float"
         (f"{DOT} * 3", "", True),
         (f"{DOT} / sqrt(E)", "", True),
         (f"{DOT} * (1.0 / sqrt(E))", "", True),
-        (f"scale * {DOT}", SCALE, False),
-        (f"{DOT} / scale", SCALE, False),
-        (f"{DOT} * scale / sqrt(E)", SCALE, False),
+        # The launcher tells which.
+        (f"scale * {DOT}", SCALE, None),
+        (f"{DOT} / scale", SCALE, None),
+        (f"{DOT} * scale / sqrt(E)", SCALE, None),
         (f"-0.125 * {DOT}", "", False),
         (f"-({DOT})", "", False),
     ],
 )
-def test_where_the_score_is_scaled(score: str, more: str, moves: bool) -> None:
+def test_where_the_score_is_scaled(score: str, more: str, moves: bool | None) -> None:
     kernel = only_kernel(made_of(_attention(score, more)))
     (loop,) = loops(kernel, "full")
     values = {op.name: op.value for op in loop.body if isinstance(op, Let)}
@@ -372,8 +373,11 @@ def test_where_the_score_is_scaled(score: str, more: str, moves: bool) -> None:
     assert isinstance(difference, Binary)
     assert difference.op == "-"
     assert not [part for part in divisions(loop.body) if dims_of(part)]
-    if moves:
+    if moves is not False:
         # max(S) * c, and exp2(S * c - m), which is one multiply-add.
+        if moves is None:
+            assert isinstance(scores, Binary)
+            scores = scores.left
         assert isinstance(scores, Dot)
         assert [p for p in walk(value) if isinstance(p, Binary) and p.left == reduced]
         assert isinstance(difference.left, Binary)
@@ -383,6 +387,13 @@ def test_where_the_score_is_scaled(score: str, more: str, moves: bool) -> None:
         assert isinstance(scores.left, Dot)
         assert not [p for p in walk(value) if isinstance(p, Binary)]
         assert difference.left == reduced.operand
+
+
+def test_an_element_is_compared_once_with_all_that_bounds_its_row() -> None:
+    """Counted from the first of the block, so that nothing of the loop is compared."""
+    text = made_of(_attention(DOT).replace("in range(N)", "in range(min(N, i + 1))")).text
+    assert "tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first" in text
+    assert "tl.where(tl.where" not in text
 
 
 # The order of independent statements
@@ -527,3 +538,29 @@ def test_a_function_inside_a_function_is_worked_out_once() -> None:
         parts = [part for op in ops_in(loop.body) for e in exprs_of(op) for part in walk(e)]
         functions = [part.function for part in parts if isinstance(part, Call)]
         assert functions.count("tanh") == functions.count("exp") == 1
+
+
+CAPPED = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], c: float):
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            s = sum(Q[i, e] * K[j, e] for e in range(E)) * (1.0 / sqrt(E))
+            w = c * tanh({given} / c)
+            for d in range(D):
+                O[i, d] = O[i, d] + w * V[j, d]
+    return O
+"""
+
+
+@pytest.mark.parametrize("given", ["s", "(s * 2.0)"])
+def test_numbers_meet_before_they_meet_elements(given: str) -> None:
+    (loop,) = loops(only_kernel(made_of(CAPPED.format(given=given))), "full")
+    parts = [p for op in loop.body for e in exprs_of(op) for p in walk(e)]
+    many = [p for p in parts if isinstance(p, Binary) and p.op == "*" and len(dims_of(p)) == 2]
+    assert len(many) == 1
+
+
+def test_a_number_and_its_inverse_cancel() -> None:
+    text = emitted_with_backward(program(CAPPED.format(given="s"))).text
+    assert " dw * tanh_slope_w_in  #" in text  # dw * c * tanh_slope_w_in / c

@@ -4,11 +4,11 @@
     P = exp(S - lse)                  ->      P = exp2(dot(Q, K) * S_scale - lse * log2(e))
 
 A GPU has powers of two only: exp multiplies every element by log2(e) first, and keeps results too
-small to be normal numbers, which takes two products more. Beside matrix products this is saved
-also where an element has to be multiplied all the same, since what is taken off it is multiplied
-apart, once for each row. Elsewhere memory sets the pace, and exp is left as it is unless what is
-taken off was in units of log2(e) before: a maximum that went through natural units and back would
-be rounded twice.
+small to be normal numbers, which takes two products more. Beside matrix products this is saved for
+scores also where an element has to be multiplied all the same, since what is taken off it is
+multiplied apart, once for each row. Elsewhere memory sets the pace, and exp is left as it is unless
+what is taken off was in units of log2(e) before: a maximum that went through natural units and back
+would be rounded twice.
 
     m = m * log(2)                            m_log2 = m
     P = exp(S - m)                    ->      P = exp2(S * log2(e) - m_log2)
@@ -227,11 +227,12 @@ def _power(
         return None
     (argument,) = part.arguments
     whole = set(dims_of(argument))
-    if not any(dim.role == "tile" for dim in whole):
-        return None
     lets: list[Let] = []
     opened = _terms(argument, known, lets)
     asked = {term.name for _, term in opened if isinstance(term, Name)} & twins.keys()
+    # Outside loops there is no time to be saved.
+    if not asked and not any(dim.role == "tile" for dim in whole):
+        return None
     stem = next((let.name for let in lets), "exponent")
     saves = False
     parts: Terms = []
@@ -247,26 +248,41 @@ def _power(
         elif asked:
             scaled = times(term, LOG2E)
         else:
-            return _taken_off(argument) if beside else None
+            return _taken_off(argument, known) if beside else None
         parts.append((sign, scaled))
     if not saves and not asked:
-        return _taken_off(argument) if beside else None
+        return _taken_off(argument, known) if beside else None
     used += lets
     return Call("exp2", (_sum(parts),))
 
 
-def _taken_off(argument: Expr) -> Expr | None:
-    """Return the power of two of elements that numbers of a row or column are taken off.
+def _taken_off(argument: Expr, known: dict[str, Let]) -> Expr | None:
+    """Return the power of two of scores that a number of a row or column is taken off, or None.
 
-    Without such a number the argument, and its error, may be as large as can be: None.
+    A score that a matrix product is part of has an error of its own size, so that products with
+    log2(e) add no worse. What is only read may be close to what is taken off it, and both be large:
+    their difference is exact, and is not to be opened.
     """
-    whole = set(dims_of(argument))
-    opened = terms(argument)
-    elements = [each for each in opened if set(dims_of(each[1])) == whole]
-    others = [(sign, times(term, LOG2E)) for sign, term in opened if set(dims_of(term)) != whole]
-    if not elements or not others:
-        return None
-    return Call("exp2", (_sum([(1, times(_sum(elements), LOG2E)), *others]),))
+    match argument:
+        case Binary("-", score, taken) if kind_of(argument) == "float":
+            apart = set(dims_of(score)) == set(dims_of(argument)) > set(dims_of(taken))
+            if apart and _is_scored(score, known):
+                return Call("exp2", (minus(times(score, LOG2E), times(taken, LOG2E)),))
+    return None
+
+
+def _is_scored(expr: Expr, known: dict[str, Let]) -> bool:
+    """Tell whether a matrix product is part of a value."""
+    return any(
+        isinstance(part, Dot)
+        or (isinstance(part, Name) and part.name in known and _is_made(part.name, known))
+        for part in walk(expr)
+    )
+
+
+def _is_made(name: str, known: dict[str, Let]) -> bool:
+    rest = {other: let for other, let in known.items() if other != name}
+    return _is_scored(known[name].value, rest)
 
 
 def _has_products(ops: tuple[Op, ...]) -> bool:

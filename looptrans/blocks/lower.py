@@ -10,7 +10,9 @@ from looptrans.algebra.append import Append, appends
 from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.balance import grows
 from looptrans.blocks.builder import Builder
+from looptrans.blocks.conditions import in_one
 from looptrans.blocks.configs import choices
+from looptrans.blocks.constants import met
 from looptrans.blocks.exponents import in_powers_of_two
 from looptrans.blocks.grid import grid_of, is_read, most_of, rows_of
 from looptrans.blocks.late import with_late
@@ -226,7 +228,7 @@ class _Lowering:
         for dim, start, stop in reversed(read):
             ops = (RowBlock(dim, start, stop, ops),)
         ops = in_powers_of_two((*frame.ops[:first_ops], *ops), b.name)
-        ops = outside(b, shared(needed(ops), b.name))
+        ops = in_one(outside(b, shared(needed(met(ops)), b.name)))
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
         arrays, scalars = self._arguments(ops, dims, storage)

@@ -153,7 +153,7 @@ def _scaled(
         # Where the loop does not run at all the sum is 0, whatever stands outside.
         sizes = {name for dim in dims_of(dot) for name in parameters(dim.extent)}
         sure = [part for part in outer if _is_finite(b, part)]
-        if any(not _is_of(part, sizes) for part in (*outer, *under) if part not in sure):
+        if any(not _is_of(p, sizes) for p in (*(p for p in outer if p not in sure), *under)):
             continue
         inner = [part for part in above if part not in outer]
         if {*outer, *under} - {Number(1.0)} and inner and len({let.value for let in setting}) == 1:

@@ -263,6 +263,12 @@ class Expressions:
                     for part in (left, right)
                 ]
                 return Text(sign.join(parts), binding)
+            case Binary(op, Position(dim), right) if _is_of_rows(op, dim, right):
+                # Counted from the first of the block the left side is the same for all blocks,
+                # and no number of the loop, which the compiler would compare in 64 bits.
+                block = f"tl.arange(0, {self.block(dim.block or '')})" + _broadcast((dim,), dims)
+                rest = self._shaped(Binary("-", right, Edge(dim, "first")), dims)
+                return Text(f"{block} {op} {rest.within(SUM)}", COMPARE)
             case Binary(op, left, right):
                 binding = _BINDING.get(op, COMPARE)
                 below = SUM if binding == COMPARE else binding
@@ -517,6 +523,12 @@ def _is_negatable(op: str, left: Expr, right: Expr) -> bool:
 
 def _is_logic(expr: Expr, op: str) -> bool:
     return isinstance(expr, Binary) and expr.op == op
+
+
+def _is_of_rows(op: str, dim: Dim, other: Expr) -> bool:
+    """Tell whether the iterations of a tile are compared with whole numbers of rows."""
+    is_compared = op in NEGATED and dim.role == "tile" and kind_of(other) == "int"
+    return is_compared and bool(dims_of(other)) and dim not in dims_of(other)
 
 
 def _broadcast(own: tuple[Dim, ...], dims: tuple[Dim, ...]) -> str:
