@@ -164,6 +164,22 @@ def test_a_guard_stays_that_keeps_what_is_read_inside_its_array(text: str) -> No
     _same(listing, _simplest(listing), ({"T": 5, "N": 9, "B": 2},))
 
 
+DOWNWARDS = """
+def f(W: Float[Array, "M M"], Q: Float[Array, "M"]):
+    l = zeros(M)
+    for j in range(M):
+        for i in range(M - 1, j - 1, -1):
+            l[i] = l[i] * 0.5 + W[i, j] * Q[j]
+    return l
+"""
+
+
+def test_rows_that_are_gone_over_downwards_to_the_key_are_all_there() -> None:
+    listing = program(DOWNWARDS)
+    for last in (_simplest(listing), derive(listing, "fold").last):
+        _same(listing, last, ({"M": 5}, {"M": 1}))
+
+
 HANDED = """
 def f(Q: Float[Array, "M"], K: Float[Array, "N"]):
     m = full(M, -inf)
