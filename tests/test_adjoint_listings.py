@@ -1389,3 +1389,18 @@ def test_an_index_under_a_name_is_a_number_as_well() -> None:
     assert "far" not in text_of(found.program)
     assert set(found.gradients) == {"Q", "K", "slope"}
     assert all(error < 1e-10 for error in gaps(found, 0))
+
+
+OVERLAPPING = """
+def f(X: Float[Array, "N"], Y: Float[Array, "G N"], Z: Float[Array, "R"]):
+    O = zeros(G)
+    for g in range(G):
+        for h in range(g * R, min(g * R + 2 * R, N)):
+            O[g] = O[g] + X[h // R] * Y[g, h] * X[h]
+    return O
+"""
+
+
+def test_a_loop_over_two_blocks_is_not_taken_for_one_over_its_first() -> None:
+    found = backward(program(OVERLAPPING))
+    assert "h // R" in text_of(found.program)

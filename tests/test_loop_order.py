@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.order import with_loops_outward
+from looptrans.adjoint.order import with_loops_outward, with_numbers_inward
 from looptrans.adjoint.simpler import ORDER, simpler
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
@@ -164,6 +164,22 @@ def test_a_guard_stays_that_keeps_what_is_read_inside_its_array(text: str) -> No
     _same(listing, _simplest(listing), ({"T": 5, "N": 9, "B": 2},))
 
 
+DOWNWARDS = """
+def f(W: Float[Array, "M M"], Q: Float[Array, "M"]):
+    l = zeros(M)
+    for j in range(M):
+        for i in range(M - 1, j - 1, -1):
+            l[i] = l[i] * 0.5 + W[i, j] * Q[j]
+    return l
+"""
+
+
+def test_rows_that_are_gone_over_downwards_to_the_key_are_all_there() -> None:
+    listing = program(DOWNWARDS)
+    for last in (_simplest(listing), derive(listing, "fold").last):
+        _same(listing, last, ({"M": 5}, {"M": 1}))
+
+
 HANDED = """
 def f(Q: Float[Array, "M"], K: Float[Array, "N"]):
     m = full(M, -inf)
@@ -249,3 +265,32 @@ def test_the_sum_of_a_product_goes_inside() -> None:
         ("j", "parallel"),
         ("k", "sequential"),
     ]
+
+
+BETWEEN = """
+def f(Q: Float[Array, "E"], K: Float[Array, "C P E"], w: Float[Array, "T"],
+      page: Int[Array, "T", "0:C"]):
+    m = -inf; l = 0.0; o = 0.0
+    for t in range(T):
+        u = w[t] * w[t]
+        v = u + 1.0
+        for r in range(P):
+            s = v * (Q @ K[page[t], r])
+            n = max(m, s)
+            l = l * exp(m - n) + exp(s - n)
+            o = o * exp(m - n) + exp(s - n) * s
+            m = n
+    y = zeros(1)
+    y[0] = o / l
+    return y
+"""
+
+
+def test_a_number_between_two_loops_of_one_fold_is_worked_out_inside() -> None:
+    listing = program(BETWEEN)
+    plain = with_numbers_inward(listing)
+    assert plain is not None and plain.names == ("u", "v")
+    _same(listing, plain.program, ({"T": 3, "P": 4, "C": 2, "E": 2},))
+    found = backward(listing)
+    assert {*found.gradients} == {"Q", "K", "w"}
+    assert with_numbers_inward(program(BETWEEN.replace("o = o *", "v = v + 1.0; o = o *"))) is None

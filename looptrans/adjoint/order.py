@@ -22,6 +22,7 @@ from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.walk import nodes
 from looptrans.transforms.outward import Outward, and_then, brought_outward, with_block_rows_outward
 from looptrans.transforms.tree import LoopPath, Position, loop_paths, loops_around, statements_in
+from looptrans.transforms.values_inward import Inward, with_values_inward
 from looptrans.transforms.whole_loops import are_blocks
 
 
@@ -60,6 +61,15 @@ def with_rows_outward(program: Program) -> Outward | None:
         The program afterwards; None where there is no such loop, or none that may go there.
     """
     return with_block_rows_outward(program, _free)
+
+
+def with_numbers_inward(program: Program) -> Inward | None:
+    """Work numbers out in the loop that reads them, where it and the one around carry something.
+
+    Args:
+        program: The program.
+    """
+    return with_values_inward(program, lambda p, path: freed(p, path) is None)
 
 
 def _free(program: Program, path: LoopPath) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

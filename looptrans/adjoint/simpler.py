@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from looptrans.adjoint.lets import program_of_indices
-from looptrans.adjoint.order import with_loops_outward, with_rows_outward
+from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
 from looptrans.adjoint.picking import Picked, with_picks_added
 from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
@@ -26,9 +26,12 @@ from looptrans.transforms.guarded_ends import Ended, with_guarded_ends
 from looptrans.transforms.idle_guards import Unasked, with_idle_guards_out
 from looptrans.transforms.outward import Outward
 from looptrans.transforms.shift import Shifted, with_rows_in_place
+from looptrans.transforms.values_inward import Inward
 from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
-_Seen: TypeAlias = Unasked | Ended | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked
+_Seen: TypeAlias = (
+    Unasked | Ended | Inward | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked
+)
 
 # Loops over all of what blocks are of, and what is free outside of what carries.
 ORDER: Final = (
@@ -40,8 +43,8 @@ ORDER: Final = (
     "loops outward",
     "elements",
 )
-# Rows where they are, and arrays that are set once.
-PLACES: Final = ("made once", "rows in place", "picked")
+# Rows where they are, arrays that are set once, and nests with nothing between their loops.
+PLACES: Final = ("made once", "rows in place", "picked", "numbers inward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +97,5 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "made once": with_arrays_made_once,
     "rows in place": lambda p: with_rows_in_place(program_of_indices(p)),
     "picked": with_picks_added,
+    "numbers inward": lambda p: with_numbers_inward(program_of_indices(p)),
 }

@@ -329,6 +329,10 @@ def _widest(body: tuple[Node, ...], wanted: Loop) -> Range:
     """
     between = _loops_to(body, wanted)
     start, stop = wanted.range.start, wanted.range.stop
+    if wanted.range.step < 1:
+        if {loop.variable for loop in between} & _bounds(wanted.range):
+            raise _NotGathered
+        return wanted.range
     for loop in reversed(between):
         start, stop = _outermost("max", start, loop), _outermost("min", stop, loop)
     return Range(start, stop, wanted.range.step)
