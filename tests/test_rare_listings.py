@@ -43,6 +43,17 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], {m
                 O[i, d] = O[i, d] + {term} * V[j, d]
     return O
 """
+PIECES = """
+def f(X: Float[Array, "M R"], c: Float[Array, "F"]):
+    Y = zeros((M, R))
+    for i in range(0, M):
+        for f in range(0, F):
+            Y[i, f] = X[i, f] * c[f] - X[i, f + F]
+            Y[i, f + F] = X[i, f + F] * c[f] + X[i, f]
+        for r in range(2 * F, R):
+            Y[i, r] = X[i, r]
+    return Y
+"""
 GUARDED = """
 def f(X: Float[Array, "M N"], Y: Float[Array, "M N"]):
     Z = ones((M, N)); O = zeros(M); P = zeros(M)
@@ -340,11 +351,12 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (LONG, "M=3,N=50", "forward"),
         (ROUNDED, "M=3,N=20", "forward"),
         (MORE_ROWS, "M=5,N=7,P=40", "forward"),
+        (PIECES, "M=3,R=7,F=2", "both"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
          "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows",
          "made", "columns", "one more", "start", "digits", "shared", "two rates", "long",
-         "rounded", "more rows"],
+         "rounded", "more rows", "pieces"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -404,3 +416,19 @@ def f(x: Float[Array, "M N"]):
     shown = capsys.readouterr().out
     assert "write the sum" not in shown
     assert shown.count("sum(exp(x[i + 1, j] - m) for j in range(0, N)) if i < M - 1 else 0.0") > 0
+
+
+@pytest.mark.parametrize(("second", "status"), [("2 * f + 1", 0), ("2 * f + 2", 1)])
+def test_an_array_is_written_in_pieces_where_no_cell_is_written_twice(
+    second: str, status: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text(f"""
+def f(X: Float[Array, "F"]):
+    Y = zeros(2 * F + 2)
+    for f in range(F):
+        Y[2 * f] = X[f]
+        Y[{second}] = -X[f]
+    return Y
+""")
+    assert main(["emit", str(path), "-o", str(tmp_path)]) == status

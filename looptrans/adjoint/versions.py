@@ -22,6 +22,7 @@ from looptrans.adjoint.state import LoopAround, Place, Site, State, Version
 from looptrans.adjoint.targets import Solved, solved_target
 from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.algebra.values import is_number
+from looptrans.analysis.api import is_written_once
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import (
     ALWAYS,
@@ -132,14 +133,22 @@ def _old(
 ) -> Value | None:
     """Return what a cell holds that a statement under a guard may leave as it is."""
     before = state.current[target.array]
-    if before.name is None and not before.expanded:
+    if before.name is None and not before.expanded and not before.lost:
         return before.number
     if before.expanded != tuple(x.position for x in expanded):
         raise NotDifferentiated(
             f"{target.array} may keep what an earlier iteration left in it", place.label
         )
     cell = _each_cell(target, solved)
-    return value_moved(read_of(state, cell, place, place.around.facts), solved.values)
+    try:
+        found = read_of(state, cell, place, place.around.facts)
+    except NotDifferentiated:
+        # Where no cell is written twice, each holds in the end what its one statement sets it to.
+        if before.name is None or not is_written_once(state.program, target.array):
+            raise
+        own = tuple(Var(x.variable) for x in expanded)
+        found = Read(Access(before.name, (*own, *cell.indices)))
+    return value_moved(found, solved.values)
 
 
 def join(state: State, array: str, one: Version) -> None:

@@ -31,6 +31,10 @@ KINDS = ("flow", "anti", "output")
 Contents = Mapping[str, Mapping[tuple[int, ...], int]]
 
 
+ONCE_SECONDS = 10.0
+"""How long it may take to see that no cell of an array is written twice."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Everything the analysis says about a program."""
@@ -76,6 +80,20 @@ def dependences(
         return within_budget(work, budget)
     except BudgetExceeded as error:
         return _no_dependences(program, str(error))
+
+
+def is_written_once(program: Program, array: str, *, budget: float = ONCE_SECONDS) -> bool:
+    """Tell whether no cell of an array is written twice, as y[2 * f] and y[2 * f + 1] are not.
+
+    Args:
+        program: The program.
+        array: The array.
+        budget: Seconds.
+    """
+    found = dependences(
+        program, bases=("memory",), kinds=("output",), witnesses=False, budget=budget
+    )
+    return found.unknown is None and all(each.array != array for each in found.dependences)
 
 
 def components(

@@ -2,7 +2,7 @@
 
     loaded      it is only read: every read is a load
     register    every access is to the cell of the iteration itself: a block that programs keep
-    streamed    it is only written, by one statement: every write is a store
+    streamed    it is only written, by one statement or each cell once: every write is a store
     added       atomic parts add to it, and nothing else touches it: every one adds in memory
     recomputed  one statement writes it from inputs alone, and others read it at other cells: they
                 work its value out again
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from looptrans.analysis.api import is_written_once
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Binding, Path, Site
 from looptrans.blocks.sites import sites as sites_of
@@ -221,6 +222,8 @@ def _storage(
     if definition is not None:
         return Storage(name, "recomputed", sites, definition=definition)
     reads = [site for site in sites if not site.is_write]
+    if not reads and not is_scalar and is_written_once(program, name):
+        return Storage(name, "streamed", sites)
     site = reads[0] if reads else writes[1]
     text = access_text(Access(name, site.subscripts))
     where = access_text(Access(name, writes[0].subscripts))
