@@ -211,7 +211,7 @@ def flex(recipe: Recipe, arguments: Arguments, *, compiles: bool) -> Call:
         # for one that is let go would refuse that.
         functorch = importlib.import_module("torch._functorch.config")
         if hasattr(functorch, "donated_buffer"):
-            functorch.donated_buffer = False
+            setattr(functorch, "donated_buffer", False)  # noqa: B010
         function = torch.compile(flex_attention, dynamic=False)
     options = {
         "score_mod": _score(recipe, arguments),
