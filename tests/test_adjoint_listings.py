@@ -1309,3 +1309,68 @@ def test_an_array_that_is_set_anew_under_a_guard_is_read_as_what_was_set() -> No
     assert not found.notes
     ok = np.array([[True, False, True, True], [True] * 4, [False, True, False, True]])
     assert all(error < 1e-10 for error in gaps(found, 0, ok=ok))
+
+
+TWO_BANKS = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "M E"], V: Float[Array, "M D"], W: int):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf; l = 0.0; o = zeros(D)
+        for j in range(M):
+            if j < 2 and j < i - W:
+                s = Q[i] @ K[j]
+                n = max(m, s)
+                l = l * exp(m - n) + exp(s - n)
+                for d in range(D): o[d] = o[d] * exp(m - n) + exp(s - n) * V[j, d]
+                m = n
+        for j in range(M):
+            if i - W <= j and j <= i:
+                s = Q[i] @ K[j]
+                n = max(m, s)
+                l = l * exp(m - n) + exp(s - n)
+                for d in range(D): o[d] = o[d] * exp(m - n) + exp(s - n) * V[j, d]
+                m = n
+        for d in range(D): O[i, d] = o[d] / l
+    return O
+"""
+
+
+def test_two_loops_under_masks_of_their_own_have_loops_of_their_own_and_one_delta() -> None:
+    listing = program(TWO_BANKS)
+    sizes = {"M": 7, "E": 2, "D": 3, "W": 2}
+    found = backward(listing)
+    text = text_of(found.program)
+    assert "dO[i, d] * O[i, d]" in text and "1.0 if" not in text
+    inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 0).arrays)
+    forward = execute(found.forward, sizes=sizes, inputs=inputs)
+    incoming = np.random.default_rng(0).standard_normal((7, 3))
+    given = {**inputs, "dO": incoming}
+    given |= {saved.name: forward[saved.name] for saved in found.saved}
+    got = execute(found.program, sizes=sizes, inputs=given)
+    random = np.random.default_rng(1)
+    for name, gradient in found.gradients.items():
+        way = random.standard_normal(inputs[name].shape)
+        one, other = (
+            execute(listing, sizes=sizes, inputs={**inputs, name: inputs[name] + step * way})["O"]
+            for step in (1e-5, -1e-5)
+        )
+        slope = ((one - other) / 2e-5 * incoming).sum()
+        np.testing.assert_allclose((got[gradient] * way).sum(), slope, atol=1e-8)
+
+
+SLOPES = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], slope: float):
+    O = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            far = i - j
+            O[i] += far * sum(Q[i, e] * K[j, e] - slope * far for e in range(E))
+    return O
+"""
+
+
+def test_an_index_under_a_name_is_a_number_as_well() -> None:
+    found = backward(program(SLOPES))
+    assert "far" not in text_of(found.program)
+    assert set(found.gradients) == {"Q", "K", "slope"}
+    assert all(error < 1e-10 for error in gaps(found, 0))

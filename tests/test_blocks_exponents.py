@@ -167,6 +167,30 @@ def test_what_is_made_of_that_maximum_stays_in_its_units(lse: str, is_asked: boo
     assert ("m" in names) == is_asked
 
 
+CHOSEN = """
+def f(X: Float[Array, "N F"], W: Float[Array, "E F"], pick: Int[Array, "N", "0:E"]):
+    g = zeros(N)
+    for n in range(0, N):
+        m = -inf
+        z = 0.0
+        for e in range(0, E):
+            s = sum(X[n, f] * W[e, f] for f in range(0, F))
+            t = max(m, s)
+            z = z * exp(m - t) + exp(s - t)
+            m = t
+        g[n] = exp(sum(X[n, f] * W[pick[n], f] for f in range(0, F)) - m) / z
+    return g
+"""
+
+
+def test_a_row_outside_loops_is_compared_with_the_maximum_in_its_units() -> None:
+    """The largest score has the weight 1 / z, however large it is."""
+    (kernel,) = emitted(program(CHOSEN)).blocks.kernels
+    assert calls(kernel) == ["exp2"]
+    lets = [op for op in ops_in(kernel.body) if isinstance(op, Let)]
+    assert not any(part == LN2 for let in lets for part in walk(let.value))
+
+
 @pytest.mark.parametrize("name", ["attention_causal", "attention_gqa", "attention_lengths"])
 def test_weights_of_the_backward_pass(name: str) -> None:
     """Also where the loop over blocks stands in one over heads, or in rows whose end is read."""

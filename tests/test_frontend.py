@@ -10,6 +10,7 @@ from looptrans.frontend import parse
 from looptrans.ir.condition import Data, Every, Not, Relation
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Arith, Extremum, Int, Let, Neg, Opaque, Param, Var
+from looptrans.ir.listing import contract_text, listing
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.source import Source
 from looptrans.ir.value import (
@@ -378,6 +379,29 @@ def test_comments_stay_with_their_statements() -> None:
     assert (only(program).leading, only(program).comment) == (("two",), "in # side")
     assert program.closing == ("end",)
     assert program.return_comment == "out"
+
+
+@pytest.mark.parametrize(
+    ("body", "assumed"),
+    [
+        ("S[i, j] = Q[i] @ K[j]", ["E == F"]),
+        ("q = Q[i]; k = K[j]; S[i, j] = sum(exp(q) * k)", ["E == F"]),
+        ("O[i] = O[i] + S[i, j] * V[j]", ["G == D"]),
+        ("O[i] = where(Q[i, 0] > 0.0, V[j], P[j])", ["D == E + 1", "G == D"]),
+        ("S[i, j] = Q[i] @ Q[j] + sum(K[i]) * max(V[j])", []),
+        ("S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E))", []),
+    ],
+)
+def test_rows_that_are_combined_have_one_length(body: str, assumed: list[str]) -> None:
+    program = read(
+        'def f(Q: Float[Array, "M E"], K: Float[Array, "N F"], V: Float[Array, "N D"], '
+        'P: Float[Array, "N E+1"]):\n'
+        "    S = zeros((M, N)); O = zeros((M, G))\n"
+        "    for i in range(M):\n        for j in range(N):\n"
+        f"            {body}\n    return S, O\n"
+    )
+    assert [contract_text(c) for c in program.contracts] == [f"assert {each}" for each in assumed]
+    assert read(listing(program)) == program
 
 
 def test_spans_point_at_the_text() -> None:

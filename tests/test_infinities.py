@@ -127,3 +127,28 @@ def test_a_maximum_that_goes_on_from_another_may_be_of_nothing_too() -> None:
     wanted = execute(original, inputs=inputs)["R"]
     result = execute(found.steps[-1].after, inputs=inputs)["R"]
     np.testing.assert_allclose(result, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_is_masked_in_a_maximum_is_masked_in_the_sum(same: bool) -> None:
+    masked = "(X[j] if B[i, j] > 0.0 else -inf)"
+    original = program(f"""
+def f(X: Float[Array, "N"], B: Float[Array, "M N"]):
+    R = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            m = max(m, {masked})
+        l = 0.0
+        for j in range(N):
+            l += exp({masked if same else "X[j]"} - m)
+        R[i] = l
+    return R
+""")
+    found = derive(original, "forward")
+    assert ("one pass" in [step.kind for step in found.steps]) == same
+    b = np.array([[-1.0, -1.0, 1.0, -1.0, 1.0], [1.0] * 5])
+    inputs: dict[str, Any] = {"X": np.linspace(-3.0, 2.0, 5), "B": b}
+    wanted = execute(original, inputs=inputs)["R"]
+    result = execute(found.steps[-1].after, inputs=inputs)["R"]
+    np.testing.assert_allclose(result, wanted, rtol=1e-12)

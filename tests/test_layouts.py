@@ -22,7 +22,7 @@ from looptrans.blocks.program import Rounding, Store, ops_in  # noqa: E402
 from looptrans.emit.listing import emitted, lowered  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
 from looptrans.runtime.load import load_module  # noqa: E402
-from tests.analysis import program, spec  # noqa: E402
+from tests.analysis import SPECS, program, spec  # noqa: E402
 
 SHELF = Path(__file__).resolve().parent.parent / "generated"
 
@@ -159,6 +159,17 @@ def test_a_page_gathers_from_the_batches_that_name_it() -> None:
     for one, other in zip(mine, exact, strict=True):
         assert one.grad is not None and other.grad is not None
         torch.testing.assert_close(one.grad.double(), other.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_pages_that_are_rows_of_one_array_are_gone_over_as_pages() -> None:
+    (path,) = (path for path in SPECS if path.stem == "attention_paged")
+    text = path.read_text(encoding="utf-8").replace(", j % P, h, ", " * P + j % P, h, ")
+    shown = listing(backward(program(text.replace('"C P H', '"C*P H'))).program)
+    assert "if page[b, j_block] == c:" in shown
+    assert "dK[c * P + p, h, e] = dK[c * P + p, h, e] + " in shown
+    # Without a range it may be any row.
+    bare = text.replace('"C P H', '"C*P H').replace(', "0:C"', "")
+    assert "== x:" in listing(backward(program(bare)).program)
 
 
 def test_a_const_is_a_constant_of_the_kernel_and_a_size_is_not() -> None:

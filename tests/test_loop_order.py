@@ -137,6 +137,33 @@ def test_rows_go_outward_where_how_many_there_are_hangs_on_the_key(nest: tuple[s
     _same(listing, plain, ({"M": 7, "E": 2, "D": 1}, {"M": 1}, {"M": 4}))
 
 
+GUARDED = {
+    "what a range reads": """
+def f(X: Float[Array, "T N"], n: Int[Array, "B", "1:N"]):
+    O = zeros(T)
+    for t in range(T):
+        if t < B:
+            for j in range(0, min(n[t], B - t, N)): O[t] = O[t] + X[t, j]
+    return O
+""",
+    "what an end would read": """
+def f(X: Float[Array, "T N"], n: Int[Array, "B", "1:N"]):
+    O = zeros(T)
+    for b in range(T):
+        for t in range(0, N, 4):
+            if b < B and t < n[b]:
+                for j in range(t, min(t + 4, N)): O[b] = O[b] + X[b, j]
+    return O
+""",
+}
+
+
+@pytest.mark.parametrize("text", GUARDED.values(), ids=GUARDED)
+def test_a_guard_stays_that_keeps_what_is_read_inside_its_array(text: str) -> None:
+    listing = program(text)
+    _same(listing, _simplest(listing), ({"T": 5, "N": 9, "B": 2},))
+
+
 HANDED = """
 def f(Q: Float[Array, "M"], K: Float[Array, "N"]):
     m = full(M, -inf)

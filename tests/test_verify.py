@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from looptrans.executor.errors import InputMismatch
-from looptrans.executor.inputs import prepare
+from looptrans.executor.inputs import Inputs, prepare
 from looptrans.frontend import parse
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
@@ -23,6 +23,7 @@ from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Reference, reference_of
 from looptrans.runtime.verification import OutputError, Report, Run
 from looptrans.runtime.verify_errors import compared
+from looptrans.runtime.verify_inputs import neighbours
 from looptrans.runtime.verify_sizes import SizeSet, size_sets
 
 torch = pytest.importorskip("torch")
@@ -487,3 +488,31 @@ A note.
 def test_a_report_without_runs_has_not_passed() -> None:
     assert not Report("f", "interpreter", 0, ()).passed
     assert verifying.DTYPES == ("float32", "float16", "bfloat16")
+
+
+def test_what_inputs_off_by_a_rounding_move_is_allowed() -> None:
+    found, exact = np.array([1.0, 9e-6]), np.array([1.0, 0.0])
+    asked = []
+
+    def nearby(number: int) -> Any:
+        asked.append(number)
+        return np.array([1.0, [1e-6, 5e-6, 2e-6][number]])
+
+    output = compared(
+        "O", found, exact, lambda _: exact, "float32", always_plain=False, nearby=nearby
+    )
+    assert output.passed
+    assert output.tolerance == pytest.approx(1e-5)
+    assert asked == [0, 1, 2]
+
+
+def test_neighbours_are_off_by_a_rounding_at_most() -> None:
+    values = np.array([1.0, -3.0, 0.0, np.inf, 1e-3] * 8, dtype=np.float32).astype(np.float64)
+    given = Inputs({"N": 40}, {"scale": 1.0}, {"X": values, "at": np.arange(3)})
+    near = neighbours(given, 1)
+    own = near.arrays["X"]
+    assert np.array_equal(own[2::5], values[2::5]) and np.array_equal(own[3::5], values[3::5])
+    finite = np.isfinite(values)
+    np.testing.assert_allclose(own[finite], values[finite], rtol=2.0**-23, atol=0)
+    assert (own != values).any() and np.array_equal(near.arrays["at"], given.arrays["at"])
+    assert np.array_equal(neighbours(given, 1).arrays["X"], own)

@@ -479,7 +479,9 @@ def test_a_kernel_with_one_operator_changed_is_wrong(monkeypatch: pytest.MonkeyP
         line: line.replace(old, new)
         for line in dict.fromkeys(kernels.splitlines())
         for old, new in ((" - ", " + "), (" * ", " + "), ("tl.dot(dP", "-tl.dot(dP"))
-        if "# S" in line and old in line and "stride" not in line and "tl.load" not in line
+        if old in line and "stride" not in line and "tl.load" not in line
+        # An exponential takes more than one line.
+        if "# S" in line or "1.4426950408889634" in line
     }
     assert len(changes) >= 5
     sets = [SizeSet("given", {"M": 9, "N": 11, "E": 5, "D": 3})]

@@ -1,9 +1,11 @@
 """Subscripts of two digits, seen as two subscripts.
 
     Y[i, g * R + r] = …        for g in range(G), for r in range(R)        ->    Y[i, g, r] = …
+    … K[page[b, j // P] * P + j % P]       page: Int[Array, "B T", "0:C"]  ->    K[page[…], j % P]
 
-Seen so, which iteration writes a cell is told from its subscripts. It is done for arrays each of
-whose subscripts in a dimension of extent G * R is of this form; either digit may be a number.
+Seen so, which iteration writes a cell, or reads one, is told from its subscripts. It is done for
+arrays each of whose subscripts in a dimension of extent G * R is of this form; a digit may be a
+number, a remainder, or an integer that is read and has a declared range.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import Relation
-from looptrans.ir.index import Arith, Index, Int, Var, variables
+from looptrans.ir.index import Arith, Index, Int, Opaque, Var, variables, walk
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Array, Assign, Contract, Program
 from looptrans.ir.rewrite import with_accesses
@@ -122,14 +124,17 @@ def parted(program: Program) -> Parted | None:
         found = {d: view for d in range(array.rank) if (view := _view(program, array, d))}
         if found:
             views[array.name] = found
-    if not made & set(views):
+    # An array that is read needs it where a digit is no loop's variable: those are solved for.
+    plain = {name for name, each in views.items() if all(map(_is_of_loops, each.values()))}
+    if not (made & set(views) or set(views) - plain):
         return None
-    around = _ranges(program)
+    around, declared = _ranges(program), _declared(program)
 
     def seen(access: Access, ranges: Mapping[str, Range]) -> Access:
         found: list[Subscript] = list(access.subscripts)
         for dimension, view in sorted(views.get(access.array, {}).items(), reverse=True):
-            each = _digits(access.indices[dimension], view.extent, ranges, program.contracts)
+            index = access.indices[dimension]
+            each = _digits(index, view.extent, ranges, program.contracts, declared)
             digits = next(d for d in each if d.has_extents_of(view))
             found[dimension : dimension + 1] = [digits.high, digits.low]
         return replace(access, subscripts=tuple(found))
@@ -164,7 +169,7 @@ def _view(program: Program, array: Array, dimension: int) -> Digits | None:
     extent = array.shape[dimension]
     if array.element != "float" or extent is None or None in array.shape:
         return None
-    ranges = _ranges(program)
+    ranges, declared = _ranges(program), _declared(program)
     uses = [
         relation.access
         for place in placed(program)
@@ -174,7 +179,8 @@ def _view(program: Program, array: Array, dimension: int) -> Digits | None:
     if not uses or any(use.rank or len(use.subscripts) != array.rank for use in uses):
         return None
     each = [
-        list(_digits(use.indices[dimension], extent, ranges, program.contracts)) for use in uses
+        list(_digits(use.indices[dimension], extent, ranges, program.contracts, declared))
+        for use in uses
     ]
     for first in each[0]:
         if all(any(first.has_extents_of(d) for d in other) for other in each):
@@ -182,12 +188,39 @@ def _view(program: Program, array: Array, dimension: int) -> Digits | None:
     return None
 
 
+def _declared(program: Program) -> dict[str, Index]:
+    """Return what integers that are read are below, where they are said to be no less than 0."""
+    return {
+        array.name: array.value_range[1]
+        for array in program.arrays
+        if array.value_range is not None and is_same(array.value_range[0], Int(0))
+    }
+
+
+def _is_of_loops(view: Digits) -> bool:
+    return all(isinstance(digit, Var | Int) for digit in (view.high, view.low))
+
+
 def _digits(
-    index: Index, extent: Index, ranges: Mapping[str, Range], contracts: Iterable[Contract]
+    index: Index,
+    extent: Index,
+    ranges: Mapping[str, Range],
+    contracts: Iterable[Contract],
+    declared: Mapping[str, Index],
 ) -> Iterator[Digits]:
     """Yield the ways to read a subscript as two digits."""
     extents = [extent, *_said_to_be(extent, contracts)]
-    own = [(Var(name), ranges[name].stop) for name in variables(index) if _is_digit(ranges, name)]
+    own: list[tuple[Index, Index]] = [
+        (Var(name), ranges[name].stop) for name in variables(index) if _is_digit(ranges, name)
+    ]
+    for part in dict.fromkeys(walk(index)):
+        match part:
+            case Opaque(array) if array in declared:
+                own.append((part, declared[array]))
+            case Arith("%", _, radix):
+                own.append((part, radix))
+            case _:
+                pass
     for low, radix in own:
         for high, count in own:
             whole = simplified(Arith("*", count, radix))

@@ -21,11 +21,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from looptrans.adjoint.definitions import Definition, System, free_variables
+from looptrans.adjoint.definitions import (
+    Definition,
+    System,
+    condition_variables,
+    free_variables,
+)
 from looptrans.adjoint.facts import Facts
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.ir.affine import form_of, is_same, simplified
-from looptrans.ir.condition import Condition, Relation, with_operands
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, with_operands
 from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, substitute, variables
 from looptrans.ir.program import Program
 from looptrans.ir.rewrite import replaced
@@ -187,7 +192,7 @@ class _Equal:
                 continue
             alike.setdefault(_key(own), []).append(own)
         found = False
-        for group in alike.values():
+        for group in (part for all_ in alike.values() for part in self._by_use(all_)):
             chosen = min(group, key=lambda d: (d.name not in self.outputs, not d.array))
             shown = _in_order(chosen)
             for other in group:
@@ -199,6 +204,57 @@ class _Equal:
                 self.instead[other.name] = _Instead(other.variables, access)
                 found = True
         return found
+
+    def _by_use(self, group: list[Definition]) -> list[list[Definition]]:
+        """Keep apart what is asked for where different conditions hold, as masks of two banks.
+
+        As one, it would be asked for where either of them does, which no loop can skip.
+        """
+        uses = [self._asked(definition, ()) for definition in group]
+        if not any(uses) or any(ALWAYS in each for each in uses):
+            return [group]
+        found: list[tuple[frozenset[Condition], list[Definition]]] = []
+        for definition, asked in zip(group, uses, strict=True):
+            # What nothing reads is of the loop before it.
+            own = asked or (found[-1][0] if found else asked)
+            met = [each for each in found if each[0] & own]
+            found = [each for each in found if each not in met]
+            together = frozenset().union(own, *(conditions for conditions, _ in met))
+            found.append((together, [*(d for _, other in met for d in other), definition]))
+        return [part for _, part in found]
+
+    def _asked(self, definition: Definition, above: tuple[str, ...]) -> frozenset[Condition]:
+        """Return the conditions under which sums read a definition, over the order of its indices.
+
+        Args:
+            definition: The definition.
+            above: The definitions that are being looked at.
+        """
+        if definition.name in self.outputs or definition.name in above:
+            return frozenset((ALWAYS,))
+        found: set[Condition] = set()
+        for reader in self.system.definitions.values():
+            if definition.name not in reader.reads() or reader.name in self.instead:
+                continue
+            value = reader.value
+            bound = value.generators if isinstance(value, Reduce) else ()
+            inside = value.body if isinstance(value, Reduce) else value
+            asked = frozenset((conjunction(*(g.condition for g in bound)),))
+            if not bound:
+                asked = self._asked(reader, (*above, definition.name))
+                named = {f"#{n}": Var(v) for n, v in enumerate(_in_order(reader))}
+                asked = frozenset(condition_moved(each, named) for each in asked)
+            reads = [p for p in walk_value(inside) if isinstance(p, Read)]
+            for read in (p for p in reads if p.access.array == definition.name):
+                at = dict(zip(definition.variables, read.access.subscripts, strict=True))
+                here = [at[v] for v in _in_order(definition)]
+                names = {v.name: Var(f"#{n}") for n, v in enumerate(here) if isinstance(v, Var)}
+                if len(names) < len(here):
+                    return frozenset((ALWAYS,))
+                found |= {condition_moved(each, names) for each in asked}
+        # What is asked of other indices leaves out none of these for all of them.
+        own = {f"#{n}" for n in range(len(definition.indices))}
+        return frozenset(c if condition_variables(c) <= own else ALWAYS for c in found)
 
     def _rewritten(self, definition: Definition) -> Definition:
         """Read what is to be read instead in a definition."""

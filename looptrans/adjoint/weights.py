@@ -360,7 +360,8 @@ def _find_whole(found: Prepared, total: Definition, parts: Parts) -> None:
     main: Weight | None = None
     for definition in parts.sums:
         (term,) = found.terms(definition.value)
-        weight = _find_weight(found, definition, total, term, main)
+        weight = _weight_in(found, total, term)
+        weight = weight or _find_weight(found, definition, total, term, main)
         if weight is None:
             continue
         main = main or weight
@@ -380,6 +381,17 @@ def _find_whole(found: Prepared, total: Definition, parts: Parts) -> None:
         divisor = Read(Access(total.name, tuple(Var(v) for v in first.variables)))
         result = Term(Fraction(1), ((cell, 1), (divisor, 1)))
         found.identities.append(Identity(beside.name, first.variables, first.cell, result))
+
+
+def _weight_in(found: Prepared, total: Definition, term: Term) -> Weight | None:
+    """Return the weight that a sum adds up, where an earlier sum over other keys has named it."""
+    match term.factors:
+        case ((Read(one), 1), (Read(other), 1)):
+            for cell, divisor in ((one, other), (other, one)):
+                weight = found.weights.get(cell.array)
+                if weight is not None and weight.total == divisor.array == total.name:
+                    return weight
+    return None
 
 
 def _stored_quotient(

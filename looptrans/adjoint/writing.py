@@ -305,11 +305,8 @@ class Writer:
 
         What does not hang on the others is asked once for all of them.
         """
-        given = self._as_in_text(term.generators)
         choose = set(chosen_by(term.brackets))
-        by_text = [loop.variable for loop in loops(self.program)]
-        if all(plain_name(g.variable) in by_text for g in given):
-            return given
+        given = self._as_in_text(term.generators)
         return tuple(sorted(given, key=lambda g: g.variable not in choose))
 
     def _as_in_text(

@@ -29,7 +29,7 @@ from looptrans.algebra.cells import (
     same_range,
     value_moved,
 )
-from looptrans.algebra.infinities import extremes, for_numbers, with_tests
+from looptrans.algebra.infinities import extremes, for_numbers, infinite_arrays, may_be, with_tests
 from looptrans.algebra.inputs import Input
 from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
 from looptrans.algebra.laws import Equation, Law, completed
@@ -448,6 +448,9 @@ class _Work:
             (Equation(state.name, left, right, equality(left, right, Assumptions(domain))),),
         )
         self.laws.append(separable)
+        seen = self._without_extreme(results, term, monoid)
+        if seen:
+            return Fusion("unknown", reason=f"{access_text(state.access)} {seen}")
         if separable.answer != "proved":
             decision: Decision = "refused" if separable.answer == "refuted" else "unknown"
             return Fusion(
@@ -491,6 +494,33 @@ class _Work:
         else:
             update = Call(monoid, (add(mine, moved_sum), put(term, ahead)))
         return replace(state, update=update, initial=initial or state.initial)
+
+    def _without_extreme(self, results: list[str], term: Value, monoid: str) -> str:
+        """Return what forbids that a term is there before its maximum has left -inf, or nothing.
+
+        A maximum of `x if ok else -inf` has seen nothing where it is masked; a term of the other
+        loop must be masked there, too.
+        """
+        earlier = self.recurrence
+        infinite = infinite_arrays(self.program)
+        values = {given.name: given.value for given in earlier.inputs}
+        states = earlier.states
+        known = extremes({s.name: s.update for s in states}, {s.name: s.bottom for s in states})
+        names = {f"y{number}": state.name for number, state in enumerate(states, 1)}
+        for extreme in known:
+            if extreme.name not in {names[name] for name in results}:
+                continue
+            for name in names_of(extreme.term):
+                for bound in may_be(values[name], infinite) if name in values else ():
+                    at = {name: Const(bound)}
+                    low = equality(put(extreme.term, at), Const(extreme.start))
+                    if low.answer == "refuted":
+                        continue
+                    nothing = Const(NEUTRAL[monoid])
+                    if equality(put(term, at), nothing).answer != "proved":
+                        cell = access_text(earlier.state(extreme.name).access)
+                        return f"adds terms up where {cell} has seen nothing yet"
+        return ""
 
     def _moved_start(
         self,

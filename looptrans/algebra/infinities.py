@@ -211,7 +211,7 @@ def bottom_of(initial: Value, infinite: Mapping[str, frozenset[float]]) -> float
         initial: What it starts from.
         infinite: The infinities that cells of arrays may be.
     """
-    found = _forms(initial, infinite)
+    found = may_be(initial, infinite)
     return next(iter(found)) if len(found) == 1 else None
 
 
@@ -229,26 +229,26 @@ def infinite_arrays(program: Program) -> dict[str, frozenset[float]]:
     while True:
         before = dict(found)
         for array, value in given:
-            found[array] = found.get(array, frozenset()) | _forms(value, found)
+            found[array] = found.get(array, frozenset()) | may_be(value, found)
         if found == before:
             return found
 
 
-def _forms(value: Value, infinite: Mapping[str, frozenset[float]]) -> frozenset[float]:
+def may_be(value: Value, infinite: Mapping[str, frozenset[float]]) -> frozenset[float]:
     """Return the infinities that a value may be by its form, where its inputs are numbers."""
     match value:
         case Const(float(number)) if isinf(number):
             return frozenset({number})
         case Unary("-", operand):
-            return frozenset(-number for number in _forms(operand, infinite))
+            return frozenset(-number for number in may_be(operand, infinite))
         case Read(access):
             return infinite.get(access.array, frozenset())
         case Select(_, one, other) | Call("where", (_, one, other)):
-            return _forms(one, infinite) | _forms(other, infinite)
+            return may_be(one, infinite) | may_be(other, infinite)
         case Call("max" | "min", (first, *others)) if others:
-            common = _forms(first, infinite)
+            common = may_be(first, infinite)
             for each in others:
-                common &= _forms(each, infinite)
+                common &= may_be(each, infinite)
             return common
         case _:
             return frozenset()

@@ -227,11 +227,12 @@ def _power(
         return None
     (argument,) = part.arguments
     whole = set(dims_of(argument))
-    if not any(dim.role == "tile" for dim in whole):
-        return None
     lets: list[Let] = []
     opened = _terms(argument, known, lets)
     asked = {term.name for _, term in opened if isinstance(term, Name)} & twins.keys()
+    # Outside loops there is no time to be saved.
+    if not asked and not any(dim.role == "tile" for dim in whole):
+        return None
     stem = next((let.name for let in lets), "exponent")
     saves = False
     parts: Terms = []

@@ -77,7 +77,7 @@ def _changed(program: Program, loop: str, kind: str) -> DerivationStep:
         return _readouts(writer, ranges, changes, step)
 
     after, again = with_step(program, loop, new, guards, behind)
-    laws = tuple(require_proved(_law(change)) for change in changes)
+    laws = tuple(law for c in changes for law in (require_proved(_law(c)), _nothing(c, step)))
     text = ""
     if guards and not guarded:
         laws += guard_laws(new, found.operator, guards)
@@ -105,6 +105,19 @@ def _law(change: ChangeOfState) -> Law:
         "change of state",
         "the new update over the new factor is the old update of the readout",
         (Equation(change.state, divide(new, put(factor, updates)), change.readout, change.proof),),
+    )
+
+
+def _nothing(change: ChangeOfState, step: Recurrence) -> Law:
+    """Say what stands in the place of 0 / 0."""
+    state = step.state(change.state)
+    cell, factor = access_text(state.access), value_text(_over_cells(change.factor, step))
+    return Law(
+        "nothing to divide by",
+        f"{cell} = {value_text(state.initial)} where {factor} = 0",
+        (),
+        by_definition=f"so without iterations; where iterations leave {factor} at 0, the listing "
+        f"divides by it, and its own {cell} is no finite number",
     )
 
 

@@ -24,6 +24,7 @@ from looptrans.frontend.mistakes import (
 from looptrans.frontend.names import Names, find_names
 from looptrans.frontend.privates import used_outside
 from looptrans.frontend.reader import read_source
+from looptrans.frontend.row_lengths import equal_lengths
 from looptrans.frontend.statements import Statements
 from looptrans.frontend.syntax import preorder, span_of, stored_names
 from looptrans.ir.diagnostic import ListingError, Mistake
@@ -169,6 +170,9 @@ def _program(choice: Choice, source: Source) -> Program:
         mistakes += _taken(program, names)
         mistakes += used_outside(program, statements.privates)
         mistakes += shared_rows(program)
+    if not mistakes:
+        contracts = (*program.contracts, *equal_lengths(program))
+        program = _in_order(replace(program, contracts=contracts), names)
     if not mistakes and not nodes and not any(has_loop(statement) for statement in choice.body):
         mistakes.append(nothing("there is no loop nest in the text"))
     if mistakes:

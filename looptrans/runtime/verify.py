@@ -40,7 +40,7 @@ from looptrans.runtime.verify_call import (
     written_outside,
 )
 from looptrans.runtime.verify_errors import compared
-from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
+from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for, neighbours
 from looptrans.runtime.verify_memory import (
     ODD_LAYOUTS,
     Guarded,
@@ -295,6 +295,10 @@ class _Session:
                 plain[backwards] = self.reference.run(inputs, "float32", backwards=backwards)
             return once_rounded(plain[backwards][name], element_type(self.program, name, dtype))
 
+        def nearby(name: str, number: int) -> Any:
+            result = self.reference.run(neighbours(inputs, number), "float32")
+            return once_rounded(result[name], element_type(self.program, name, dtype))
+
         errors: list[OutputError] = []
         for name in output_names(self.program):
             held = {**arguments, **outputs}[name]
@@ -308,6 +312,7 @@ class _Session:
                     kept,
                     always_plain=dtype != "float32",
                     empty=empty.get(name),
+                    nearby=functools.partial(nearby, name),
                 )
             )
         layout = "odd" if odd else "contiguous"

@@ -42,7 +42,7 @@ from looptrans.runtime.verify_differences import (
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_gradients import Expected, compared_gradient
 from looptrans.runtime.verify_handed_over import HandedOver
-from looptrans.runtime.verify_inputs import InputKind
+from looptrans.runtime.verify_inputs import InputKind, neighbours
 from looptrans.runtime.verify_memory import Guarded, to_array, to_tensor
 
 Values: TypeAlias = np.ndarray[Any, Any]
@@ -181,9 +181,15 @@ class GradientRun:
     ) -> OutputError:
         own = element_type(self.found.listing, name, self.dtype)
 
+        run = self.context.reference.reference.run
+
         def plain(backwards: bool) -> Values:
-            run = self.context.reference.reference.run
             result = run(self.inputs, "float32", backwards=backwards)
+            rounded_: Values = once_rounded(result[name], own)
+            return rounded_
+
+        def nearby(number: int) -> Values:
+            result = run(neighbours(self.inputs, number), "float32")
             rounded_: Values = once_rounded(result[name], own)
             return rounded_
 
@@ -195,6 +201,7 @@ class GradientRun:
             str(own).removeprefix("torch."),
             always_plain=False,
             empty=empty,
+            nearby=nearby,
         )
 
     def _incoming(self, exact: Outputs) -> dict[str, torch.Tensor]:
@@ -255,7 +262,8 @@ class GradientRun:
         empty: Mapping[str, Values],
         saved: Mapping[str, torch.Tensor],
     ) -> Callable[[str], Expected]:
-        run = functools.partial(self.context.reference.run, self.inputs, incoming, empty)
+        reference = self.context.reference
+        run = functools.partial(reference.run, self.inputs, incoming, empty)
         exact = run()
         other = run(last_at_ties=True) if exact.tied else None
         later: dict[str, Differentiated] = {}
@@ -266,11 +274,23 @@ class GradientRun:
                 later[what] = run(**how)
             return later[what]
 
+        def beside(number: int) -> Differentiated:
+            what = f"nearby {number}"
+            if what not in later:
+                near = neighbours(self.inputs, number)
+                later[what] = reference.run(near, incoming, empty, "float32")
+            return later[what]
+
         def expected(argument: str) -> Expected:
             def plain(backwards: bool) -> Values:
                 what = "backwards" if backwards else "plain"
                 values = once(what, dtype="float32", backwards=backwards).gradients[argument]
                 rounded_: Values = once_rounded(values, self._type(argument))
+                return rounded_
+
+            def nearby(number: int) -> Values:
+                own = self._type(argument)
+                rounded_: Values = once_rounded(beside(number).gradients[argument], own)
                 return rounded_
 
             return Expected(
@@ -280,6 +300,7 @@ class GradientRun:
                 lambda: once("absolute", absolute=True).gradients[argument],
                 exact.terms.get(argument),
                 lambda: shift.of(argument),
+                nearby,
                 lambda: shift.undefined(argument),
             )
 

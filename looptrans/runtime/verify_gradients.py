@@ -9,7 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from looptrans.runtime.verification import OutputError
-from looptrans.runtime.verify_errors import fits_float32, norm, relative_error, too_large
+from looptrans.runtime.verify_errors import (
+    fits_float32,
+    norm,
+    plain_nearby,
+    relative_error,
+    too_large,
+)
 
 Values: TypeAlias = np.ndarray[Any, Any]
 
@@ -39,6 +45,8 @@ class Expected:
         handed_over: How far the gradient moves, in the Frobenius norm, because what the forward
             pass saves is rounded to the type it is kept in, and in 16 bits what inputs are
             multiplied with. Asked only where it may matter.
+        nearby: The plain gradient on the inputs of some number next to the given ones. Asked only
+            where it may matter.
         undefined: Which elements hang on something saved that is nan in the listing itself. Asked
             only where it may matter.
     """
@@ -49,6 +57,7 @@ class Expected:
     absolute: Callable[[], Values]
     terms: float | None
     handed_over: Callable[[], float] = lambda: 0.0
+    nearby: Callable[[int], Values] | None = None
     undefined: Callable[[], Values] = lambda: np.asarray(False)
 
 
@@ -59,7 +68,8 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
 
         LEAST_TOLERANCE    of the inputs' type
         3 x plain          three times the error of autograd in float32, rounded once; before an
-                           error counts as too large, sums are added in either order
+                           error counts as too large, sums are added in either order, and it is
+                           made on inputs that are each off by a rounding at most
         cancellation       where a gradient is a sum whose terms nearly cancel, rounding the terms
                            is large beside the sum, and how large is luck
 
@@ -120,6 +130,9 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
     if not problem and error > tolerance:
         other = expected.plain(True)
         own, _ = relative_error(other, exact, finite & np.isfinite(other))
+        tolerance = max(tolerance, PLAIN_TIMES * own)
+    if not problem and error > tolerance and expected.nearby is not None:
+        own = plain_nearby(expected.nearby, exact, asked)
         tolerance = max(tolerance, PLAIN_TIMES * own)
     if not problem and error > tolerance:
         tolerance += (2 if dtype == "float32" else 1) * expected.handed_over() / whole

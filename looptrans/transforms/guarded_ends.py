@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import difference, extremum, form_of, total
 from looptrans.ir.condition import Condition, Every, Relation, conjunction
-from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.index import Index, Var, opaque_terms, variables
 from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.verdict import Certificate
@@ -77,7 +77,10 @@ def with_guarded_ends(program: Program) -> Ended | None:
 
 
 def _end(condition: Condition, variable: str) -> Index | None:
-    """Return where a loop ends if a condition holds in its iterations up to there, else None."""
+    """Return where a loop ends if a condition holds in its iterations up to there, else None.
+
+    What is in memory is read in the loop only: there it is known to be.
+    """
     match condition:
         case Relation("<=", low, high) | Relation(">=", high, low):
             beyond = 1
@@ -89,4 +92,5 @@ def _end(condition: Condition, variable: str) -> Index | None:
     # low <= high is variable < end, where the variable stands once on the left alone.
     end = total(difference(high, low), here, beyond)
     counted = form_of(difference(low, high)).terms.get(here) == 1
-    return end if counted and variable not in variables(end) else None
+    fixed = variable not in variables(end) and not opaque_terms(end)
+    return end if counted and fixed else None

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import Form, difference, form_of, sides
-from looptrans.ir.condition import Condition, Every, Relation, conjunction
-from looptrans.ir.index import Index, Int, Var
+from looptrans.ir.condition import Condition, Every, Relation, conjunction, walk_condition
+from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
@@ -81,11 +81,25 @@ def _is_asked(body: tuple[Node, ...], part: Condition, around: tuple[Loop, ...])
         match node:
             case Loop():
                 inside = (*around, node)
+                if _reads_more(node.range, part):
+                    return False
                 if not _follows(part, inside) and not _is_asked(node.body, part, inside):
                     return False
             case _:
                 return False
     return bool(body)
+
+
+def _reads_more(bounds: Range, part: Condition) -> bool:
+    """Tell whether a range reads memory that a condition does not: it may guard that, too."""
+    asked = {
+        term
+        for each in walk_condition(part)
+        if isinstance(each, Relation)
+        for index in (each.left, each.right)
+        for term in opaque_terms(index)
+    }
+    return not asked >= {*opaque_terms(bounds.start), *opaque_terms(bounds.stop)}
 
 
 def _follows(part: Condition, loops: Sequence[Loop]) -> bool:
