@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -206,6 +207,11 @@ def flex(recipe: Recipe, arguments: Arguments, *, compiles: bool) -> Call:
     if compiles:
         # Torch compiles a function a few times only, and runs it as it stands from then on.
         torch.compiler.reset()
+        # Graphs are kept between calls: what an earlier process has compiled and torch has cached
+        # for one that is let go would refuse that.
+        functorch = importlib.import_module("torch._functorch.config")
+        if hasattr(functorch, "donated_buffer"):
+            setattr(functorch, "donated_buffer", False)  # noqa: B010
         function = torch.compile(flex_attention, dynamic=False)
     options = {
         "score_mod": _score(recipe, arguments),
