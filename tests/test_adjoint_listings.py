@@ -565,7 +565,8 @@ def f(X: Float[Array, "N"], W: Float[Array, "G N"], Z: Float[Array, "R"]):
             O[g] = O[g] + X[h // R] * W[g, h] * X[h]
     return O
 ### rows of pages, seen from the left
-def f(X: Float[Array, "M"], K: Float[Array, "C*P"], page: Int[Array, "B T", "0:C"], n: Int[Array, "B", "0:T*P+1"], P: Const):
+def f(X: Float[Array, "M"], K: Float[Array, "C*P"], page: Int[Array, "B T", "0:C"],
+      n: Int[Array, "B", "0:T*P+1"], P: Const):
     O = zeros((B, M))
     for b in range(0, B):
         for i in range(0, M):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from looptrans.algebra.certificate import OperatorCertificate
+from looptrans.algebra.infinities import bottom_of
 from looptrans.algebra.laws import Law
 from looptrans.algebra.operator import Operator
 from looptrans.algebra.recurrence import Recurrence
@@ -458,5 +459,5 @@ def _with_cells(
         cell, initial = cells[state.name], nothing[state.name]
         if cell.array in whole:
             initial = _as_integer(initial, cell)
-        states.append(replace(state, access=cell, initial=initial))
+        states.append(replace(state, access=cell, initial=initial, bottom=bottom_of(initial, {})))
     return replace(step, states=tuple(states))
