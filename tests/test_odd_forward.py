@@ -863,3 +863,27 @@ def test_a_guard_of_a_program_is_a_branch(go: int, tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(BRANCHES)
     assert main(["verify", str(path), "--sizes", f"T=4,N=5,go={go}", "--pass", "forward"]) == 0
+
+
+# A mask of the least float32: in units of log2(e) it would be an infinity, and rows of it empty.
+LEAST = """
+def least(X: Float[Array, "M N"], n: Int[Array, "M", "0:N+1"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            m = max(m, X[i, j] if j < n[i] else -3.4028235e38)
+        l = 0.0
+        for j in range(N):
+            l += exp((X[i, j] if j < n[i] else -3.4028235e38) - m)
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += exp((X[i, j] if j < n[i] else -3.4028235e38) - m) / l * V[j, d]
+    return O
+"""
+
+
+def test_rows_masked_with_the_least_number_are_means_of_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(LEAST)
+    assert main(["verify", str(path), "--sizes", "M=9,N=5,D=2", "--pass", "forward"]) == 0

@@ -25,6 +25,10 @@ from looptrans.ir.value import (
 from looptrans.ir.walk import nodes
 
 
+LARGEST = (2.0 - 2.0**-23) * 2.0**127 * math.log(2.0)
+"""What is larger, times log2(e), is no float32."""
+
+
 @dataclass(frozen=True, slots=True)
 class Units:
     """Names that are kept in units of log2(e).
@@ -47,6 +51,8 @@ def in_units(body: tuple[Node, ...], state: str, pure: set[str]) -> Units | None
         pure: What each iteration sets for itself.
     """
     statements = [node for node in nodes(body) if isinstance(node, Assign)]
+    if any(_is_too_large(part) for n in statements for v in n.values for part in walk_value(v)):
+        return None
     members = {state}
     for node in statements:
         if len(node.values) != 1:
@@ -69,6 +75,11 @@ def in_units(body: tuple[Node, ...], state: str, pure: set[str]) -> Units | None
     if not _is_summed(statements, members, beside, pure):
         return None
     return Units(frozenset(members), frozenset(folded))
+
+
+def _is_too_large(value: Value) -> bool:
+    """Tell whether a number would be infinite in units of log2(e), such as the least float32."""
+    return isinstance(value, Const) and LARGEST < abs(value.value) < math.inf
 
 
 def _is_summed(
