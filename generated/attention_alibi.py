@@ -316,7 +316,9 @@ def attention_alibi_kernel(
         S_bhij = s - slopes_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32)  # S3
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
+            tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+            S_bhij,
+            float("-inf")
         )
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
         # 0 as long as nothing was seen

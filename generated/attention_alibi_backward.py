@@ -465,7 +465,9 @@ def attention_alibi_kernel(
         S_bhij = s - slopes_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32)  # S3
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
+            tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+            S_bhij,
+            float("-inf")
         )
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
         # 0 as long as nothing was seen
@@ -771,7 +773,7 @@ def attention_alibi_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dslopes_part = dslopes_part - tl.sum(
             tl.where(
-                (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1),
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
                 dS * (i[:, None] - j[None, :]).to(tl.float32),
                 0.0
             ),
@@ -779,7 +781,9 @@ def attention_alibi_backward_dQ_kernel(
         )  # S10
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                dS,
+                0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
@@ -949,7 +953,9 @@ def attention_alibi_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S17
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                dS_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -957,7 +963,9 @@ def attention_alibi_backward_dK_dV_kernel(
         )  # S19
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, P_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                P_2,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -1023,7 +1031,9 @@ def attention_alibi_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S17
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                dS_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -1031,7 +1041,9 @@ def attention_alibi_backward_dK_dV_kernel(
         )  # S19
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, P_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                P_2,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -1541,7 +1553,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op(_free("attention_alibi_forward_28a91c94"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_forward_ffeb45c4"), mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1560,7 +1572,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_alibi_backward_28a91c94"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_backward_ffeb45c4"), mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -740,7 +740,7 @@ def attention_bias_backward_dQ_kernel(
         S = scale * S_sum + bias_ij.to(tl.float32)  # S4
         P = tl.where(
             lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp(S - lse_i.to(tl.float32)[:, None]),
+            tl.exp2(S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]),
             0.0
         )  # S5
         V_jd = tl.load(
@@ -767,7 +767,7 @@ def attention_bias_backward_dQ_kernel(
         S = scale * S_sum + bias_ij.to(tl.float32)  # S4
         P = tl.where(
             lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp(S - lse_i.to(tl.float32)[:, None]),
+            tl.exp2(S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]),
             0.0
         )  # S5
         V_jd = tl.load(
@@ -925,7 +925,9 @@ def attention_bias_backward_dK_dV_kernel(
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
         P_2 = tl.where(
             lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp(S_2 - lse_i.to(tl.float32)[None, :]),
+            tl.exp2(
+                S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            ),
             0.0
         )  # S13
         dO_id = tl.load(
@@ -956,7 +958,9 @@ def attention_bias_backward_dK_dV_kernel(
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
         P_2 = tl.where(
             lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp(S_2 - lse_i.to(tl.float32)[None, :]),
+            tl.exp2(
+                S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            ),
             0.0
         )  # S13
         dO_id = tl.load(
@@ -1684,7 +1688,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_78418fa5"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_60e18d53"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1704,7 +1708,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_78418fa5"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_60e18d53"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -207,6 +207,7 @@ def attention_causal_bottom_right_kernel(
     scale,
     H, M, N,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -252,6 +253,8 @@ def attention_causal_bottom_right_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -261,7 +264,7 @@ def attention_causal_bottom_right_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -269,11 +272,11 @@ def attention_causal_bottom_right_kernel(
                 other=0.0
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -300,7 +303,7 @@ def attention_causal_bottom_right_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -310,13 +313,15 @@ def attention_causal_bottom_right_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + N - M + 1), S_bhij, float("-inf")
+            tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + N - M + 1)[:, None] - j_first,
+            S_bhij,
+            float("-inf")
         )
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -576,6 +581,7 @@ def attention_causal_bottom_right(Q, K, V, scale, *, out=None, tune=True):
                 scale,
                 H, M, N,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,

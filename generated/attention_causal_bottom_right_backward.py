@@ -354,6 +354,7 @@ def attention_causal_bottom_right_kernel(
     scale,
     H, M, N,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -399,6 +400,8 @@ def attention_causal_bottom_right_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -408,7 +411,7 @@ def attention_causal_bottom_right_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -416,11 +419,11 @@ def attention_causal_bottom_right_kernel(
                 other=0.0
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -447,7 +450,7 @@ def attention_causal_bottom_right_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -457,13 +460,15 @@ def attention_causal_bottom_right_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + N - M + 1), S_bhij, float("-inf")
+            tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + N - M + 1)[:, None] - j_first,
+            S_bhij,
+            float("-inf")
         )
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -752,13 +757,19 @@ def attention_causal_bottom_right_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where(
-                (j[None, :] < j_stop) & (j[None, :] < i[:, None] + N - M + 1), dS * S_sum, 0.0
+                tl.arange(0, BLOCK_J)[None, :]
+                < tl.minimum(j_stop, i + N - M + 1)[:, None] - j_first,
+                dS * S_sum,
+                0.0
             ),
             axis=1
         )  # S10
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + N - M + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
+                tl.arange(0, BLOCK_J)[None, :]
+                < tl.minimum(j_stop, i + N - M + 1)[:, None] - j_first,
+                dS,
+                0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
@@ -923,7 +934,9 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, dS_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] + M - N - i_first) & (i[None, :] < M),
+                dS_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -931,7 +944,9 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         )  # S18
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, P_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] + M - N - i_first) & (i[None, :] < M),
+                P_2,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -981,7 +996,9 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, dS_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] + M - N - i_first) & (i[None, :] < M),
+                dS_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -989,7 +1006,9 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         )  # S18
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] + M - N, tl.where(i[None, :] < M, P_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] + M - N - i_first) & (i[None, :] < M),
+                P_2,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -1306,6 +1325,7 @@ def attention_causal_bottom_right_forward(Q, K, V, scale, *, tune=True):
                 scale,
                 H, M, N,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -1509,7 +1529,7 @@ def attention_causal_bottom_right_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_causal_bottom_right_forward_6b611cf7"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_bottom_right_forward_a091599b"), mutates_args=())
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1529,7 +1549,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_causal_bottom_right_backward_6b611cf7"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_bottom_right_backward_a091599b"), mutates_args=())
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -211,6 +211,7 @@ def attention_document_kernel(
     scale,
     H, M,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -256,6 +257,8 @@ def attention_document_kernel(
         other=0.0
     )  # S2
     S_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_inside = 1.0 if SCALE_POSITIVE else S_scale  # for elements
+    S_outside = S_scale if SCALE_POSITIVE else 1.0  # for their maximum
     doc_i = tl.load(doc_ptr + i * stride_doc_i, mask=i < M, other=0)  # S2
     if LATE:
         exp_S_seen_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
@@ -266,7 +269,7 @@ def attention_document_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S2
-        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S2
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -277,11 +280,11 @@ def attention_document_kernel(
         doc_j = tl.load(doc_ptr + j * stride_doc_i)  # S2
         # outside: the least there is
         S_seen = tl.where(doc_i[:, None] == doc_j[None, :], S, float("-inf"))
-        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1))  # S10
+        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1) * S_outside)  # S10
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S11
-        exp_S_seen = tl.exp2(S_seen - m_bhij_finite[:, None])  # S11
+        exp_S_seen = tl.exp2(S_seen * S_outside - m_bhij_finite[:, None])  # S11
         l = l * exp_m + tl.sum(exp_S_seen, axis=1)  # S11
         if LATE:
             O = O * exp_m[:, None]  # S8
@@ -308,7 +311,7 @@ def attention_document_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S2
-        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S2
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -319,17 +322,16 @@ def attention_document_kernel(
         doc_j = tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0)  # S2
         # outside: the least there is
         S_seen = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
             & (doc_i[:, None] == doc_j[None, :]),
             S,
             float("-inf")
         )
-        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1))  # S10
+        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1) * S_outside)  # S10
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S11
-        exp_S_seen = tl.exp2(S_seen - m_bhij_finite[:, None])  # S11
+        exp_S_seen = tl.exp2(S_seen * S_outside - m_bhij_finite[:, None])  # S11
         l = l * exp_m + tl.sum(exp_S_seen, axis=1)  # S11
         if LATE:
             O = O * exp_m[:, None]  # S8
@@ -598,6 +600,7 @@ def attention_document(Q, K, V, doc, scale, *, out=None, tune=True, check=False)
                 scale,
                 H, M,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,

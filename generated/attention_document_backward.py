@@ -371,6 +371,7 @@ def attention_document_kernel(
     scale,
     H, M,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -416,6 +417,8 @@ def attention_document_kernel(
         other=0.0
     )  # S2
     S_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_inside = 1.0 if SCALE_POSITIVE else S_scale  # for elements
+    S_outside = S_scale if SCALE_POSITIVE else 1.0  # for their maximum
     doc_i = tl.load(doc_ptr + i * stride_doc_i, mask=i < M, other=0)  # S2
     if LATE:
         exp_S_seen_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
@@ -426,7 +429,7 @@ def attention_document_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S2
-        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S2
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -437,11 +440,11 @@ def attention_document_kernel(
         doc_j = tl.load(doc_ptr + j * stride_doc_i)  # S2
         # outside: the least there is
         S_seen = tl.where(doc_i[:, None] == doc_j[None, :], S, float("-inf"))
-        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1))  # S10
+        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1) * S_outside)  # S10
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S11
-        exp_S_seen = tl.exp2(S_seen - m_bhij_finite[:, None])  # S11
+        exp_S_seen = tl.exp2(S_seen * S_outside - m_bhij_finite[:, None])  # S11
         l = l * exp_m + tl.sum(exp_S_seen, axis=1)  # S11
         if LATE:
             O = O * exp_m[:, None]  # S8
@@ -468,7 +471,7 @@ def attention_document_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S2
-        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S2
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -479,17 +482,16 @@ def attention_document_kernel(
         doc_j = tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0)  # S2
         # outside: the least there is
         S_seen = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
             & (doc_i[:, None] == doc_j[None, :]),
             S,
             float("-inf")
         )
-        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1))  # S10
+        m_bhij = tl.maximum(m, tl.max(S_seen, axis=1) * S_outside)  # S10
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S11
-        exp_S_seen = tl.exp2(S_seen - m_bhij_finite[:, None])  # S11
+        exp_S_seen = tl.exp2(S_seen * S_outside - m_bhij_finite[:, None])  # S11
         l = l * exp_m + tl.sum(exp_S_seen, axis=1)  # S11
         if LATE:
             O = O * exp_m[:, None]  # S8
@@ -783,8 +785,7 @@ def attention_document_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dscale_part = dscale_part + tl.sum(
             tl.where(
-                (j[None, :] < j_stop)
-                & (j[None, :] < i[:, None] + 1)
+                (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
                 & (doc_i[:, None] == doc_j[None, :]),
                 dS * S_sum,
                 0.0
@@ -793,8 +794,9 @@ def attention_document_backward_dQ_kernel(
         )  # S10
         dQ = tl.dot(
             tl.where(
-                doc_i[:, None] == doc_j[None, :],
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
+                (doc_i[:, None] == doc_j[None, :])
+                & (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -960,8 +962,10 @@ def attention_document_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
-                doc_i[None, :] == doc_j[:, None],
-                tl.where(i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0),
+                (doc_i[None, :] == doc_j[:, None])
+                & (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (i[None, :] < M),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -970,8 +974,10 @@ def attention_document_backward_dK_dV_kernel(
         )  # S18
         dV = tl.dot(
             tl.where(
-                doc_i[None, :] == doc_j[:, None],
-                tl.where(i[None, :] >= j[:, None], tl.where(i[None, :] < M, P_2, 0.0), 0.0),
+                (doc_i[None, :] == doc_j[:, None])
+                & (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (i[None, :] < M),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1034,8 +1040,10 @@ def attention_document_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
-                doc_i[None, :] == doc_j[:, None],
-                tl.where(i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0),
+                (doc_i[None, :] == doc_j[:, None])
+                & (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (i[None, :] < M),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1044,8 +1052,10 @@ def attention_document_backward_dK_dV_kernel(
         )  # S18
         dV = tl.dot(
             tl.where(
-                doc_i[None, :] == doc_j[:, None],
-                tl.where(i[None, :] >= j[:, None], tl.where(i[None, :] < M, P_2, 0.0), 0.0),
+                (doc_i[None, :] == doc_j[:, None])
+                & (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (i[None, :] < M),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1375,6 +1385,7 @@ def attention_document_forward(Q, K, V, doc, scale, *, tune=True, check=False):
                 scale,
                 H, M,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -1591,7 +1602,7 @@ def attention_document_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_document_forward_939004b9"), mutates_args=())
+@torch.library.custom_op(_free("attention_document_forward_7618e25a"), mutates_args=())
 def _attention_document_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1611,7 +1622,7 @@ def _(Q, K, V, doc, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_document_backward_939004b9"), mutates_args=())
+@torch.library.custom_op(_free("attention_document_backward_7618e25a"), mutates_args=())
 def _attention_document_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -429,6 +429,7 @@ def attention_dropout_kernel(
     scale, p,
     H, M, N, seed,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -474,6 +475,8 @@ def attention_dropout_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         O_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -483,7 +486,7 @@ def attention_dropout_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -491,11 +494,11 @@ def attention_dropout_kernel(
                 other=0.0
             )  # S4
             O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -526,7 +529,7 @@ def attention_dropout_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -536,13 +539,15 @@ def attention_dropout_kernel(
             O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
+            tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+            S_bhij,
+            float("-inf")
         )
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -827,11 +832,18 @@ def attention_dropout_backward_dQ_kernel(
         dP = tl.where(uniform >= p, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
         dS = P * (tl.where(uniform >= p, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dscale_part = dscale_part + tl.sum(
-            tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
+            tl.where(
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                dS * S_sum,
+                0.0
+            ),
+            axis=1
         )  # S11
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                dS,
+                0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
@@ -1065,7 +1077,9 @@ def attention_dropout_backward_dK_dV_kernel(
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                dS_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -1073,12 +1087,10 @@ def attention_dropout_backward_dK_dV_kernel(
         )  # S21
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < M,
-                    tl.where(uniform >= p, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0),
-                    0.0
-                ),
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (i[None, :] < M)
+                & (uniform >= p),
+                P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)),
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1140,7 +1152,9 @@ def attention_dropout_backward_dK_dV_kernel(
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dS_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                dS_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -1148,12 +1162,10 @@ def attention_dropout_backward_dK_dV_kernel(
         )  # S21
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < M,
-                    tl.where(uniform >= p, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0),
-                    0.0
-                ),
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (i[None, :] < M)
+                & (uniform >= p),
+                P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)),
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1500,6 +1512,7 @@ def attention_dropout_forward(Q, K, V, scale, p, seed, *, tune=True):
                 scale, p,
                 H, M, N, seed,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -1731,7 +1744,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_forward_7ef572e4"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_2c0e508a"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1751,7 +1764,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_backward_7ef572e4"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_2c0e508a"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -386,6 +386,7 @@ def attention_dropout_mask_kernel(
     scale, p,
     H, M, N,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -428,6 +429,8 @@ def attention_dropout_mask_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         O_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -437,7 +440,7 @@ def attention_dropout_mask_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -445,11 +448,11 @@ def attention_dropout_mask_kernel(
                 other=0.0
             )  # S4
             O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         keep_ij = tl.load(
             keep_ptr + i[:, None] * stride_keep_i + j[None, :] * stride_keep_j,
@@ -481,7 +484,7 @@ def attention_dropout_mask_kernel(
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -490,11 +493,11 @@ def attention_dropout_mask_kernel(
             )  # S4
             O = tl.dot(O_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         keep_ij = tl.load(
             keep_ptr + i[:, None] * stride_keep_i + j[None, :] * stride_keep_j,
@@ -1070,9 +1073,7 @@ def attention_dropout_mask_backward_dK_dV_kernel(
         )  # S21
         dV = tl.dot(
             tl.where(
-                i[None, :] < M,
-                tl.where(keep_ij, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0),
-                0.0
+                (i[None, :] < M) & keep_ij, P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -1422,6 +1423,7 @@ def attention_dropout_mask_forward(Q, K, V, keep, scale, p, *, tune=True):
                 scale, p,
                 H, M, N,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -1660,7 +1662,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_forward_f2272d7b"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_forward_782a3490"), mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1680,7 +1682,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_backward_f2272d7b"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_backward_782a3490"), mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

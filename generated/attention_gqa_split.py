@@ -297,6 +297,7 @@ def attention_gqa_kernel(
     scale,
     H, M, N, R,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -335,6 +336,8 @@ def attention_gqa_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -344,7 +347,7 @@ def attention_gqa_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -352,11 +355,11 @@ def attention_gqa_kernel(
                 other=0.0
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -383,7 +386,7 @@ def attention_gqa_kernel(
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -392,11 +395,11 @@ def attention_gqa_kernel(
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -489,6 +492,7 @@ def attention_gqa_O_part_kernel(
     scale,
     B, M, N, parts, R, G,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):
@@ -532,6 +536,8 @@ def attention_gqa_O_part_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     j_blocks = (N + BLOCK_J - 1) // BLOCK_J
     j_each = (j_blocks + parts - 1) // parts * BLOCK_J  # a part has whole blocks
     j_own = p * j_each
@@ -542,12 +548,12 @@ def attention_gqa_O_part_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
-        m_part_bhij = tl.maximum(m_part, tl.max(S_bhij, axis=1))  # S6
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
+        m_part_bhij = tl.maximum(m_part, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_part_bhij_finite = tl.where(m_part_bhij > float("-inf"), m_part_bhij, 0.0)
         exp_m_part = tl.exp2(m_part - m_part_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_part_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_part_bhij_finite[:, None])  # S7
         l_part = l_part * exp_m_part + tl.sum(exp_S_bhij, axis=1)  # S7
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
@@ -567,13 +573,13 @@ def attention_gqa_O_part_kernel(
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_part_bhij = tl.maximum(m_part, tl.max(S_bhij, axis=1))  # S6
+        m_part_bhij = tl.maximum(m_part, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_part_bhij_finite = tl.where(m_part_bhij > float("-inf"), m_part_bhij, 0.0)
         exp_m_part = tl.exp2(m_part - m_part_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_part_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_part_bhij_finite[:, None])  # S7
         l_part = l_part * exp_m_part + tl.sum(exp_S_bhij, axis=1)  # S7
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -908,6 +914,7 @@ def attention_gqa(Q, K, V, scale, *, out=None, tune=True):
                 scale,
                 H, M, N, R,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -999,6 +1006,7 @@ def attention_gqa_split(Q, K, V, scale, *, parts=None, tune=True, out=None):
                 scale,
                 B, M, N, parts, R, G,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,

@@ -210,6 +210,7 @@ def attention_lengths_kernel(
     scale,
     H, M,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -251,6 +252,8 @@ def attention_lengths_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -260,7 +263,7 @@ def attention_lengths_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -268,11 +271,11 @@ def attention_lengths_kernel(
                 other=0.0
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -299,7 +302,7 @@ def attention_lengths_kernel(
             mask=(j[:, None] < n_kv_b) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -308,11 +311,11 @@ def attention_lengths_kernel(
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         S_bhij = tl.where(j[None, :] < n_kv_b, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -579,6 +582,7 @@ def attention_lengths(Q, K, V, n_kv, scale, *, out=None, tune=True, check=False)
                 scale,
                 H, M,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,

@@ -552,7 +552,9 @@ def attention_naive_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S2
         S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S3
+        P = tl.exp2(
+            S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S3
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S4
@@ -568,7 +570,9 @@ def attention_naive_backward_dQ_kernel(
             other=0.0
         )  # S2
         S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
-        P = tl.exp(S - lse_i.to(tl.float32)[:, None])  # S3
+        P = tl.exp2(
+            S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S3
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
@@ -685,7 +689,9 @@ def attention_naive_backward_dK_dV_kernel(
         )  # S7
         S_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S7
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S8
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S8
+        P_2 = tl.exp2(
+            S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S8
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
@@ -706,7 +712,9 @@ def attention_naive_backward_dK_dV_kernel(
         )  # S7
         S_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S7
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S8
-        P_2 = tl.exp(S_2 - lse_i.to(tl.float32)[None, :])  # S8
+        P_2 = tl.exp2(
+            S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S8
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -1095,7 +1103,7 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_naive_forward_cbc62991"), mutates_args=())
+@torch.library.custom_op(_free("attention_naive_forward_b7518786"), mutates_args=())
 def _attention_naive_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1112,7 +1120,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_naive_backward_cbc62991"), mutates_args=())
+@torch.library.custom_op(_free("attention_naive_backward_b7518786"), mutates_args=())
 def _attention_naive_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

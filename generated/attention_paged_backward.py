@@ -406,6 +406,7 @@ def attention_paged_kernel(
     scale,
     H, M,
     E: tl.constexpr, P: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):
@@ -445,6 +446,8 @@ def attention_paged_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -457,12 +460,12 @@ def attention_paged_kernel(
             mask=e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         V_jd = tl.load(
             V_ptr
@@ -490,13 +493,13 @@ def attention_paged_kernel(
             mask=(j[:, None] < n_kv_b) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         S_bhij = tl.where(j[None, :] < n_kv_b, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         V_jd = tl.load(
             V_ptr
@@ -905,119 +908,106 @@ def attention_paged_backward_dK_dV_kernel(
             disable_licm=True
         ):
             page_b_j_block = tl.load(page_ptr + b * stride_page_b + j_block * stride_page_j_block)
-            i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
-            K_pe = tl.load(
-                K_ptr + p[:, None] * stride_K_p + e[None, :] * stride_K_e,
-                mask=(p[:, None] < P) & e_in[None, :] & (
-                    j_block * P + p[:, None] < n_kv_b
-                ) & tl.where(page_b_j_block == c, True, False),
-                other=0.0
-            )  # S11
-            V_pd = tl.load(
-                V_ptr + p[:, None] * stride_V_p + d[None, :] * stride_V_d,
-                mask=(p[:, None] < P) & d_in[None, :] & (
-                    j_block * P + p[:, None] < n_kv_b
-                ) & tl.where(page_b_j_block == c, True, False),
-                other=0.0
-            )  # S14
-            # Full blocks.
-            for i_first in range(0, i_full, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                Q_ie = tl.load(
-                    Q_ptr + b * stride_Q_b + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-                    mask=e_in[None, :] & tl.where(page_b_j_block == c, True, False),
+            if page_b_j_block == c:
+                i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+                K_pe = tl.load(
+                    K_ptr + p[:, None] * stride_K_p + e[None, :] * stride_K_e,
+                    mask=(p[:, None] < P) & e_in[None, :] & (j_block * P + p[:, None] < n_kv_b),
                     other=0.0
                 )  # S11
-                S_sum_2 = tl.dot(K_pe, tl.trans(Q_ie), input_precision="ieee")  # S11
-                lse_i = tl.load(
-                    lse_ptr + b * stride_lse_b + i * stride_lse_i,
-                    mask=tl.where(page_b_j_block == c, True, False),
-                    other=0.0
-                )  # S13
-                P_2_2 = tl.exp2(
-                    S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-                )  # S12, S13
-                dO_id = tl.load(
-                    dO_ptr + b * stride_dO_b + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-                    mask=d_in[None, :] & tl.where(page_b_j_block == c, True, False),
+                V_pd = tl.load(
+                    V_ptr + p[:, None] * stride_V_p + d[None, :] * stride_V_d,
+                    mask=(p[:, None] < P) & d_in[None, :] & (j_block * P + p[:, None] < n_kv_b),
                     other=0.0
                 )  # S14
-                dP_2_2 = tl.dot(V_pd, tl.trans(dO_id), input_precision="ieee")  # S14
-                delta_i = tl.load(
-                    delta_ptr + b * stride_delta_b + i * stride_delta_i,
-                    mask=tl.where(page_b_j_block == c, True, False),
-                    other=0.0
-                )  # S15
-                dS_2 = P_2_2 * (dP_2_2 - delta_i.to(tl.float32)[None, :])  # S15
-                dS_sum_2 = dS_2 * scale  # S16
-                dK = tl.where(
-                    tl.where(page_b_j_block == c, True, False)
-                    & (j_block * P + p[:, None] < n_kv_b),
-                    tl.dot(dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee"),
-                    dK
-                )  # S17
-                dV = tl.where(
-                    tl.where(page_b_j_block == c, True, False)
-                    & (j_block * P + p[:, None] < n_kv_b),
-                    tl.dot(P_2_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee"),
-                    dV
-                )  # S18
-            # The last, partial block.
-            for i_first in range(i_full, M, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                Q_ie = tl.load(
-                    Q_ptr + b * stride_Q_b + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-                    mask=(i[:, None] < M) & e_in[None, :] & tl.where(
-                        page_b_j_block == c, True, False
-                    ),
-                    other=0.0
-                )  # S11
-                S_sum_2 = tl.dot(K_pe, tl.trans(Q_ie), input_precision="ieee")  # S11
-                lse_i = tl.load(
-                    lse_ptr + b * stride_lse_b + i * stride_lse_i,
-                    mask=(i < M) & tl.where(page_b_j_block == c, True, False),
-                    other=0.0
-                )  # S13
-                P_2_2 = tl.exp2(
-                    S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-                )  # S12, S13
-                dO_id = tl.load(
-                    dO_ptr + b * stride_dO_b + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-                    mask=(i[:, None] < M) & d_in[None, :] & tl.where(
-                        page_b_j_block == c, True, False
-                    ),
-                    other=0.0
-                )  # S14
-                dP_2_2 = tl.dot(V_pd, tl.trans(dO_id), input_precision="ieee")  # S14
-                delta_i = tl.load(
-                    delta_ptr + b * stride_delta_b + i * stride_delta_i,
-                    mask=(i < M) & tl.where(page_b_j_block == c, True, False),
-                    other=0.0
-                )  # S15
-                dS_2 = P_2_2 * (dP_2_2 - delta_i.to(tl.float32)[None, :])  # S15
-                dS_sum_2 = dS_2 * scale  # S16
-                dK = tl.where(
-                    tl.where(page_b_j_block == c, True, False)
-                    & (j_block * P + p[:, None] < n_kv_b),
-                    tl.dot(
-                        tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
-                        Q_ie,
-                        dK,
-                        input_precision="ieee"
-                    ),
-                    dK
-                )  # S17
-                dV = tl.where(
-                    tl.where(page_b_j_block == c, True, False)
-                    & (j_block * P + p[:, None] < n_kv_b),
-                    tl.dot(
-                        tl.where(i[None, :] < M, P_2_2, 0.0).to(dO_ptr.dtype.element_ty),
-                        dO_id,
-                        dV,
-                        input_precision="ieee"
-                    ),
-                    dV
-                )  # S18
+                # Full blocks.
+                for i_first in range(0, i_full, BLOCK_I):
+                    i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                    Q_ie = tl.load(
+                        Q_ptr + b * stride_Q_b + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+                        mask=e_in[None, :],
+                        other=0.0
+                    )  # S11
+                    S_sum_2 = tl.dot(K_pe, tl.trans(Q_ie), input_precision="ieee")  # S11
+                    lse_i = tl.load(lse_ptr + b * stride_lse_b + i * stride_lse_i)  # S13
+                    P_2_2 = tl.exp2(
+                        S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+                    )  # S12, S13
+                    dO_id = tl.load(
+                        dO_ptr
+                        + b * stride_dO_b
+                        + i[:, None] * stride_dO_i
+                        + d[None, :] * stride_dO_d,
+                        mask=d_in[None, :],
+                        other=0.0
+                    )  # S14
+                    dP_2_2 = tl.dot(V_pd, tl.trans(dO_id), input_precision="ieee")  # S14
+                    delta_i = tl.load(delta_ptr + b * stride_delta_b + i * stride_delta_i)  # S15
+                    dS_2 = P_2_2 * (dP_2_2 - delta_i.to(tl.float32)[None, :])  # S15
+                    dS_sum_2 = dS_2 * scale  # S16
+                    dK = tl.where(
+                        j_block * P + p[:, None] < n_kv_b,
+                        tl.dot(
+                            dS_sum_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee"
+                        ),
+                        dK
+                    )  # S17
+                    dV = tl.where(
+                        j_block * P + p[:, None] < n_kv_b,
+                        tl.dot(
+                            P_2_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee"
+                        ),
+                        dV
+                    )  # S18
+                # The last, partial block.
+                for i_first in range(i_full, M, BLOCK_I):
+                    i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                    Q_ie = tl.load(
+                        Q_ptr + b * stride_Q_b + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+                        mask=(i[:, None] < M) & e_in[None, :],
+                        other=0.0
+                    )  # S11
+                    S_sum_2 = tl.dot(K_pe, tl.trans(Q_ie), input_precision="ieee")  # S11
+                    lse_i = tl.load(
+                        lse_ptr + b * stride_lse_b + i * stride_lse_i, mask=i < M, other=0.0
+                    )  # S13
+                    P_2_2 = tl.exp2(
+                        S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+                    )  # S12, S13
+                    dO_id = tl.load(
+                        dO_ptr
+                        + b * stride_dO_b
+                        + i[:, None] * stride_dO_i
+                        + d[None, :] * stride_dO_d,
+                        mask=(i[:, None] < M) & d_in[None, :],
+                        other=0.0
+                    )  # S14
+                    dP_2_2 = tl.dot(V_pd, tl.trans(dO_id), input_precision="ieee")  # S14
+                    delta_i = tl.load(
+                        delta_ptr + b * stride_delta_b + i * stride_delta_i, mask=i < M, other=0.0
+                    )  # S15
+                    dS_2 = P_2_2 * (dP_2_2 - delta_i.to(tl.float32)[None, :])  # S15
+                    dS_sum_2 = dS_2 * scale  # S16
+                    dK = tl.where(
+                        j_block * P + p[:, None] < n_kv_b,
+                        tl.dot(
+                            tl.where(i[None, :] < M, dS_sum_2, 0.0).to(Q_ptr.dtype.element_ty),
+                            Q_ie,
+                            dK,
+                            input_precision="ieee"
+                        ),
+                        dK
+                    )  # S17
+                    dV = tl.where(
+                        j_block * P + p[:, None] < n_kv_b,
+                        tl.dot(
+                            tl.where(i[None, :] < M, P_2_2, 0.0).to(dO_ptr.dtype.element_ty),
+                            dO_id,
+                            dV,
+                            input_precision="ieee"
+                        ),
+                        dV
+                    )  # S18
     if dK_ptr is not None:
         tl.store(
             dK_ptr + p[:, None] * stride_dK_p + e[None, :] * stride_dK_e,
@@ -1341,6 +1331,7 @@ def attention_paged_forward(Q, K, V, page, n_kv, scale, *, tune=True, check=Fals
                 scale,
                 H, M,
                 E=E, P=P, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -1556,7 +1547,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_paged_forward_fe2f7e7c"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_forward_effdbc33"), mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1576,7 +1567,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_paged_backward_fe2f7e7c"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_backward_effdbc33"), mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -309,7 +309,8 @@ def attention_prefix_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop) & (j[None, :] < tl.maximum(prefix_b, i + 1)[:, None]),
+            tl.arange(0, BLOCK_J)[None, :]
+            < tl.minimum(j_stop, tl.maximum(prefix_b, i + 1))[:, None] - j_first,
             S_bhij,
             float("-inf")
         )

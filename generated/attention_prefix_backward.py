@@ -436,7 +436,8 @@ def attention_prefix_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop) & (j[None, :] < tl.maximum(prefix_b, i + 1)[:, None]),
+            tl.arange(0, BLOCK_J)[None, :]
+            < tl.minimum(j_stop, tl.maximum(prefix_b, i + 1))[:, None] - j_first,
             S_bhij,
             float("-inf")
         )
@@ -721,8 +722,9 @@ def attention_prefix_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(
             tl.where(
-                j[None, :] < tl.maximum(prefix_b, i + 1)[:, None],
-                tl.where(j[None, :] < j_stop, dS, 0.0),
+                tl.arange(0, BLOCK_J)[None, :]
+                < tl.minimum(j_stop, tl.maximum(prefix_b, i + 1))[:, None] - j_first,
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -882,8 +884,9 @@ def attention_prefix_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
-                i[None, :] >= tl.where(j < prefix_b, 0, j)[:, None],
-                tl.where(i[None, :] < M, dS_2, 0.0),
+                (tl.arange(0, BLOCK_I)[None, :] >= tl.where(j < prefix_b, 0, j)[:, None] - i_first)
+                & (i[None, :] < M),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -892,8 +895,9 @@ def attention_prefix_backward_dK_dV_kernel(
         )  # S16
         dV = tl.dot(
             tl.where(
-                i[None, :] >= tl.where(j < prefix_b, 0, j)[:, None],
-                tl.where(i[None, :] < M, P_2, 0.0),
+                (tl.arange(0, BLOCK_I)[None, :] >= tl.where(j < prefix_b, 0, j)[:, None] - i_first)
+                & (i[None, :] < M),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -944,8 +948,9 @@ def attention_prefix_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
-                i[None, :] >= tl.where(j < prefix_b, 0, j)[:, None],
-                tl.where(i[None, :] < M, dS_2, 0.0),
+                (tl.arange(0, BLOCK_I)[None, :] >= tl.where(j < prefix_b, 0, j)[:, None] - i_first)
+                & (i[None, :] < M),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -954,8 +959,9 @@ def attention_prefix_backward_dK_dV_kernel(
         )  # S16
         dV = tl.dot(
             tl.where(
-                i[None, :] >= tl.where(j < prefix_b, 0, j)[:, None],
-                tl.where(i[None, :] < M, P_2, 0.0),
+                (tl.arange(0, BLOCK_I)[None, :] >= tl.where(j < prefix_b, 0, j)[:, None] - i_first)
+                & (i[None, :] < M),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1379,7 +1385,7 @@ def attention_prefix_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_prefix_forward_1fd566dd"), mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_forward_69723ade"), mutates_args=())
 def _attention_prefix_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, tune: bool,
     check: bool
@@ -1399,7 +1405,7 @@ def _(Q, K, V, prefix, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_prefix_backward_1fd566dd"), mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_backward_69723ade"), mutates_args=())
 def _attention_prefix_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -192,6 +192,7 @@ def attention_qkv_kernel(
     scale,
     N, H,
     E: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, LATE: tl.constexpr,
 ):
@@ -227,6 +228,8 @@ def attention_qkv_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], QKV_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -238,7 +241,7 @@ def attention_qkv_kernel(
             mask=e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             QKV_je_2 = tl.load(
                 QKV_ptr
@@ -250,11 +253,11 @@ def attention_qkv_kernel(
             )  # S4
             # S4: of the block before
             O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -284,7 +287,7 @@ def attention_qkv_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             QKV_je_2 = tl.load(
                 QKV_ptr
@@ -298,13 +301,15 @@ def attention_qkv_kernel(
             O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
+            tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+            S_bhij,
+            float("-inf")
         )
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S6
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S6
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -538,6 +543,7 @@ def attention_qkv(QKV, scale, *, out=None, tune=True):
                 scale,
                 N, H,
                 E=E,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,

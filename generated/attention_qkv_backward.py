@@ -347,6 +347,7 @@ def attention_qkv_kernel(
     scale,
     N, H,
     E: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, LATE: tl.constexpr,
 ):
@@ -384,6 +385,8 @@ def attention_qkv_kernel(
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], QKV_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -395,7 +398,7 @@ def attention_qkv_kernel(
             mask=e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             QKV_je_2 = tl.load(
                 QKV_ptr
@@ -407,11 +410,11 @@ def attention_qkv_kernel(
             )  # S4
             # S4: of the block before
             O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -441,7 +444,7 @@ def attention_qkv_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
-        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_scale  # S1
+        S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
             QKV_je_2 = tl.load(
                 QKV_ptr
@@ -455,13 +458,15 @@ def attention_qkv_kernel(
             O = tl.dot(exp_S_bhij_late, QKV_je_2, O, input_precision="ieee")
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S_bhij, float("-inf")
+            tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+            S_bhij,
+            float("-inf")
         )
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -742,11 +747,18 @@ def attention_qkv_backward_dQKV_0_kernel(
         dP = tl.dot(dO_ie, tl.trans(QKV_je_2), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dscale_part = dscale_part + tl.sum(
-            tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dS * S_sum, 0.0), axis=1
+            tl.where(
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                dS * S_sum,
+                0.0
+            ),
+            axis=1
         )  # S9
         dQKV_0 = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                dS,
+                0.0
             ).to(QKV_ptr.dtype.element_ty),
             QKV_je,
             dQKV_0,
@@ -894,7 +906,9 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
         dQKV_2 = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < N, P_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < N),
+                P_2,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_ie,
             dQKV_2,
@@ -902,7 +916,9 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         )  # S17
         dQKV_1 = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < N),
+                dS_2,
+                0.0
             ).to(QKV_ptr.dtype.element_ty),
             QKV_ie,
             dQKV_1,
@@ -958,7 +974,9 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
         dQKV_2 = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < N, P_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < N),
+                P_2,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_ie,
             dQKV_2,
@@ -966,7 +984,9 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         )  # S17
         dQKV_1 = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < N, dS_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < N),
+                dS_2,
+                0.0
             ).to(QKV_ptr.dtype.element_ty),
             QKV_ie,
             dQKV_1,
@@ -1270,6 +1290,7 @@ def attention_qkv_forward(QKV, scale, *, tune=True):
                 scale,
                 N, H,
                 E=E,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -1445,7 +1466,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op(_free("attention_qkv_forward_e7360c97"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_forward_b92cf553"), mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1464,7 +1485,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_qkv_backward_e7360c97"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_backward_b92cf553"), mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

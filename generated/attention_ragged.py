@@ -206,6 +206,7 @@ def attention_ragged_kernel(
     scale,
     T, H,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -250,6 +251,8 @@ def attention_ragged_kernel(
             other=0.0
         )  # S2
         S_scale = scale * 1.4426950408889634  # in units of log2(e)
+        S_inside = 1.0 if SCALE_POSITIVE else S_scale  # for elements
+        S_outside = S_scale if SCALE_POSITIVE else 1.0  # for their maximum
         if LATE:
             exp_S_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
             j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -261,7 +264,7 @@ def attention_ragged_kernel(
                 mask=e_in[None, :],
                 other=0.0
             )  # S2
-            S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S2
+            S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
             if LATE:
                 V_jd = tl.load(
                     V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -269,11 +272,11 @@ def attention_ragged_kernel(
                     other=0.0
                 )  # S8
                 O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
-            m_bhij = tl.maximum(m, tl.max(S, axis=1))  # S10
+            m_bhij = tl.maximum(m, tl.max(S, axis=1) * S_outside)  # S10
             # 0 as long as nothing was seen
             m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
             exp_m = tl.exp2(m - m_bhij_finite)  # S11
-            exp_S = tl.exp2(S - m_bhij_finite[:, None])  # S11
+            exp_S = tl.exp2(S * S_outside - m_bhij_finite[:, None])  # S11
             l = l * exp_m + tl.sum(exp_S, axis=1)  # S11
             if LATE:
                 O = O * exp_m[:, None]  # S8
@@ -300,7 +303,7 @@ def attention_ragged_kernel(
                 mask=(j[:, None] < cu_k_b) & e_in[None, :],
                 other=0.0
             )  # S2
-            S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S2
+            S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
             if LATE:
                 V_jd = tl.load(
                     V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -309,11 +312,11 @@ def attention_ragged_kernel(
                 )  # S8
                 O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
             S = tl.where(j[None, :] < cu_k_b, S, float("-inf"))  # outside: the least there is
-            m_bhij = tl.maximum(m, tl.max(S, axis=1))  # S10
+            m_bhij = tl.maximum(m, tl.max(S, axis=1) * S_outside)  # S10
             # 0 as long as nothing was seen
             m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
             exp_m = tl.exp2(m - m_bhij_finite)  # S11
-            exp_S = tl.exp2(S - m_bhij_finite[:, None])  # S11
+            exp_S = tl.exp2(S * S_outside - m_bhij_finite[:, None])  # S11
             l = l * exp_m + tl.sum(exp_S, axis=1)  # S11
             if LATE:
                 O = O * exp_m[:, None]  # S8
@@ -590,6 +593,7 @@ def attention_ragged(Q, K, V, cu_q, cu_k, scale, *, out=None, tune=True, check=F
                 scale,
                 T, H,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,

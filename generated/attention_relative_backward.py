@@ -757,7 +757,7 @@ def attention_relative_backward_dQ_kernel(
         S = s + relative_ij.to(tl.float32)  # S5
         P = tl.where(
             lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp(S - lse_i.to(tl.float32)[:, None]),
+            tl.exp2(S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]),
             0.0
         )  # S6
         V_jd = tl.load(
@@ -784,7 +784,7 @@ def attention_relative_backward_dQ_kernel(
         S = s + relative_ij.to(tl.float32)  # S5
         P = tl.where(
             lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp(S - lse_i.to(tl.float32)[:, None]),
+            tl.exp2(S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]),
             0.0
         )  # S6
         V_jd = tl.load(
@@ -938,7 +938,9 @@ def attention_relative_backward_dK_dV_kernel(
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
         P_2 = tl.where(
             lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp(S_2 - lse_i.to(tl.float32)[None, :]),
+            tl.exp2(
+                S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            ),
             0.0
         )  # S14
         dO_id = tl.load(
@@ -970,7 +972,9 @@ def attention_relative_backward_dK_dV_kernel(
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
         P_2 = tl.where(
             lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp(S_2 - lse_i.to(tl.float32)[None, :]),
+            tl.exp2(
+                S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
+            ),
             0.0
         )  # S14
         dO_id = tl.load(
@@ -1123,8 +1127,11 @@ def attention_relative_backward_drelative_kernel(
                     (x[:, None, None] < M + N - 1)
                     & (j[None, :, None] < j_stop)
                     & e_in[None, None, :]
-                    & (j[None, :, None] < N + M - x[:, None, None] - 1)
-                    & (j[None, :, None] >= N - x[:, None, None] - 1)
+                    & (
+                        tl.arange(0, BLOCK_J)[None, :, None]
+                        < N + M - x[:, None, None] - 1 - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
                 ),
                 other=0.0
             )  # S20
@@ -1139,8 +1146,8 @@ def attention_relative_backward_drelative_kernel(
             lse_xj = tl.load(
                 lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    j[None, :] < N + M - x[:, None] - 1
-                ) & (j[None, :] >= N - x[:, None] - 1),
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
                 other=0.0
             )  # S23
             P_3 = tl.where(
@@ -1155,8 +1162,11 @@ def attention_relative_backward_drelative_kernel(
                     (x[:, None, None] < M + N - 1)
                     & (j[None, :, None] < j_stop)
                     & d_in[None, None, :]
-                    & (j[None, :, None] < N + M - x[:, None, None] - 1)
-                    & (j[None, :, None] >= N - x[:, None, None] - 1)
+                    & (
+                        tl.arange(0, BLOCK_J)[None, :, None]
+                        < N + M - x[:, None, None] - 1 - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
                 ),
                 other=0.0
             )  # S24
@@ -1169,16 +1179,18 @@ def attention_relative_backward_drelative_kernel(
             delta_xj = tl.load(
                 delta_ptr + b * stride_delta_b + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    j[None, :] < N + M - x[:, None] - 1
-                ) & (j[None, :] >= N - x[:, None] - 1),
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
                 other=0.0
             )  # S25
             dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
             drelative = drelative + tl.sum(
                 tl.where(
-                    (j[None, :] < j_stop)
-                    & (j[None, :] < N + M - x[:, None] - 1)
-                    & (j[None, :] >= N - x[:, None] - 1),
+                    (
+                        tl.arange(0, BLOCK_J)[None, :]
+                        < tl.minimum(j_stop, N + M - x - 1)[:, None] - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
                     dS_3,
                     0.0
                 ),
@@ -1244,8 +1256,11 @@ def attention_relative_backward_drelative_kernel(
                     (x[:, None, None] < M + N - 1)
                     & (j[None, :, None] < j_stop)
                     & e_in[None, None, :]
-                    & (j[None, :, None] < N + M - x[:, None, None] - 1)
-                    & (j[None, :, None] >= N - x[:, None, None] - 1)
+                    & (
+                        tl.arange(0, BLOCK_J)[None, :, None]
+                        < N + M - x[:, None, None] - 1 - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
                 ),
                 other=0.0
             )  # S20
@@ -1260,8 +1275,8 @@ def attention_relative_backward_drelative_kernel(
             lse_xj = tl.load(
                 lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    j[None, :] < N + M - x[:, None] - 1
-                ) & (j[None, :] >= N - x[:, None] - 1),
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
                 other=0.0
             )  # S23
             P_3 = tl.where(
@@ -1276,8 +1291,11 @@ def attention_relative_backward_drelative_kernel(
                     (x[:, None, None] < M + N - 1)
                     & (j[None, :, None] < j_stop)
                     & d_in[None, None, :]
-                    & (j[None, :, None] < N + M - x[:, None, None] - 1)
-                    & (j[None, :, None] >= N - x[:, None, None] - 1)
+                    & (
+                        tl.arange(0, BLOCK_J)[None, :, None]
+                        < N + M - x[:, None, None] - 1 - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
                 ),
                 other=0.0
             )  # S24
@@ -1290,16 +1308,18 @@ def attention_relative_backward_drelative_kernel(
             delta_xj = tl.load(
                 delta_ptr + b * stride_delta_b + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    j[None, :] < N + M - x[:, None] - 1
-                ) & (j[None, :] >= N - x[:, None] - 1),
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
                 other=0.0
             )  # S25
             dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
             drelative = drelative + tl.sum(
                 tl.where(
-                    (j[None, :] < j_stop)
-                    & (j[None, :] < N + M - x[:, None] - 1)
-                    & (j[None, :] >= N - x[:, None] - 1),
+                    (
+                        tl.arange(0, BLOCK_J)[None, :]
+                        < tl.minimum(j_stop, N + M - x - 1)[:, None] - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
                     dS_3,
                     0.0
                 ),
@@ -1717,7 +1737,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_2163dbf0"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_b92b686f"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1736,7 +1756,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_2163dbf0"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_b92b686f"), mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

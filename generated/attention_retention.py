@@ -242,7 +242,7 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S2
+        P = s * tl.exp(-((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32)))  # S2
         if LATE:
             P_late = P
             j_late = j
@@ -282,10 +282,12 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S2
+        P = s * tl.exp(-((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32)))  # S2
         if LATE:
             P_late = tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, P, 0.0), 0.0
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                P,
+                0.0
             )
             j_late = tl.where(j < j_stop, j, -1)
         else:
@@ -295,7 +297,11 @@ def attention_retention_kernel(
                 other=0.0
             )  # S3
             O = tl.dot(
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, P, 0.0), 0.0),
+                tl.where(
+                    tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                    P,
+                    0.0
+                ),
                 V_jd.to(tl.float32),
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None

@@ -368,7 +368,7 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S2
+        P = s * tl.exp(-((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32)))  # S2
         if LATE:
             P_late = P
             j_late = j
@@ -408,10 +408,12 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S2
+        P = s * tl.exp(-((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32)))  # S2
         if LATE:
             P_late = tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, P, 0.0), 0.0
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                P,
+                0.0
             )
             j_late = tl.where(j < j_stop, j, -1)
         else:
@@ -421,7 +423,11 @@ def attention_retention_kernel(
                 other=0.0
             )  # S3
             O = tl.dot(
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, P, 0.0), 0.0),
+                tl.where(
+                    tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                    P,
+                    0.0
+                ),
                 V_jd.to(tl.float32),
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
@@ -571,7 +577,9 @@ def attention_retention_backward_dQ_kernel(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S3
         ds_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S3
-        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S4
+        exp_rate_h = tl.exp(
+            -((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32))
+        )  # S4
         ds = exp_rate_h * ds_sum  # S4
         ds_sum_2 = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
         drate_part = drate_part - tl.sum(
@@ -594,12 +602,14 @@ def attention_retention_backward_dQ_kernel(
             other=0.0
         )  # S3
         ds_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S3
-        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[:, None] - j[None, :]).to(tl.float32))  # S4
+        exp_rate_h = tl.exp(
+            -((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32))
+        )  # S4
         ds = exp_rate_h * ds_sum  # S4
         ds_sum_2 = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
         drate_part = drate_part - tl.sum(
             tl.where(
-                (j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1),
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
                 s * exp_rate_h * (i[:, None] - j[None, :]).to(tl.float32) * ds_sum,
                 0.0
             ),
@@ -607,7 +617,9 @@ def attention_retention_backward_dQ_kernel(
         )  # S6
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, ds_sum_2, 0.0), 0.0
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                ds_sum_2,
+                0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
@@ -746,7 +758,9 @@ def attention_retention_backward_dK_dV_kernel(
             other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[None, :] - j[:, None]).to(tl.float32))  # S9
+        exp_rate_h = tl.exp(
+            -((i[None, :] - j[:, None]).to(tl.float32) * rate_h.to(tl.float32))
+        )  # S9
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
@@ -758,7 +772,9 @@ def attention_retention_backward_dK_dV_kernel(
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, ds_sum_2_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                ds_sum_2_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -766,7 +782,9 @@ def attention_retention_backward_dK_dV_kernel(
         )  # S13
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, s_2 * exp_rate_h, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                s_2 * exp_rate_h,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -781,7 +799,9 @@ def attention_retention_backward_dK_dV_kernel(
             other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[None, :] - j[:, None]).to(tl.float32))  # S9
+        exp_rate_h = tl.exp(
+            -((i[None, :] - j[:, None]).to(tl.float32) * rate_h.to(tl.float32))
+        )  # S9
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
@@ -802,7 +822,9 @@ def attention_retention_backward_dK_dV_kernel(
             other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp(-rate_h.to(tl.float32) * (i[None, :] - j[:, None]).to(tl.float32))  # S9
+        exp_rate_h = tl.exp(
+            -((i[None, :] - j[:, None]).to(tl.float32) * rate_h.to(tl.float32))
+        )  # S9
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
@@ -814,7 +836,9 @@ def attention_retention_backward_dK_dV_kernel(
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, ds_sum_2_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                ds_sum_2_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -822,7 +846,9 @@ def attention_retention_backward_dK_dV_kernel(
         )  # S13
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, s_2 * exp_rate_h, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                s_2 * exp_rate_h,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -1284,7 +1310,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op(_free("attention_retention_forward_49d23a56"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_forward_f379502e"), mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1300,7 +1326,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_retention_backward_49d23a56"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_backward_f379502e"), mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -193,21 +193,19 @@ import triton.language as tl
 
 
 @triton.jit
-def _inverse(part):
-    """1 / (1 + part) in float32 for 0 <= part <= 1: two of Newton's steps, and no division."""
-    inverse = 0.989891 + part * (-0.80806 + part * 0.323224)
-    inverse += inverse * (1.0 - (1.0 + part) * inverse)
-    return inverse + inverse * (1.0 - (1.0 + part) * inverse)
+def _decay(value):
+    """1 / (1 + exp(2 |value|)) in float32: a quotient takes a GPU longer than an inverse root."""
+    root = tl.rsqrt(1.0 + tl.exp2(2.8853900817779268 * tl.abs(value)))
+    return root * root
 
 
 @triton.jit
 def _tanh(value):
-    """tanh in float32; near 0, where 1 - exp(-2 |value|) would cancel, by an odd polynomial."""
+    """tanh in float32; near 0, where 1 - 2 / (1 + exp(2 |value|)) would cancel, by a polynomial."""
     square = value * value
-    near = -0.05383647605776787 + square * (0.0209518950432539 - square * 0.006049059331417084)
-    near = -0.33333322405815125 + square * (0.13332599401474 + square * near)
-    decay = tl.exp2(-2.8853900817779268 * tl.abs(value))
-    far = (1.0 - decay) * _inverse(decay)
+    near = -0.05221180672175201 + square * 0.01561263267863121
+    near = -0.33332597508049705 + square * (0.1331311666156151 + square * near)
+    far = 1.0 - 2.0 * _decay(value)
     far = tl.where(value < 0, -far, far)
     return tl.where(square < 0.36, value + value * square * near, far)
 
@@ -218,9 +216,9 @@ def _tanh_slope(value):
 
     It is 0 from where on float64 cannot tell tanh(value) from 1.
     """
-    decay = tl.exp2(-2.8853900817779268 * tl.abs(value))
-    inverse = _inverse(decay)
-    return tl.where(decay > 5.6e-17, 4.0 * decay * inverse * inverse, 0.0)
+    decay = _decay(value)
+    slope = 4.0 * decay
+    return tl.where(decay > 5.6e-17, slope - slope * decay, 0.0)
 
 
 class _Timed(triton.Config):
@@ -570,8 +568,8 @@ def attention_sigmoid_backward_dQ_kernel(
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
         biased = s + bias_h.to(tl.float32)  # S4
         P_in = biased * 0.5  # S5
-        dP_in = dP * 0.5 * _tanh_slope(P_in)  # S6
-        dbiased = dP_in * 0.5  # S7
+        dP_in = dP * _tanh_slope(P_in)  # S6
+        dbiased = dP_in * 0.25  # S7
         dbias_part = dbias_part + tl.sum(dbiased, axis=1)  # S9
         dQ = tl.dot(dbiased.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # The last, partial block.
@@ -592,8 +590,8 @@ def attention_sigmoid_backward_dQ_kernel(
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
         biased = s + bias_h.to(tl.float32)  # S4
         P_in = biased * 0.5  # S5
-        dP_in = dP * 0.5 * _tanh_slope(P_in)  # S6
-        dbiased = dP_in * 0.5  # S7
+        dP_in = dP * _tanh_slope(P_in)  # S6
+        dbiased = dP_in * 0.25  # S7
         dbias_part = dbias_part + tl.sum(tl.where(j[None, :] < N, dbiased, 0.0), axis=1)  # S9
         dQ = tl.dot(dbiased.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S8, S10
@@ -729,10 +727,9 @@ def attention_sigmoid_backward_dK_dV_kernel(
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S13
         biased_2 = s_2 + bias_h.to(tl.float32)  # S14
         P_in_2 = biased_2 * 0.5  # S15
-        dP_in_2 = dP_2 * 0.5 * _tanh_slope(P_in_2)  # S16
-        dbiased_2 = dP_in_2 * 0.5  # S17
+        dP_in_2 = dP_2 * _tanh_slope(P_in_2)  # S16
         P = 0.5 + _tanh(P_in_2) * 0.5  # S19
-        dK = tl.dot(dbiased_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
+        dK = tl.dot(dP_in_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
         dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S21
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
@@ -752,12 +749,11 @@ def attention_sigmoid_backward_dK_dV_kernel(
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S13
         biased_2 = s_2 + bias_h.to(tl.float32)  # S14
         P_in_2 = biased_2 * 0.5  # S15
-        dP_in_2 = dP_2 * 0.5 * _tanh_slope(P_in_2)  # S16
-        dbiased_2 = dP_in_2 * 0.5  # S17
+        dP_in_2 = dP_2 * _tanh_slope(P_in_2)  # S16
         P = 0.5 + _tanh(P_in_2) * 0.5  # S19
-        dK = tl.dot(dbiased_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
+        dK = tl.dot(dP_in_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S20
         dV = tl.dot(P.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S21
-    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18, S20
+    dK = dK * (0.25 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18, S20
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
@@ -1212,7 +1208,7 @@ def attention_sigmoid_backward(Q, K, V, bias, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, dbias
 
 
-@torch.library.custom_op(_free("attention_sigmoid_forward_3e303990"), mutates_args=())
+@torch.library.custom_op(_free("attention_sigmoid_forward_034a670f"), mutates_args=())
 def _attention_sigmoid_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1228,7 +1224,7 @@ def _(Q, K, V, bias, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_sigmoid_backward_3e303990"), mutates_args=())
+@torch.library.custom_op(_free("attention_sigmoid_backward_034a670f"), mutates_args=())
 def _attention_sigmoid_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

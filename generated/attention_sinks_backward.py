@@ -435,9 +435,8 @@ def attention_sinks_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & (j[None, :] >= i[:, None] - window_left),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first),
             S_bhij,
             float("-inf")
         )
@@ -515,9 +514,8 @@ def attention_sinks_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & (j[None, :] >= i[:, None] - window_left),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first),
             S_bhij,
             float("-inf")
         )
@@ -876,8 +874,9 @@ def attention_sinks_backward_dQ_kernel(
         dS = P * (dP - dl_sum_i.to(tl.float32)[:, None])  # S9
         dQ = tl.dot(
             tl.where(
-                j[None, :] >= i[:, None] - window_left,
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
+                (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+                & (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -921,8 +920,9 @@ def attention_sinks_backward_dQ_kernel(
         dS = P * (dP - dl_sum_i.to(tl.float32)[:, None])  # S9
         dQ = tl.dot(
             tl.where(
-                j[None, :] >= i[:, None] - window_left,
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
+                (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+                & (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -1083,12 +1083,12 @@ def attention_sinks_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - dl_sum_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1097,12 +1097,12 @@ def attention_sinks_backward_dK_dV_kernel(
         )  # S18
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, P_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1153,12 +1153,12 @@ def attention_sinks_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - dl_sum_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1167,12 +1167,12 @@ def attention_sinks_backward_dK_dV_kernel(
         )  # S18
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, P_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1712,7 +1712,7 @@ def attention_sinks_backward(
     return dQ, dK, dV, dsinks
 
 
-@torch.library.custom_op(_free("attention_sinks_forward_e8a32780"), mutates_args=())
+@torch.library.custom_op(_free("attention_sinks_forward_ba434f81"), mutates_args=())
 def _attention_sinks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     tune: bool
@@ -1732,7 +1732,7 @@ def _(Q, K, V, window_left, sinks, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_sinks_backward_e8a32780"), mutates_args=())
+@torch.library.custom_op(_free("attention_sinks_backward_ba434f81"), mutates_args=())
 def _attention_sinks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

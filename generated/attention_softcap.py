@@ -94,21 +94,19 @@ import triton.language as tl
 
 
 @triton.jit
-def _inverse(part):
-    """1 / (1 + part) in float32 for 0 <= part <= 1: two of Newton's steps, and no division."""
-    inverse = 0.989891 + part * (-0.80806 + part * 0.323224)
-    inverse += inverse * (1.0 - (1.0 + part) * inverse)
-    return inverse + inverse * (1.0 - (1.0 + part) * inverse)
+def _decay(value):
+    """1 / (1 + exp(2 |value|)) in float32: a quotient takes a GPU longer than an inverse root."""
+    root = tl.rsqrt(1.0 + tl.exp2(2.8853900817779268 * tl.abs(value)))
+    return root * root
 
 
 @triton.jit
 def _tanh(value):
-    """tanh in float32; near 0, where 1 - exp(-2 |value|) would cancel, by an odd polynomial."""
+    """tanh in float32; near 0, where 1 - 2 / (1 + exp(2 |value|)) would cancel, by a polynomial."""
     square = value * value
-    near = -0.05383647605776787 + square * (0.0209518950432539 - square * 0.006049059331417084)
-    near = -0.33333322405815125 + square * (0.13332599401474 + square * near)
-    decay = tl.exp2(-2.8853900817779268 * tl.abs(value))
-    far = (1.0 - decay) * _inverse(decay)
+    near = -0.05221180672175201 + square * 0.01561263267863121
+    near = -0.33332597508049705 + square * (0.1331311666156151 + square * near)
+    far = 1.0 - 2.0 * _decay(value)
     far = tl.where(value < 0, -far, far)
     return tl.where(square < 0.36, value + value * square * near, far)
 
@@ -228,6 +226,7 @@ def attention_softcap_kernel(
     softcap,
     H, M, N,
     E: tl.constexpr, D: tl.constexpr,
+    SOFTCAP_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -268,6 +267,8 @@ def attention_softcap_kernel(
         other=0.0
     )  # S2
     S_bhij_scale = softcap * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SOFTCAP_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SOFTCAP_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -277,9 +278,7 @@ def attention_softcap_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S2
-        s = tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
+        s = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -287,12 +286,14 @@ def attention_softcap_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
-        S_bhij = _tanh(s * (1.0 / tl.cast(softcap, tl.float32))) * S_bhij_scale  # S3
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        S_bhij = _tanh(
+            s * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)
+        ) * S_bhij_inside  # S3
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -319,9 +320,7 @@ def attention_softcap_kernel(
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S2
-        s = tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
+        s = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -329,13 +328,15 @@ def attention_softcap_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
-        S_bhij = _tanh(s * (1.0 / tl.cast(softcap, tl.float32))) * S_bhij_scale  # S3
+        S_bhij = _tanh(
+            s * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)
+        ) * S_bhij_inside  # S3
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -591,6 +592,7 @@ def attention_softcap(Q, K, V, softcap, *, out=None, tune=True):
                 softcap,
                 H, M, N,
                 E=E, D=D,
+                SOFTCAP_POSITIVE=softcap > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,

@@ -265,21 +265,19 @@ import triton.language as tl
 
 
 @triton.jit
-def _inverse(part):
-    """1 / (1 + part) in float32 for 0 <= part <= 1: two of Newton's steps, and no division."""
-    inverse = 0.989891 + part * (-0.80806 + part * 0.323224)
-    inverse += inverse * (1.0 - (1.0 + part) * inverse)
-    return inverse + inverse * (1.0 - (1.0 + part) * inverse)
+def _decay(value):
+    """1 / (1 + exp(2 |value|)) in float32: a quotient takes a GPU longer than an inverse root."""
+    root = tl.rsqrt(1.0 + tl.exp2(2.8853900817779268 * tl.abs(value)))
+    return root * root
 
 
 @triton.jit
 def _tanh(value):
-    """tanh in float32; near 0, where 1 - exp(-2 |value|) would cancel, by an odd polynomial."""
+    """tanh in float32; near 0, where 1 - 2 / (1 + exp(2 |value|)) would cancel, by a polynomial."""
     square = value * value
-    near = -0.05383647605776787 + square * (0.0209518950432539 - square * 0.006049059331417084)
-    near = -0.33333322405815125 + square * (0.13332599401474 + square * near)
-    decay = tl.exp2(-2.8853900817779268 * tl.abs(value))
-    far = (1.0 - decay) * _inverse(decay)
+    near = -0.05221180672175201 + square * 0.01561263267863121
+    near = -0.33332597508049705 + square * (0.1331311666156151 + square * near)
+    far = 1.0 - 2.0 * _decay(value)
     far = tl.where(value < 0, -far, far)
     return tl.where(square < 0.36, value + value * square * near, far)
 
@@ -290,9 +288,9 @@ def _tanh_slope(value):
 
     It is 0 from where on float64 cannot tell tanh(value) from 1.
     """
-    decay = tl.exp2(-2.8853900817779268 * tl.abs(value))
-    inverse = _inverse(decay)
-    return tl.where(decay > 5.6e-17, 4.0 * decay * inverse * inverse, 0.0)
+    decay = _decay(value)
+    slope = 4.0 * decay
+    return tl.where(decay > 5.6e-17, slope - slope * decay, 0.0)
 
 
 class _Timed(triton.Config):
@@ -410,6 +408,7 @@ def attention_softcap_kernel(
     softcap,
     H, M, N,
     E: tl.constexpr, D: tl.constexpr,
+    SOFTCAP_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -450,6 +449,8 @@ def attention_softcap_kernel(
         other=0.0
     )  # S2
     S_bhij_scale = softcap * 1.4426950408889634  # in units of log2(e)
+    S_bhij_inside = 1.0 if SOFTCAP_POSITIVE else S_bhij_scale  # for elements
+    S_bhij_outside = S_bhij_scale if SOFTCAP_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -459,9 +460,7 @@ def attention_softcap_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S2
-        s = tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
+        s = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -469,12 +468,14 @@ def attention_softcap_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
-        S_bhij = _tanh(s * (1.0 / tl.cast(softcap, tl.float32))) * S_bhij_scale  # S3
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        S_bhij = _tanh(
+            s * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)
+        ) * S_bhij_inside  # S3
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -501,9 +502,7 @@ def attention_softcap_kernel(
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S2
-        s = tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
+        s = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -511,13 +510,15 @@ def attention_softcap_kernel(
                 other=0.0
             )  # S7
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
-        S_bhij = _tanh(s * (1.0 / tl.cast(softcap, tl.float32))) * S_bhij_scale  # S3
+        S_bhij = _tanh(
+            s * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)
+        ) * S_bhij_inside  # S3
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
         exp_m = tl.exp2(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp2(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -769,8 +770,7 @@ def attention_softcap_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S4
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
-        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
-        S_in = s * (1.0 / tl.cast(softcap, tl.float32))  # S6
+        S_in = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)  # S6
         tanh_S_in = _tanh(S_in)  # S7, S8
         P = tl.exp2(
             tanh_S_in * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
@@ -780,8 +780,9 @@ def attention_softcap_backward_dQ_kernel(
         )  # S9
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S9
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S10
-        dS_in = dS * softcap * _tanh_slope(S_in)  # S11
-        ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S12
+        tanh_slope_S_in = _tanh_slope(S_in)  # S11
+        dS_in = dS * softcap * tanh_slope_S_in  # S11
+        ds = dS * tanh_slope_S_in  # S12
         dsoftcap_part = dsoftcap_part + tl.sum(dS * tanh_S_in, axis=1)  # S14
         dsoftcap_part_2 = dsoftcap_part_2 - tl.sum(dS_in * S_in, axis=1) * (
             1.0 / tl.cast(softcap, tl.float32)
@@ -796,8 +797,7 @@ def attention_softcap_backward_dQ_kernel(
             other=0.0
         )  # S4
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
-        s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
-        S_in = s * (1.0 / tl.cast(softcap, tl.float32))  # S6
+        S_in = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)  # S6
         tanh_S_in = _tanh(S_in)  # S7, S8
         P = tl.exp2(
             tanh_S_in * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
@@ -809,8 +809,9 @@ def attention_softcap_backward_dQ_kernel(
         )  # S9
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S9
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S10
-        dS_in = dS * softcap * _tanh_slope(S_in)  # S11
-        ds = dS_in * (1.0 / tl.cast(softcap, tl.float32))  # S12
+        tanh_slope_S_in = _tanh_slope(S_in)  # S11
+        dS_in = dS * softcap * tanh_slope_S_in  # S11
+        ds = dS * tanh_slope_S_in  # S12
         dsoftcap_part = dsoftcap_part + tl.sum(
             tl.where(j[None, :] < N, dS * tanh_S_in, 0.0), axis=1
         )  # S14
@@ -958,8 +959,7 @@ def attention_softcap_backward_dK_dV_kernel(
             Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
         )  # S17
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S17
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18
-        S_in_2 = s_2 * (1.0 / tl.cast(softcap, tl.float32))  # S19
+        S_in_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)  # S19
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S21
         P_2 = tl.exp2(
             _tanh(S_in_2) * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
@@ -972,8 +972,7 @@ def attention_softcap_backward_dK_dV_kernel(
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S22
         delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S23
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S23
-        dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S24
-        ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S25
+        ds_2 = dS_2 * _tanh_slope(S_in_2)  # S25
         dK = tl.dot(ds_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S27
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S28
     # The last, partial block.
@@ -985,8 +984,7 @@ def attention_softcap_backward_dK_dV_kernel(
             other=0.0
         )  # S17
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S17
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18
-        S_in_2 = s_2 * (1.0 / tl.cast(softcap, tl.float32))  # S19
+        S_in_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)  # S19
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S21
         P_2 = tl.exp2(
             _tanh(S_in_2) * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
@@ -999,8 +997,7 @@ def attention_softcap_backward_dK_dV_kernel(
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S22
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S23
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S23
-        dS_in_2 = dS_2 * softcap * _tanh_slope(S_in_2)  # S24
-        ds_2 = dS_in_2 * (1.0 / tl.cast(softcap, tl.float32))  # S25
+        ds_2 = dS_2 * _tanh_slope(S_in_2)  # S25
         dK = tl.dot(
             tl.where(i[None, :] < M, ds_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1339,6 +1336,7 @@ def attention_softcap_forward(Q, K, V, softcap, *, tune=True):
                 softcap,
                 H, M, N,
                 E=E, D=D,
+                SOFTCAP_POSITIVE=softcap > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -1549,7 +1547,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op(_free("attention_softcap_forward_96af3124"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_forward_a9cd23b4"), mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1569,7 +1567,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_softcap_backward_96af3124"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_backward_a9cd23b4"), mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

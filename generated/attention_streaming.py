@@ -349,9 +349,11 @@ def attention_streaming_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & ((j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left)),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (
+                (j[None, :] < kept)
+                | (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+            ),
             S_bhij,
             float("-inf")
         )
@@ -396,9 +398,11 @@ def attention_streaming_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & ((j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left)),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (
+                (j[None, :] < kept)
+                | (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+            ),
             S_bhij,
             float("-inf")
         )
@@ -480,9 +484,11 @@ def attention_streaming_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & ((j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left)),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (
+                (j[None, :] < kept)
+                | (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+            ),
             S_bhij,
             float("-inf")
         )

@@ -487,9 +487,11 @@ def attention_streaming_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & ((j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left)),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (
+                (j[None, :] < kept)
+                | (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+            ),
             S_bhij,
             float("-inf")
         )
@@ -534,9 +536,11 @@ def attention_streaming_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & ((j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left)),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (
+                (j[None, :] < kept)
+                | (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+            ),
             S_bhij,
             float("-inf")
         )
@@ -618,9 +622,11 @@ def attention_streaming_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & ((j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left)),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (
+                (j[None, :] < kept)
+                | (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+            ),
             S_bhij,
             float("-inf")
         )
@@ -937,8 +943,12 @@ def attention_streaming_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(
             tl.where(
-                (j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left),
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
+                (
+                    (j[None, :] < kept)
+                    | (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+                )
+                & (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -966,8 +976,12 @@ def attention_streaming_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(
             tl.where(
-                (j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left),
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
+                (
+                    (j[None, :] < kept)
+                    | (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+                )
+                & (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -1011,8 +1025,12 @@ def attention_streaming_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(
             tl.where(
-                (j[None, :] < kept) | (j[None, :] >= i[:, None] - window_left),
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
+                (
+                    (j[None, :] < kept)
+                    | (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+                )
+                & (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -1176,12 +1194,14 @@ def attention_streaming_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < tl.where(j < kept, M, j + window_left + 1)[:, None],
-                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(
+                        i_stop, tl.where(j < kept, M, j + window_left + 1)
+                    )[:, None] - i_first
                 ),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1190,12 +1210,14 @@ def attention_streaming_backward_dK_dV_kernel(
         )  # S16
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < tl.where(j < kept, M, j + window_left + 1)[:, None],
-                    tl.where(i[None, :] < i_stop, P_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(
+                        i_stop, tl.where(j < kept, M, j + window_left + 1)
+                    )[:, None] - i_first
                 ),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1246,12 +1268,14 @@ def attention_streaming_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < tl.where(j < kept, M, j + window_left + 1)[:, None],
-                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(
+                        i_stop, tl.where(j < kept, M, j + window_left + 1)
+                    )[:, None] - i_first
                 ),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1260,12 +1284,14 @@ def attention_streaming_backward_dK_dV_kernel(
         )  # S16
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < tl.where(j < kept, M, j + window_left + 1)[:, None],
-                    tl.where(i[None, :] < i_stop, P_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(
+                        i_stop, tl.where(j < kept, M, j + window_left + 1)
+                    )[:, None] - i_first
                 ),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1690,7 +1716,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_streaming_forward_b01d2afd"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_forward_64d24d1f"), mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1709,7 +1735,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_streaming_backward_b01d2afd"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_backward_64d24d1f"), mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -278,9 +278,11 @@ def attention_window_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + window_right + 1)
-            & (j[None, :] >= i[:, None] - window_left),
+            (
+                tl.arange(0, BLOCK_J)[None, :]
+                < tl.minimum(j_stop, i + window_right + 1)[:, None] - j_first
+            )
+            & (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first),
             S_bhij,
             float("-inf")
         )
@@ -362,9 +364,11 @@ def attention_window_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + window_right + 1)
-            & (j[None, :] >= i[:, None] - window_left),
+            (
+                tl.arange(0, BLOCK_J)[None, :]
+                < tl.minimum(j_stop, i + window_right + 1)[:, None] - j_first
+            )
+            & (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first),
             S_bhij,
             float("-inf")
         )

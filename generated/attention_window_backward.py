@@ -414,9 +414,11 @@ def attention_window_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + window_right + 1)
-            & (j[None, :] >= i[:, None] - window_left),
+            (
+                tl.arange(0, BLOCK_J)[None, :]
+                < tl.minimum(j_stop, i + window_right + 1)[:, None] - j_first
+            )
+            & (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first),
             S_bhij,
             float("-inf")
         )
@@ -498,9 +500,11 @@ def attention_window_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + window_right + 1)
-            & (j[None, :] >= i[:, None] - window_left),
+            (
+                tl.arange(0, BLOCK_J)[None, :]
+                < tl.minimum(j_stop, i + window_right + 1)[:, None] - j_first
+            )
+            & (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first),
             S_bhij,
             float("-inf")
         )
@@ -773,12 +777,12 @@ def attention_window_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(
             tl.where(
-                j[None, :] >= i[:, None] - window_left,
-                tl.where(
-                    j[None, :] < i[:, None] + window_right + 1,
-                    tl.where(j[None, :] < j_stop, dS, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+                & (
+                    tl.arange(0, BLOCK_J)[None, :]
+                    < tl.minimum(j_stop, i + window_right + 1)[:, None] - j_first
                 ),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -822,12 +826,12 @@ def attention_window_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(
             tl.where(
-                j[None, :] >= i[:, None] - window_left,
-                tl.where(
-                    j[None, :] < i[:, None] + window_right + 1,
-                    tl.where(j[None, :] < j_stop, dS, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+                & (
+                    tl.arange(0, BLOCK_J)[None, :]
+                    < tl.minimum(j_stop, i + window_right + 1)[:, None] - j_first
                 ),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -988,12 +992,12 @@ def attention_window_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] - window_right,
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - window_right - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1002,12 +1006,12 @@ def attention_window_backward_dK_dV_kernel(
         )  # S16
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] - window_right,
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, P_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - window_right - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1058,12 +1062,12 @@ def attention_window_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] - window_right,
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - window_right - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1072,12 +1076,12 @@ def attention_window_backward_dK_dV_kernel(
         )  # S16
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None] - window_right,
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, P_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - window_right - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1502,7 +1506,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_forward_1e0fd07b"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_forward_e8e63cb3"), mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1522,7 +1526,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_backward_1e0fd07b"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_backward_e8e63cb3"), mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -407,9 +407,8 @@ def attention_window_left_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & (j[None, :] >= i[:, None] - window_left),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first),
             S_bhij,
             float("-inf")
         )
@@ -491,9 +490,8 @@ def attention_window_left_kernel(
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S6: of the block before
         # outside: the least there is
         S_bhij = tl.where(
-            (j[None, :] < j_stop)
-            & (j[None, :] < i[:, None] + 1)
-            & (j[None, :] >= i[:, None] - window_left),
+            (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
+            & (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first),
             S_bhij,
             float("-inf")
         )
@@ -764,8 +762,9 @@ def attention_window_left_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(
             tl.where(
-                j[None, :] >= i[:, None] - window_left,
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
+                (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+                & (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -809,8 +808,9 @@ def attention_window_left_backward_dQ_kernel(
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(
             tl.where(
-                j[None, :] >= i[:, None] - window_left,
-                tl.where(j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dS, 0.0), 0.0),
+                (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
+                & (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first),
+                dS,
                 0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
@@ -971,12 +971,12 @@ def attention_window_left_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -985,12 +985,12 @@ def attention_window_left_backward_dK_dV_kernel(
         )  # S16
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, P_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1041,12 +1041,12 @@ def attention_window_left_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, dS_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                dS_2,
                 0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
@@ -1055,12 +1055,12 @@ def attention_window_left_backward_dK_dV_kernel(
         )  # S16
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None],
-                tl.where(
-                    i[None, :] < j[:, None] + window_left + 1,
-                    tl.where(i[None, :] < i_stop, P_2, 0.0),
-                    0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
+                & (
+                    tl.arange(0, BLOCK_I)[None, :]
+                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
                 ),
+                P_2,
                 0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
@@ -1481,7 +1481,7 @@ def attention_window_left_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_left_forward_d7ae9f0c"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_left_forward_afc5bbc7"), mutates_args=())
 def _attention_window_left_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1500,7 +1500,7 @@ def _(Q, K, V, window_left, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_left_backward_d7ae9f0c"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_left_backward_afc5bbc7"), mutates_args=())
 def _attention_window_left_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

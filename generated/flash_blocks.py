@@ -188,6 +188,7 @@ def flash_blocks_kernel(
     scale,
     M, N,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -220,6 +221,8 @@ def flash_blocks_kernel(
         other=0.0
     )  # S4
     S_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_inside = 1.0 if SCALE_POSITIVE else S_scale  # for elements
+    S_outside = S_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -229,7 +232,7 @@ def flash_blocks_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S4
-        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S4
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S4
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -237,10 +240,10 @@ def flash_blocks_kernel(
                 other=0.0
             )  # S11
             O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S11: of the block before
-        m_ij = tl.maximum(m, tl.max(S, axis=1))  # S12
+        m_ij = tl.maximum(m, tl.max(S, axis=1) * S_outside)  # S12
         m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
         exp_m = tl.exp2(m - m_ij_finite)  # S10
-        exp_S = tl.exp2(S - m_ij_finite[:, None])  # S10
+        exp_S = tl.exp2(S * S_outside - m_ij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S11
@@ -264,7 +267,7 @@ def flash_blocks_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S4
-        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S4
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S4
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -273,11 +276,15 @@ def flash_blocks_kernel(
             )  # S11
             O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S11: of the block before
         # outside: the least there is
-        S = tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S, float("-inf"))
-        m_ij = tl.maximum(m, tl.max(S, axis=1))  # S12
+        S = tl.where(
+            tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+            S,
+            float("-inf")
+        )
+        m_ij = tl.maximum(m, tl.max(S, axis=1) * S_outside)  # S12
         m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
         exp_m = tl.exp2(m - m_ij_finite)  # S10
-        exp_S = tl.exp2(S - m_ij_finite[:, None])  # S10
+        exp_S = tl.exp2(S * S_outside - m_ij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S11
@@ -524,6 +531,7 @@ def flash_blocks(Q, K, V, scale, *, out=None, tune=True):
                 scale,
                 M, N,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,

@@ -326,6 +326,7 @@ def flash_blocks_kernel(
     scale,
     M, N,
     E: tl.constexpr, D: tl.constexpr,
+    SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
     LATE: tl.constexpr,
@@ -358,6 +359,8 @@ def flash_blocks_kernel(
         other=0.0
     )  # S4
     S_scale = scale * 1.4426950408889634  # in units of log2(e)
+    S_inside = 1.0 if SCALE_POSITIVE else S_scale  # for elements
+    S_outside = S_scale if SCALE_POSITIVE else 1.0  # for their maximum
     if LATE:
         exp_S_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
@@ -367,7 +370,7 @@ def flash_blocks_kernel(
         K_je = tl.load(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S4
-        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S4
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S4
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -375,10 +378,10 @@ def flash_blocks_kernel(
                 other=0.0
             )  # S11
             O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S11: of the block before
-        m_ij = tl.maximum(m, tl.max(S, axis=1))  # S12
+        m_ij = tl.maximum(m, tl.max(S, axis=1) * S_outside)  # S12
         m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
         exp_m = tl.exp2(m - m_ij_finite)  # S10
-        exp_S = tl.exp2(S - m_ij_finite[:, None])  # S10
+        exp_S = tl.exp2(S * S_outside - m_ij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S11
@@ -402,7 +405,7 @@ def flash_blocks_kernel(
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S4
-        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_scale  # S4
+        S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S4
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -411,11 +414,15 @@ def flash_blocks_kernel(
             )  # S11
             O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S11: of the block before
         # outside: the least there is
-        S = tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), S, float("-inf"))
-        m_ij = tl.maximum(m, tl.max(S, axis=1))  # S12
+        S = tl.where(
+            tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+            S,
+            float("-inf")
+        )
+        m_ij = tl.maximum(m, tl.max(S, axis=1) * S_outside)  # S12
         m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
         exp_m = tl.exp2(m - m_ij_finite)  # S10
-        exp_S = tl.exp2(S - m_ij_finite[:, None])  # S10
+        exp_S = tl.exp2(S * S_outside - m_ij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S11
@@ -656,12 +663,18 @@ def flash_blocks_backward_dQ_kernel(
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         dm_term = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dscale_part = dscale_part + tl.sum(
-            tl.where((j[None, :] < j_stop) & (j[None, :] < i[:, None] + 1), dm_term * m_sum, 0.0),
+            tl.where(
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                dm_term * m_sum,
+                0.0
+            ),
             axis=1
         )  # S10
         dQ = tl.dot(
             tl.where(
-                j[None, :] < i[:, None] + 1, tl.where(j[None, :] < j_stop, dm_term, 0.0), 0.0
+                tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
+                dm_term,
+                0.0
             ).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
@@ -799,7 +812,9 @@ def flash_blocks_backward_dK_dV_kernel(
         dm_term_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dm_term_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                dm_term_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -807,7 +822,9 @@ def flash_blocks_backward_dK_dV_kernel(
         )  # S18
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, P_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                P_2,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -857,7 +874,9 @@ def flash_blocks_backward_dK_dV_kernel(
         dm_term_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, dm_term_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                dm_term_2,
+                0.0
             ).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
@@ -865,7 +884,9 @@ def flash_blocks_backward_dK_dV_kernel(
         )  # S18
         dV = tl.dot(
             tl.where(
-                i[None, :] >= j[:, None], tl.where(i[None, :] < M, P_2, 0.0), 0.0
+                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
+                P_2,
+                0.0
             ).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
@@ -1158,6 +1179,7 @@ def flash_blocks_forward(Q, K, V, scale, *, tune=True):
                 scale,
                 M, N,
                 E=E, D=D,
+                SCALE_POSITIVE=scale > 0,
                 INDEX=index,
                 **lanes,
                 **blocks, enable_fp_fusion=True,
@@ -1340,7 +1362,7 @@ def flash_blocks_backward(Q, K, V, scale, lse, O, dO, dlse, *, wanted=None, tune
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("flash_blocks_forward_c94449df"), mutates_args=())
+@torch.library.custom_op(_free("flash_blocks_forward_a4335c65"), mutates_args=())
 def _flash_blocks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1358,7 +1380,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("flash_blocks_backward_c94449df"), mutates_args=())
+@torch.library.custom_op(_free("flash_blocks_backward_a4335c65"), mutates_args=())
 def _flash_blocks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -24,7 +24,6 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.walk import nodes
 
-
 LARGEST = (2.0 - 2.0**-23) * 2.0**127 * math.log(2.0)
 """What is larger, times log2(e), is no float32."""
 
