@@ -141,6 +141,7 @@ def shapes(name: str, own: Mapping[str, int], loops: Iterable[str]) -> set[str]:
     """Return the ways to read a name of a module, the names of the listing in it as numbers.
 
         S_ij -> <3>_<0>_<1>        BLOCK_I -> BLOCK_<0>        stride_Q_i -> stride_<5>_<0>
+        SCALE_POSITIVE -> <7>_POSITIVE
 
     Args:
         name: The name.
@@ -150,6 +151,9 @@ def shapes(name: str, own: Mapping[str, int], loops: Iterable[str]) -> set[str]:
     for loop in loops:
         if name == f"BLOCK_{loop.upper()}":
             return {f"BLOCK_<{own[loop]}>"}
+    for each, place in own.items():
+        if name == f"{each.upper()}_POSITIVE":
+            return {f"<{place}>_POSITIVE"}
     # The elements of a row `Q[i]` have no variable; it is called as their number, in small letters.
     known = {**{each.lower(): place for each, place in own.items()}, **own}
     letters = {loop for loop in loops if len(loop) == 1}

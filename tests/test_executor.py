@@ -17,6 +17,7 @@ from numpy.testing import assert_allclose
 
 from looptrans.executor import ExecutionError, execute, execute_on, prepare
 from looptrans.executor.errors import (
+    ContractViolated,
     IndexDividedByZero,
     NotYetSet,
     NoValue,
@@ -337,15 +338,22 @@ def test_a_loop_bound_outside_its_array() -> None:
     [
         ("x[i] = max(x[e] for e in range(0))", "max of nothing"),
         ("x[i] = x @ y", "rows of different lengths are combined: 2 and 3"),
-        ("x[i] = sum(x + y)", "different lengths"),
         ("x[i] = int(x[i] / 0.0)", "is no integer"),
     ],
 )
 def test_an_operation_without_a_value(statement: str, message: str) -> None:
-    text = 'def f(x: Float[Array, "N"], y: Float[Array, "M"]):\n'
-    text += f"    for i in range(N):\n        {statement}\n"
+    # Nothing says how long a row of y is.
+    text = f"def f(x, y):\n    for i in range(N):\n        {statement}\n"
+    other = [1.0, 2.0, 3.0] if "y" in statement else 0.0
     with pytest.raises(NoValue, match=message):
-        execute(program_of(text), inputs={"x": [1.0, 2.0], "y": [1.0, 2.0, 3.0]})
+        execute(program_of(text), sizes={"N": 2}, inputs={"x": [1.0, 2.0], "y": other})
+
+
+def test_rows_that_are_combined_have_one_length() -> None:
+    text = 'def f(x: Float[Array, "N"], y: Float[Array, "M"]):\n    for i in range(N):\n'
+    program = program_of(f"{text}        x[i] = sum(x + y)\n")
+    with pytest.raises(ContractViolated, match="N == M"):
+        execute(program, inputs={"x": [1.0, 2.0], "y": [1.0, 2.0, 3.0]})
 
 
 def test_nothing_of_a_listing_is_executed() -> None:
