@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint import backward as deriving
-from looptrans.adjoint.backward import Backward, backward
+from looptrans.adjoint.backward import backward
+from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.picking import with_picks_added
 from looptrans.adjoint.refusal import NotDifferentiated
