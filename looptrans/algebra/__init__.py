@@ -7,7 +7,7 @@ no name of the listing can decide anything here.
 what values are           values, trees, cells, bound, inputs
 one iteration, on symbols iteration, recurrence, order, branches
 iterations without state  free
-is it equal               normal, terms, atoms, numbers, ordering, possible, multiplied,
+is it equal               normal, terms, signs, atoms, numbers, ordering, possible, multiplied,
                           readable
 what is no number         infinities
 combine operators         search, operator, laws, weights, conjugation, refusal, finding
