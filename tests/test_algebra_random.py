@@ -7,8 +7,8 @@ import random
 import mpmath
 import pytest
 
+from looptrans.algebra.edges import NoRecurrence
 from looptrans.algebra.finding import find_operator
-from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.numbers import NoNumber, Number, evaluate
 from looptrans.algebra.recurrence import recurrence
 from looptrans.ir.listing import value_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.algebra.iteration import NoRecurrence
+from looptrans.algebra.edges import NoRecurrence
 from looptrans.algebra.recurrence import Recurrence, independent_parts, recurrence
 from looptrans.ir.listing import access_text, condition_text, value_text
 from tests.algebra import ARGMAX, SEVERAL, WELFORD, loop

@@ -21,8 +21,9 @@ from looptrans.adjoint.nested_folds import outermost_of_a_fold
 from looptrans.algebra.bound import kept_apart
 from looptrans.algebra.certificate import certificate_of, ir_certificate
 from looptrans.algebra.closed import ClosedFold, closed_fold
+from looptrans.algebra.edges import NoRecurrence, edges_of
 from looptrans.algebra.finding import Finding, find_operator, with_counter
-from looptrans.algebra.iteration import Iteration, NoRecurrence, edges_of
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.recurrence import (
     Recurrence,
     StateVariable,

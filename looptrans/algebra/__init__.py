@@ -5,7 +5,7 @@ names (`s1` a state variable, `x1` an input of an iteration, `p1` a number that 
 no name of the listing can decide anything here.
 
 what values are           values, trees, cells, bound, inputs
-one iteration, on symbols iteration, recurrence, order, branches
+one iteration, on symbols iteration, held, edges, assembly, recurrence, order, branches
 iterations without state  free
 is it equal               normal, terms, signs, atoms, numbers, ordering, possible, multiplied,
                           readable

@@ -18,17 +18,12 @@ from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.cells import Family, mentions, same_cell
 from looptrans.algebra.closed import ClosedFold, closed_fold
+from looptrans.algebra.edges import NoRecurrence, Position, edges_of
 from looptrans.algebra.finding import Finding, find_operator
 from looptrans.algebra.gathered import gathered
+from looptrans.algebra.held import SPOILT, Known
 from looptrans.algebra.inputs import index_variables
-from looptrans.algebra.iteration import (
-    SPOILT,
-    Iteration,
-    Known,
-    NoRecurrence,
-    Position,
-    edges_of,
-)
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.laws import joined
 from looptrans.algebra.recurrence import Recurrence, StateVariable, assembled
 from looptrans.algebra.values import add, is_number, put

@@ -29,9 +29,10 @@ from looptrans.algebra.cells import (
     same_range,
     value_moved,
 )
+from looptrans.algebra.edges import NoRecurrence, loop_named
 from looptrans.algebra.infinities import extremes, for_numbers, infinite_arrays, may_be, with_tests
 from looptrans.algebra.inputs import Input
-from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.laws import Equation, Law, completed
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.numbers import Domain

@@ -23,8 +23,9 @@ from looptrans.algebra.block_laws import BlockLaws, Gathered
 from looptrans.algebra.block_steps import BlockIteration, is_known, plain_of, with_makers
 from looptrans.algebra.cells import is_own_cell, mentions, same_cell
 from looptrans.algebra.certificate import ir_certificate
+from looptrans.algebra.edges import Edge, NoRecurrence, edges_of
 from looptrans.algebra.inputs import Naming, index_variables
-from looptrans.algebra.iteration import Edge, Iteration, NoRecurrence, edges_of
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.laws import Law
 from looptrans.algebra.numbers import Domain
 from looptrans.algebra.possible import with_fewer_ends

@@ -24,19 +24,11 @@ from looptrans.algebra.cells import (
     same_cell,
     value_moved,
 )
+from looptrans.algebra.edges import Edge, NoRecurrence, Position, edges_of, loop_named
+from looptrans.algebra.held import SPOILT, Found, Known
 from looptrans.algebra.infinities import bottom_of, infinite_arrays
 from looptrans.algebra.inputs import Input, Naming
-from looptrans.algebra.iteration import (
-    SPOILT,
-    Edge,
-    Found,
-    Iteration,
-    Known,
-    NoRecurrence,
-    Position,
-    edges_of,
-    loop_named,
-)
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.values import names_of, without_repeats
 from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from looptrans.algebra.cells import is_new_each_time, mentions, moved, same_cell
-from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
+from looptrans.algebra.edges import NoRecurrence, loop_named
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.recurrence import Recurrence, assembled, flow_of, iteration_of
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import without
