@@ -18,19 +18,14 @@ from functools import lru_cache
 from looptrans.adjoint.closed_nodes import ClosedNodes, NotClosed
 from looptrans.adjoint.kept_values import keep
 from looptrans.adjoint.nested_folds import outermost_of_a_fold
+from looptrans.algebra.assembly import assembled, flow_of, iteration_of
 from looptrans.algebra.bound import kept_apart
 from looptrans.algebra.certificate import certificate_of, ir_certificate
 from looptrans.algebra.closed import ClosedFold, closed_fold
 from looptrans.algebra.edges import NoRecurrence, edges_of
 from looptrans.algebra.finding import Finding, find_operator, with_counter
 from looptrans.algebra.iteration import Iteration
-from looptrans.algebra.recurrence import (
-    Recurrence,
-    StateVariable,
-    assembled,
-    flow_of,
-    iteration_of,
-)
+from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.values import names_of
 from looptrans.frontend import parse
 from looptrans.ir.facts import DependenceReport

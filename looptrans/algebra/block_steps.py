@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from looptrans.algebra.assembly import assembled
 from looptrans.algebra.cells import Family, mentions, same_cell
 from looptrans.algebra.closed import ClosedFold, closed_fold
 from looptrans.algebra.edges import NoRecurrence, Position, edges_of
@@ -25,7 +26,7 @@ from looptrans.algebra.held import SPOILT, Known
 from looptrans.algebra.inputs import index_variables
 from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.laws import joined
-from looptrans.algebra.recurrence import Recurrence, StateVariable, assembled
+from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.values import add, is_number, put
 from looptrans.ir.condition import Condition, Truth
 from looptrans.ir.facts import DependenceReport

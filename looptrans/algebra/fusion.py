@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from looptrans.algebra.assembly import assembled, flow_of, iteration_of
 from looptrans.algebra.atoms import Undefined, denominator
 from looptrans.algebra.cells import (
     condition_moved,
@@ -38,13 +39,7 @@ from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.numbers import Domain
 from looptrans.algebra.order import inputs_of
 from looptrans.algebra.readable import factored
-from looptrans.algebra.recurrence import (
-    Recurrence,
-    StateVariable,
-    assembled,
-    flow_of,
-    iteration_of,
-)
+from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.search import Search
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import add, divide, multiply, names_of, put, subtract

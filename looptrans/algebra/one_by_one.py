@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 
+from looptrans.algebra.assembly import assembled, flow_of
 from looptrans.algebra.block_laws import BlockLaws, Gathered
 from looptrans.algebra.block_steps import BlockIteration, is_known, plain_of, with_makers
 from looptrans.algebra.cells import is_own_cell, mentions, same_cell
@@ -29,7 +30,7 @@ from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.laws import Law
 from looptrans.algebra.numbers import Domain
 from looptrans.algebra.possible import with_fewer_ends
-from looptrans.algebra.recurrence import Recurrence, assembled, flow_of
+from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import MINUS_INFINITY, put
 from looptrans.algebra.written_step import in_lowest_terms, where_it_holds
 from looptrans.ir.condition import Data, Relation, walk_condition
