@@ -11,7 +11,7 @@ is it equal               normal, terms, signs, atoms, numbers, ordering, possib
                           readable
 what is no number         infinities
 combine operators         search, operator, laws, weights, conjugation, refusal, finding
-other forms of a loop     closed, change_of_state, fusion
+other forms of a loop     closed, change_of_state, fusion, separable
 a block at once           append, append_laws, append_state, appended
 elements of blocks        one_by_one, block_steps, block_laws, gathered, written_step
 derivatives               derivatives
