@@ -10,7 +10,8 @@ iterations without state  free
 is it equal               normal, terms, signs, atoms, numbers, ordering, possible, multiplied,
                           readable
 what is no number         infinities
-combine operators         search, operator, laws, weights, conjugation, refusal, finding
+combine operators         search, draft, extrema, scaled_sums, own_step, matrices, operator, laws,
+                          weights, conjugation, refusal, finding
 other forms of a loop     closed, change_of_state, fusion, separable
 a block at once           append, append_laws, append_state, appended
 elements of blocks        one_by_one, block_steps, block_laws, gathered, written_step
