@@ -239,13 +239,7 @@ class BlockIteration(Iteration):
 
 
 def _fold_of(step: Recurrence) -> tuple[Finding, ClosedFold]:
-    bare = replace(
-        step,
-        position=(),
-        states=tuple(replace(s, statements=(), read_after=()) for s in step.states),
-        components=(),
-    )
-    finding = find_operator(bare)
+    finding = find_operator(step)
     if finding.operator is None or len(finding.recurrence.states) != len(step.states):
         raise NoRecurrence("no operator was found for a pass over a block")
     fold = closed_fold(finding.recurrence, finding.operator)
