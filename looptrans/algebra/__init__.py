@@ -14,7 +14,8 @@ combine operators         search, draft, extrema, scaled_sums, own_step, matrice
                           weights, conjugation, refusal, finding
 other forms of a loop     closed, change_of_state, fusion, separable
 a block at once           append, append_laws, append_state, appended
-elements of blocks        one_by_one, block_steps, block_laws, gathered, written_step
+elements of blocks        one_by_one, named_blocks, block_steps, block_laws, gathered,
+                          written_step
 derivatives               derivatives
 kept and proved again     certificate
 """
