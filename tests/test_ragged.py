@@ -11,8 +11,8 @@ import torch
 
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.iteration import NoRecurrence
-from looptrans.algebra.recurrence import recurrence
+from looptrans.algebra.assembly import recurrence
+from looptrans.algebra.edges import NoRecurrence
 from looptrans.blocks.program import Rounding, Store, ops_in
 from looptrans.cli.main import main
 from looptrans.derivation.backward import derive_backward
