@@ -7,29 +7,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.arithmetic import both, conjuncts, mentions
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Dim,
     Edge,
     Expr,
     Kind,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Position,
     Role,
-    Rounding,
     Scalar,
     Unary,
     dims_of,
-    exprs_of,
     kind_of,
     union,
     walk,
 )
+from looptrans.blocks.ops import Let, Op, exprs_of
+from looptrans.blocks.program import Rounding
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
 from looptrans.ir.affine import sides

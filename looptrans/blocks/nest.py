@@ -11,24 +11,11 @@ from looptrans.algebra.append import Append
 from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
+from looptrans.blocks.expr import Dim, Expr, Name, Number, Position, Unary, dims_of, union
+from looptrans.blocks.expr import walk as parts_of
 from looptrans.blocks.lifting import lifted, narrowed
-from looptrans.blocks.program import (
-    Branch,
-    Dim,
-    ElementLoop,
-    Expr,
-    Let,
-    Name,
-    NotLowered,
-    Number,
-    Position,
-    Store,
-    TileLoop,
-    Unary,
-    dims_of,
-    union,
-)
-from looptrans.blocks.program import walk as parts_of
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Store, TileLoop
+from looptrans.blocks.program import NotLowered
 from looptrans.blocks.ranges import bounds_of
 from looptrans.blocks.runs import parts
 from looptrans.blocks.shapes import Shapes

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     BinaryOp,
     Call,
@@ -20,7 +20,6 @@ from looptrans.blocks.program import (
     Dot,
     Edge,
     Expr,
-    Kernel,
     Load,
     Name,
     Number,
@@ -35,6 +34,7 @@ from looptrans.blocks.program import (
     kind_of,
     walk,
 )
+from looptrans.blocks.program import Kernel
 from looptrans.emit.functions import DIRECT, IDENTITY, JOINED, REDUCTIONS
 from looptrans.emit.identifiers import KERNEL_WORDS, Scope
 from looptrans.emit.widths import Widths

@@ -7,36 +7,38 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from looptrans.blocks.footprint import Footprint, footprints
-from looptrans.blocks.late import LATE, has_late, late_body
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Call,
     Cast,
     Dim,
     Dot,
     Edge,
-    ElementLoop,
     Expr,
-    Kernel,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Position,
-    RowBlock,
     Scalar,
-    Store,
-    TileLoop,
     Unary,
     dims_of,
-    exprs_of,
     kind_of,
-    ops_in,
     walk,
 )
+from looptrans.blocks.footprint import Footprint, footprints
+from looptrans.blocks.late import LATE, has_late, late_body
+from looptrans.blocks.ops import (
+    Branch,
+    ElementLoop,
+    Let,
+    Op,
+    RowBlock,
+    Store,
+    TileLoop,
+    exprs_of,
+    ops_in,
+)
+from looptrans.blocks.program import Kernel
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,
