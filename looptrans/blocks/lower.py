@@ -211,7 +211,14 @@ class _Lowering:
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]
         storage = stored(program, all_sites, grid, statements)
-        b = Builder(program, storage, contracted, *memory, rounding=self.rounded, exact=self.exact)
+        b = Builder(
+            program,
+            storage,
+            *memory,
+            contracted=contracted,
+            rounding=self.rounded,
+            exact=self.exact,
+        )
         dims: list[Dim] = []
         for loop in loops:
             role: Role = "rows" if loop.variable in rows or is_read(loop) else "program"
