@@ -29,6 +29,8 @@ from looptrans.blocks.program import (
 LOG2E: Final = Number(math.log2(math.e))
 LN2: Final = Number(math.log(2.0))
 TRUE: Final = Number(True)
+LARGEST: Final = (2.0 - 2.0**-23) * 2.0**127 * math.log(2.0)
+"""What is larger, times log2(e), is no float32."""
 
 
 def times(left: Expr, right: Expr) -> Expr:
