@@ -13,7 +13,8 @@ from looptrans.adjoint.backward import backward
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.edges import NoRecurrence
-from looptrans.blocks.program import Rounding, Store, ops_in
+from looptrans.blocks.ops import Store, ops_in
+from looptrans.blocks.program import Rounding
 from looptrans.cli.main import main
 from looptrans.derivation.backward import derive_backward
 from looptrans.derivation.derive import derive
