@@ -921,3 +921,24 @@ def test_masks_of_the_least_number_that_are_added_leave_means() -> None:
     mask[2] = torch.finfo(torch.float32).min
     out = looptrans.compile(ADDED)(q, k, v, mask)
     torch.testing.assert_close(out, torch.softmax(q @ k.T + mask, -1) @ v)
+
+
+# Truth values that are added are 1 and 0, as in Python; a bit and a bit would be no bit.
+SIGNS = """
+def signs(A: Float[Array, "M N"], C: Int[Array, "M N"]):
+    O = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            s = (C[i, j] > 0) - (C[i, j] < 0)
+            O[i, j] = A[i, j] * s + ((A[i, j] > 0) + (C[i, j] > 1)) - max(i < j, C[i, j] > 0)
+    return O
+"""
+
+
+def test_truth_values_are_numbers_where_they_are_added() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(3, 9, generator=generator)
+    c = torch.randint(-2, 3, (3, 9), generator=generator)
+    upper = torch.ones(3, 9).triu(1).bool()
+    expected = a * c.sign() + (a > 0).int() + (c > 1).int() - (upper | (c > 0)).int()
+    torch.testing.assert_close(looptrans.compile(SIGNS)(a, c), expected)

@@ -163,6 +163,13 @@ def as_float(expr: Expr) -> Expr:
     return expr
 
 
+def as_number(expr: Expr) -> Expr:
+    """Return a value that can be added: a truth value is 1 or 0."""
+    if isinstance(expr, Number) and isinstance(expr.value, bool):
+        return Number(int(expr.value))
+    return Where(expr, Number(1), Number(0)) if kind_of(expr) == "bool" else expr
+
+
 def factors(expr: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """Return what is multiplied and what is divided by."""
     match expr:
