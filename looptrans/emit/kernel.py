@@ -59,6 +59,9 @@ from looptrans.ir.listing import index_text
 # The least extent of a side of a matrix product.
 LEAST_SIDE = 16
 
+# Threads that share an element each load it, and one of them stores: the others may be late.
+LOADED_BEFORE = "all threads have loaded"
+
 _TYPES = {"float": "tl.float32", "bool": "tl.int1"}
 
 
@@ -193,6 +196,7 @@ class _Writer:
     ops: tuple[Op, ...] = field(init=False)
     counts: Counter[str] = field(init=False)
     widths: Widths = field(init=False)
+    loaded: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.expr = Expressions(self.kernel)
@@ -202,6 +206,8 @@ class _Writer:
         self.text_body = self.kernel.body if both is None else both
         self.ops = tuple(ops_in(self.text_body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
+        nodes = (node for op in self.ops for expr in exprs_of(op) for node in walk(expr))
+        self.loaded = frozenset(node.array for node in nodes if isinstance(node, Load))
         self.expr.flipped = _flipped(self.ops)
         self.expr.widths = self.widths = Widths.of(self.text_body)
         self._choose_names()
@@ -293,18 +299,25 @@ class _Writer:
 
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[str]:
         lines: list[str] = []
+        waiting = True  # whether threads may not have loaded yet what is stored next
         for op in ops:
             match op:
                 case Let():
+                    waiting = True
                     lines += self._labelled(self._let(op), op.labels, op.note, depth)
                 case Store(array, subscripts, value, mask, labels, note, added):
                     text = self.expr.store(array, subscripts, value, mask, added=added)
                     is_guarded = array in self.optional
+                    if array in self.loaded:
+                        if waiting:
+                            lines += statement("tl.debug_barrier()", depth, LOADED_BEFORE)
+                        waiting = False
                     if is_guarded:
                         pointer = self.expr.pointer(array)
                         lines += statement(f"if {pointer} is not None:", depth)
                     lines += self._labelled(text, labels, note, depth + is_guarded)
                 case TileLoop() | ElementLoop() | Branch() | RowBlock() if op.body:
+                    waiting = True
                     lines += self._block(op, depth)
                 case _:
                     pass
