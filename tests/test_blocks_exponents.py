@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from looptrans.blocks.arithmetic import LN2
-from looptrans.blocks.program import Call, Dot, Kernel, Let, Name, exprs_of, ops_in, walk
+from looptrans.blocks.expr import Call, Dot, Name, walk
+from looptrans.blocks.ops import Let, exprs_of, ops_in
+from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from tests.analysis import program, spec

@@ -16,9 +16,10 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 import torch
 
+from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.free import freed
-from looptrans.algebra.recurrence import recurrence
-from looptrans.blocks.program import Branch, Dot, ElementLoop, TileLoop, exprs_of, ops_in, walk
+from looptrans.blocks.expr import Dot, walk
+from looptrans.blocks.ops import Branch, ElementLoop, TileLoop, exprs_of, ops_in
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.derivation.loops_as_sums import sum_loops

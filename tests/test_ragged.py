@@ -11,9 +11,10 @@ import torch
 
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.iteration import NoRecurrence
-from looptrans.algebra.recurrence import recurrence
-from looptrans.blocks.program import Rounding, Store, ops_in
+from looptrans.algebra.assembly import recurrence
+from looptrans.algebra.edges import NoRecurrence
+from looptrans.blocks.ops import Store, ops_in
+from looptrans.blocks.program import Rounding
 from looptrans.cli.main import main
 from looptrans.derivation.backward import derive_backward
 from looptrans.derivation.derive import derive

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.packed import created, shaped
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.views import created, shaped
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import Relation

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Final
 
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Cast,

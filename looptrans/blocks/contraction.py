@@ -22,10 +22,7 @@ from looptrans.blocks.arithmetic import (
     value_outside,
 )
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.finite import is_finite
-from looptrans.blocks.identities import Monoid, counted, identity
-from looptrans.blocks.magnitude import is_at_most_one, is_divided
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Cast,
@@ -43,6 +40,9 @@ from looptrans.blocks.program import (
     kind_of,
     union,
 )
+from looptrans.blocks.finite import is_finite
+from looptrans.blocks.identities import Monoid, counted, identity
+from looptrans.blocks.magnitude import is_at_most_one, is_divided
 from looptrans.blocks.serial import RunSerially
 from looptrans.ir.affine import form_of
 

@@ -34,28 +34,21 @@ from looptrans.blocks.arithmetic import (
     terms,
     times,
 )
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Call,
     Dot,
-    ElementLoop,
     Expr,
-    Let,
     Name,
     Number,
-    Op,
     Position,
-    RowBlock,
-    Store,
-    TileLoop,
     Unary,
     Where,
     dims_of,
-    exprs_of,
     kind_of,
     walk,
 )
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop, exprs_of
 
 Naming = Callable[[str, object], str]
 Terms = list[tuple[int, Expr]]

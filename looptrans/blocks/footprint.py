@@ -19,27 +19,20 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Cast,
-    Config,
     Dot,
-    ElementLoop,
     Expr,
-    Kernel,
-    Let,
     Load,
     Name,
-    Op,
-    RowBlock,
-    TileLoop,
     children,
     dims_of,
-    exprs_of,
     kind_of,
     walk,
 )
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of
+from looptrans.blocks.program import Config, Kernel
 
 MOST_HELD = 144
 """How many numbers of blocks a thread holds at most where nothing is timed: on sm_90 128 were seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Cast,

@@ -14,32 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.blocks.arithmetic import extreme
+from looptrans.blocks.expr import Binary, Call, Dim, Dot, Expr, Name, Number, Position, Scalar, walk
 from looptrans.blocks.groups import with_rows_of_groups
 from looptrans.blocks.late import LATE
 from looptrans.blocks.lower import lower
-from looptrans.blocks.program import (
-    Binary,
-    BlockProgram,
-    Call,
-    Choice,
-    Config,
-    Dim,
-    Dot,
-    ElementLoop,
-    Expr,
-    Kernel,
-    Let,
-    Name,
-    NotLowered,
-    Number,
-    Op,
-    Position,
-    Scalar,
-    TileLoop,
-    exprs_of,
-    ops_in,
-    walk,
-)
+from looptrans.blocks.ops import ElementLoop, Let, Op, TileLoop, exprs_of, ops_in
+from looptrans.blocks.program import BlockProgram, Choice, Config, Kernel, NotLowered
 from looptrans.derivation.derive import InTwoNests
 from looptrans.ir.condition import Condition, Relation, walk_condition
 from looptrans.ir.index import Index, Param, parameters

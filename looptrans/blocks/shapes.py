@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.program import Dim, NotLowered, Position, union
+from looptrans.blocks.expr import Dim, Position, union
+from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, walk

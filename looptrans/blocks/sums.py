@@ -7,20 +7,11 @@ from dataclasses import dataclass, field
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import reduced, summed
+from looptrans.blocks.expr import Call, Expr, Name, Number, Position, kind_of, union
 from looptrans.blocks.identities import Monoid, counted, identity
 from looptrans.blocks.lifting import narrowed
-from looptrans.blocks.program import (
-    Call,
-    Expr,
-    Let,
-    Name,
-    NotLowered,
-    Number,
-    Position,
-    TileLoop,
-    kind_of,
-    union,
-)
+from looptrans.blocks.ops import Let, TileLoop
+from looptrans.blocks.program import NotLowered
 from looptrans.blocks.ranges import Ranges, bounds_of
 from looptrans.blocks.runs import parts
 from looptrans.blocks.shapes import Shapes, is_of_sizes

@@ -16,13 +16,12 @@ from looptrans.blocks.arithmetic import (
     times,
 )
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Cast,
     Expr,
     Name,
-    NotLowered,
     Number,
     Scalar,
     Unary,
@@ -30,6 +29,7 @@ from looptrans.blocks.program import (
     dims_of,
     kind_of,
 )
+from looptrans.blocks.program import NotLowered
 from looptrans.ir import value as source
 from looptrans.ir.index import Index
 from looptrans.ir.listing import value_text

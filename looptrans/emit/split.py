@@ -9,19 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from looptrans.blocks.expr import Dim, Dot, Load, dims_of
+from looptrans.blocks.expr import walk as walk_expr
+from looptrans.blocks.ops import exprs_of, ops_in
 from looptrans.blocks.parts import InParts, lower_in_parts
-from looptrans.blocks.program import (
-    BlockProgram,
-    Dim,
-    Dot,
-    Kernel,
-    Load,
-    NotLowered,
-    dims_of,
-    exprs_of,
-    ops_in,
-)
-from looptrans.blocks.program import walk as walk_expr
+from looptrans.blocks.program import BlockProgram, Kernel, NotLowered
 from looptrans.derivation.derive import InTwoNests, derive_two_nests
 from looptrans.derivation.step import NotDone
 from looptrans.emit.checks import Checks
