@@ -8,11 +8,13 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import pytest
 
-from looptrans.blocks.expr import Dot, walk
-from looptrans.blocks.ops import ElementLoop, TileLoop, exprs_of, ops_in
+from looptrans.adjoint.backward import backward
+from looptrans.blocks.expr import Dot, kind_of, walk
+from looptrans.blocks.ops import ElementLoop, Let, TileLoop, exprs_of, ops_in
 from looptrans.blocks.program import BlockProgram, Kernel
 from looptrans.emit.listing import lowered
 from looptrans.frontend import parse
+from looptrans.ir.listing import listing
 from looptrans.ir.source import Source
 from looptrans.runtime.verify import verify
 
@@ -137,3 +139,101 @@ def test_layers_give_the_numbers_of_their_listings(text: str) -> None:
     program = parse(Source("<test>", text))
     sizes = {p.name: SIZES[p.name] for p in program.parameters if p.kind == "size"}
     assert verify(program, [sizes], ["float32"]).passed
+
+
+def text_of(text: str) -> str:
+    return listing(backward(parse(Source("<test>", text))).program)
+
+
+@pytest.mark.parametrize(("text", "scores"), [(LAYER, 2), (LATENT, 3)])
+def test_gradients_read_what_a_nest_made_whole(text: str, scores: int) -> None:
+    """No product stands inside a score; a layer's scores come in two nests, as those of attention."""
+    found = text_of(text)
+    assert found.count("= exp(") == scores and "k: Float32" in found
+    assert " sum(sum(" not in found and "* sum(" not in found
+    assert "delta[" in found
+
+
+def test_scores_in_memory_are_worked_out_again() -> None:
+    """Though nests of their own make them whole, and weights of them."""
+    found = text_of("""
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    S = zeros((M, N))
+    m = full(M, -inf)
+    l = zeros(M)
+    P = zeros((M, N))
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(0, E))
+    for i in range(0, M):
+        for j in range(0, N):
+            m[i] = max(m[i], S[i, j])
+        for j in range(0, N):
+            l[i] = l[i] + exp(S[i, j] - m[i])
+    for i in range(0, M):
+        for j in range(0, N):
+            P[i, j] = exp(S[i, j] - m[i]) / l[i]
+    for i in range(0, M):
+        for d in range(0, D):
+            O[i, d] = sum(P[i, j] * V[j, d] for j in range(0, N))
+    return O
+""")
+    assert "lse: Float32" in found and "M N" not in found and "(M, N)" not in found
+
+
+SUMS = {
+    "the same sum at two places, where others hold": """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
+    U = zeros((M, N))
+    t = zeros((M, N))
+    for i in range(0, M):
+        for j in range(0, N):
+            t[i, j] = sum(Q[i, e] * K[j, e] for e in range(0, E))
+        for j in range(0, N):
+            U[i, j] = t[i, j] if j < 1 else t[i, j] - t[i, j - 1]
+    return U
+""",
+    "a sum inside of a sum": """
+def f(Q: Float[Array, "H M E"], X: Float[Array, "M C"], W: Float[Array, "H E C"]):
+    S = zeros((H, M, M))
+    for h in range(0, H):
+        for i in range(0, M):
+            for j in range(0, i + 1):
+                S[h, i, j] = sum(
+                    Q[h, i, e] * sum(X[j, c] * W[h, e, c] for c in range(0, C))
+                    for e in range(0, E)
+                )
+    return S
+""",
+    "as many rows as a batch has": """
+def f(X: Float[Array, "B N C"], W: Float[Array, "F N C"], n: Int[Array, "B", "0:N+1"]):
+    Y = zeros((B, F))
+    for b in range(0, B):
+        for f in range(0, F):
+            for k in range(0, n[b]):
+                for c in range(0, C):
+                    Y[b, f] = Y[b, f] + X[b, k, c] * W[f, k, c]
+    return Y
+""",
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_give_the_numbers_of_their_listings(name: str) -> None:
+    program = parse(Source("<test>", SUMS[name]))
+    sizes = {p.name: SIZES[p.name] for p in program.parameters if p.kind == "size"}
+    assert verify(program, [sizes], ["float32"]).passed
+
+
+def test_integers_are_added_as_integers() -> None:
+    (kernel,) = blocks_of("""
+def f(A: Int[Array, "M H D"], B: Int[Array, "N H D"]):
+    C = zeros((M, N), dtype=int)
+    for i in range(0, M):
+        for j in range(0, N):
+            C[i, j] = sum(A[i, h, d] * B[j, h, d] for h in range(0, H) for d in range(0, D))
+    return C
+""").kernels
+    carried = {op.name: kind_of(op.value) for op in ops_in(kernel.body) if isinstance(op, Let)}
+    assert carried and set(carried.values()) == {"int"}

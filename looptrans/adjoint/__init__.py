@@ -14,7 +14,7 @@ softmax and its kin       weights, totals, statistics, tops, hanging
 rows that see nothing     guards, empty, idle, nothing
 adjoints                  reverse, pulling, derivatives, solving, in_range
 adjoints made simpler     simplifying, recognition, in_parts, vanishing
-what is kept in memory    size, saving
+what is kept in memory    size, made_whole, saving
 the backward listing      writing, again, nests, standing, printing
 the whole, with proofs    backward, derived, one_derivation, proofs
 """

@@ -45,16 +45,20 @@ class Nest:
 
 
 def merged(nests: list[Nest]) -> list[Nest]:
-    """Make nests one that have the same loops and do not read what the other gathers."""
+    """Make nests one that have the same loops and do not read what the other gathers.
+
+    Where one between them has to come first, the earlier one is done later, if nothing needs it.
+    """
     found: list[Nest] = []
     for nest in nests:
         for number in range(len(found) - 1, -1, -1):
+            between = found[number + 1 :]
             joined = _joined(found[number], nest)
-            if joined is not None:
+            if joined is not None and not any(_in_order(each, nest) for each in between):
                 found[number] = joined
                 break
-            if _in_order(found[number], nest):
-                found.append(nest)
+            if joined is not None and not any(_in_order(found[number], b) for b in between):
+                found[number:] = [*between, joined]
                 break
         else:
             found.append(nest)

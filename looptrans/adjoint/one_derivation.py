@@ -19,6 +19,7 @@ from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import divided_once
 from looptrans.adjoint.idle import Unguarded
 from looptrans.adjoint.known_choices import read_where_known
+from looptrans.adjoint.made_whole import made_whole
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.proofs import Step, steps_of
 from looptrans.adjoint.read import read
@@ -64,17 +65,19 @@ class Derivation:
                 site = self.reading.sites[name]
                 self.reading.sites[name] = replace(site, indices=(None,))
         named(self.system, frozenset(self.outputs.values()))
-        with_terms_opened(self.system, frozenset(self.outputs.values()))
+        whole = frozenset(made_whole(program, self.system, self.reading.last))
+        # What is in memory whole, whoever reads it.
+        in_memory = whole | frozenset(self.outputs.values())
+        with_terms_opened(self.system, in_memory)
         totals = totals_of(self.system)
-        returned = frozenset(self.outputs.values())
         asked = tested(self.system, totals.values())
         guarded = asks(self.system, totals.values())
-        self.unguarded, self.held = in_one_form(self.system, totals, returned)
-        self.divided = divided_once(self.system, returned)
-        stored = returned | {each.name for each in self.held}
-        self.carried = carried(self.system, frozenset(self.outputs.values()))
+        self.unguarded, self.held = in_one_form(self.system, totals, in_memory)
+        self.divided = divided_once(self.system, in_memory)
+        stored = in_memory | {each.name for each in self.held}
+        self.carried = carried(self.system, in_memory)
         self.prepared = prepared(self.system, stored, asked, guarded)
-        self.sizes: Sizes = sizes_of(program, self.system, self.outputs, self.reading.last)
+        self.sizes: Sizes = sizes_of(program, self.system, self.outputs, self.reading.last, whole)
         self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
         self.gradients = {name: self.system.names.array(f"d{name}") for name in self.inputs}
         wanted = _leading_to(self.system, frozenset(self.inputs))

@@ -209,12 +209,12 @@ class Reverse:
         few = small and len(split) <= MOST_INLINED
         if plain and (few or (len(split) == 1 and self._is_multiple(split[0]))):
             self.simplifier.inlined[name] = (definition.variables, split)
+        if definition.name in self.sizes.whole and any(t.generators for t in terms):
+            self.sizes.whole.add(name)  # it is read as the array is: by pieces, or by other sums
         value = value_of(split)
         self.system.add(Definition(name, definition.indices, value, "adjoint", definition.label))
         if len(split) == 1 and split[0].generators:
             self.prepared.learn(self.system.definitions[name], split[0])
-        if definition.name in self.sizes.pieces and isinstance(whole, Reduce):
-            self.kept.add(name)  # each piece reads another part of it
         return cell
 
     def _is_multiple(self, term: Term) -> bool:

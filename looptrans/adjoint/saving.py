@@ -187,7 +187,8 @@ class Saver:
         by_place: dict[Position, list[Assign]] = {}
         for each in insertions:
             by_place.setdefault(each.behind, []).append(each.statement)
-        body = _put(self.program.body, (), by_place)
+        whole = set(added) - {each.made.array for each in insertions}
+        body = _put(_as_precise(self.program.body, whole), (), by_place)
         body = (*(each.made for each in insertions), *body)
         outputs = (*self.program.outputs, *added)
         changed = replace(self.program, body=body, outputs=outputs)
@@ -221,6 +222,16 @@ def _guarded(system: System, value: Select, array: str) -> Value:
             if system.definitions[access.array].array == array:
                 return system.instance(access.array, access.indices)
     return value.chosen
+
+
+def _as_precise(body: tuple[Node, ...], arrays: set[str]) -> tuple[Node, ...]:
+    """Return a body in which arrays that were only handed on are not rounded as outputs are."""
+    return tuple(
+        replace(node, creation=replace(node.creation, element="float32"))
+        if isinstance(node, Declaration) and node.array in arrays and node.creation.element is None
+        else node
+        for node in body
+    )
 
 
 def _put(

@@ -4,7 +4,8 @@ A definition that is as small as a part of an argument or output (one number for
 A sum over products whose result has an index of each factor, such as S[i, j] = Q[i, e] * K[j, e]
 summed over e, grows: it is kept only where it is as large as an output, else worked out again.
 An array that the listing fills in pieces, Y[i, 2 * f] and Y[i, 2 * f + 1], is kept where it is a
-factor of a sum: worked out again, each cell would be all pieces and a choice between them.
+factor of a sum: worked out again, each cell would be all pieces and a choice between them. So is
+one that a nest makes whole for others, see `made_whole`.
 """
 
 from __future__ import annotations
@@ -29,16 +30,17 @@ class Sizes:
     """Compares definitions with what goes in and comes out.
 
     Attributes:
-        all: The extents of every float argument and output.
+        all: The extents of every float argument, every output, and every array that is made whole.
         returned: Those of the outputs.
         outputs: The definitions of the outputs.
-        pieces: Those of arrays that are filled in pieces and read in sums.
+        whole: Those of arrays that are filled in pieces and read in sums, and of arrays that are
+            made whole before others read them; their adjoints are added when they are known.
     """
 
     all: tuple[Counter[str], ...]
     returned: tuple[Counter[str], ...]
     outputs: frozenset[str]
-    pieces: frozenset[str] = frozenset()
+    whole: set[str]
 
     def is_small(self, extents: tuple[Index, ...]) -> bool:
         """Tell whether an array is smaller than an argument or output by a dimension or more."""
@@ -69,11 +71,12 @@ class Sizes:
         return bool(seen)
 
     def _is_kept(self, definition: Definition) -> bool:
-        return definition.name in self.outputs or self.is_small(definition.extents)
+        known = self.outputs | self.whole
+        return definition.name in known or self.is_small(definition.extents)
 
     def is_stored(self, system: System, definition: Definition) -> bool:
         """Tell whether a definition is kept in memory once worked out."""
-        if definition.name in self.outputs | self.pieces:
+        if definition.name in self.outputs | self.whole:
             return True
         ranges = [g.range for g in definition.indices]
         if any(r.step != 1 or r.start != Int(0) or variables(r.stop) for r in ranges):
@@ -152,7 +155,11 @@ def _is_worked_out_sum(system: System, definition: Definition, sizes: Sizes) -> 
 
 
 def sizes_of(
-    program: Program, system: System, outputs: Mapping[str, str], last: Mapping[str, str]
+    program: Program,
+    system: System,
+    outputs: Mapping[str, str],
+    last: Mapping[str, str],
+    whole: frozenset[str] = frozenset(),
 ) -> Sizes:
     """Return what definitions of a listing are compared with.
 
@@ -161,6 +168,7 @@ def sizes_of(
         system: Its definitions.
         outputs: The definition of each output.
         last: The definition of what each array holds in the end.
+        whole: The definitions of arrays that are made whole before others read them.
     """
     arguments = [
         _counted(tuple(e for e in a.shape if e is not None))
@@ -172,8 +180,10 @@ def sizes_of(
         for name in outputs.values()
         if name in system.definitions
     ]
-    pieces = frozenset(_in_pieces(program, system, last))
-    return Sizes(tuple(arguments + returned), tuple(returned), frozenset(outputs.values()), pieces)
+    made = [_counted(system.definitions[name].extents) for name in whole]
+    kept = {*whole, *_in_pieces(program, system, last)}
+    known = tuple(arguments + returned + made)
+    return Sizes(known, tuple(returned), frozenset(outputs.values()), kept)
 
 
 def _in_pieces(program: Program, system: System, last: Mapping[str, str]) -> Iterator[str]:

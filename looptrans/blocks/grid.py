@@ -144,7 +144,11 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
     grid = [loop.variable for loop in loops if loop.variable not in deciding | single]
     body = loops[-1].body
     reads = _reads(body)
-    bounds = {n.variable: _telling(n.range.start) for n in nodes(body) if isinstance(n, Loop)}
+    bounds = {
+        node.variable: set().union(*map(_telling, _ends(node)))
+        for node in nodes(body)
+        if isinstance(node, Loop)
+    }
     chosen: set[str] = set()
     for over, factors, around in _sums(body):
         sets = [_bounded(_depends(factor, reads), bounds) for factor in factors]
@@ -160,20 +164,17 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
     return tuple(v for v in grid if v in chosen)[-2:]
 
 
-def _telling(start: Index) -> set[str]:
-    """Return the variables each of whose iterations begins a loop at a place of its own.
+def _telling(end: Index) -> set[str]:
+    """Return the variables each of whose iterations has a loop of its own, by one of its ends.
 
-    In `range(g * R, g * R + R)` another g has other iterations; in `range(max(0, i - W), i + 1)`
-    neighbouring i have nearly the same, and share blocks of them.
+    `range(g * R, g * R + R)` has other iterations for another g, and `range(0, n[b])` as many as
+    b has; in `range(max(0, i - W), i + 1)` neighbouring i have nearly the same, and share blocks.
     """
-    steps = {
-        term.name
-        for term, count in form_of(start).terms.items()
-        if isinstance(term, Var) and abs(count) == 1
-    }
-    if isinstance(start, Extremum):
-        return set().union(*map(_telling, start.arguments))
-    return set(variables(start)) - steps
+    if isinstance(end, Extremum):
+        return set().union(*map(_telling, end.arguments))
+    terms = form_of(end).terms
+    steps = {term.name for term, n in terms.items() if isinstance(term, Var) and abs(n) == 1}
+    return set(variables(end)) - steps
 
 
 def _without_batches(inside: list[set[str]], around: frozenset[str]) -> list[set[str]]:

@@ -13,6 +13,11 @@ from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, walk
 
+SUM: Path = (-1,)
+"""The place of a loop that a sum is done in, block by block."""
+EACH: Path = (-2,)
+"""The place of a loop over iterations each of which is a sum in blocks."""
+
 
 @dataclass(slots=True)
 class Shapes:
@@ -29,7 +34,7 @@ class Shapes:
     b: Builder
     rows: tuple[Dim, ...]
     around: list[tuple[Path, Dim | None]] = field(default_factory=list)
-    free: set[Dim] = field(default_factory=set)
+    free: set[Path] = field(default_factory=lambda: {EACH})
 
     @property
     def vectors(self) -> list[Dim]:
@@ -39,7 +44,7 @@ class Shapes:
     @property
     def is_deep(self) -> bool:
         """Whether a loop around goes over elements, or over blocks that it carries values along."""
-        loops = [dim for _, dim in self.around if dim is not None and dim not in self.free]
+        loops = [dim for path, dim in self.around if dim is not None and path not in self.free]
         return any(dim.role in ("tile", "element") for dim in loops)
 
     def lanes(self, variable: str, start: Index, stop: Index) -> Dim:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from looptrans.adjoint.definitions import free_variables
@@ -16,12 +18,12 @@ from looptrans.blocks.ops import ElementLoop, Let, TileLoop
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.ranges import Ranges, bounds_of
 from looptrans.blocks.runs import parts
-from looptrans.blocks.shapes import Shapes, is_of_sizes
+from looptrans.blocks.shapes import EACH, SUM, Shapes, is_of_sizes
 from looptrans.blocks.values import Values
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import variables, walk
+from looptrans.ir.index import walk
 from looptrans.ir.program import Assign
-from looptrans.ir.value import Generator, Reduce, Value
+from looptrans.ir.value import Generator, Read, Reduce, Value, walk_value
 
 
 @dataclass(slots=True)
@@ -32,12 +34,14 @@ class Sums:
         b: The kernel.
         shapes: Where it is.
         statement: The statement that is being lowered.
+        lanes: How many sums in one block are around: a sum inside of them is in one block as well.
     """
 
     b: Builder
     shapes: Shapes
     v: Values = field(init=False)
     statement: Assign | None = None
+    lanes: int = 0
 
     def __post_init__(self) -> None:
         self.v = Values(self.b, self.reduce)
@@ -57,11 +61,12 @@ class Sums:
         if generator.range.step != 1:
             raise NotLowered(f"a sum in steps of {generator.range.step} has no form in blocks")
         shared = self._range_of_cells(value, generator.variable)
-        if onto is None and sized and not shared and self._is_of_products(value):
+        if onto is None and not (shared or self.lanes) and self._is_of_products(value):
             return self._in_elements(value)
-        if sized and (shared or self.shapes.is_deep or self._is_in_one_block(generator)):
+        in_one = shared or self.lanes or self.shapes.is_deep or self._is_in_one_block(generator)
+        if sized and in_one:
             dim = self.shapes.lanes(shared or generator.variable, start, stop)
-            with self.b.bound(generator.variable, Position(dim)):
+            with self.b.bound(generator.variable, Position(dim)), self._in_lanes():
                 guard = None
                 if generator.condition != ALWAYS:
                     guard = self.b.condition(generator.condition, self.v.truth_of)
@@ -72,6 +77,12 @@ class Sums:
                 return summed(self.b, body, dim, mask, onto)
             return reduced(self.b, op, body, dim, mask)
         return self._in_tiles(value, op, inner, onto)
+
+    @contextmanager
+    def _in_lanes(self) -> Iterator[None]:
+        self.lanes += 1
+        yield
+        self.lanes -= 1
 
     def _is_in_one_block(self, generator: Generator) -> bool:
         """Tell whether as many iterations are in one block already, inside another loop."""
@@ -85,9 +96,11 @@ class Sums:
         plain = all(g.condition == ALWAYS and g.range.step == 1 for g in value.generators)
         if value.function != "sum" or len(value.generators) < 2 or not plain:
             return False
-        own = {g.variable for g in value.generators}
         ends = [end for g in value.generators for end in (g.range.start, g.range.stop)]
-        if any(own & set(variables(end)) for end in ends):
+        if not all(is_of_sizes(part) for end in ends for part in walk(end)):
+            return False
+        reads = [p.access.array for p in walk_value(value.body) if isinstance(p, Read)]
+        if not any(self.b.program.array(name).element == "float" for name in reads):
             return False
         factors = [set(free_variables(factor)) for factor in factors_of(value.body)]
         dims = [dim.name for dim in union(self.shapes.rows, self.shapes.vectors)]
@@ -113,8 +126,7 @@ class Sums:
             return
         start, stop = self.b.index(generator.range.start), self.b.index(generator.range.stop)
         dim = self.b.dim(generator.variable, "element", generator.range.start, generator.range.stop)
-        self.shapes.free.add(dim)
-        self.shapes.around.append(((-1,), dim))
+        self.shapes.around.append((EACH, dim))
         with self.b.frame({dim.name}) as frame, self.b.bound(generator.variable, Position(dim)):
             self._add_up(Reduce(value.function, tuple(rest), value.body), carried)
         self.shapes.around.pop()
@@ -124,7 +136,10 @@ class Sums:
     def _carried(self, value: Reduce) -> tuple[str, tuple[Dim, ...]]:
         """Return what holds a reduction that is done in a loop, and its dimensions."""
         stem = self.statement.targets[0].array if self.statement is not None else "value"
-        name = self.b.name(f"{stem}_{value.function}", (self._label(), value))
+        # The same sum may be asked for at two places, t[j] and t[j - 1], or where others hold.
+        places = tuple(self.b.places.get(v) for v in free_variables(value))
+        asked = (self._label(), value, places, tuple(self.b.guards))
+        name = self.b.name(f"{stem}_{value.function}", asked)
         return name, union(self.shapes.rows, self.shapes.vectors)
 
     def _range_of_cells(self, value: Reduce, variable: str) -> str | None:
@@ -151,7 +166,7 @@ class Sums:
         ops, begun = self.b.frames[-1].ops, len(self.b.frames[-1].ops)
         start = Number(identity(op, Number(0.0)))
         dim = self.b.dim(generator.variable, "tile", generator.range.start, generator.range.stop)
-        self.shapes.around.append(((-1,), dim))
+        self.shapes.around.append((SUM, dim))
         ranges = Ranges(bounds_of(generator.range))
         ranges, tested = narrowed(generator.variable, ranges, generator.condition)
         for part in parts(self.b, dim, ranges):

@@ -1,0 +1,97 @@
+"""Arrays that a nest of the listing makes whole, for nests behind it: they are kept in memory.
+
+    for j: for e: k[j, e] = sum(X[j, c] * W[e, c] for c)
+    for i: for j: s = sum(Q[i, e] * k[j, e] for e) …          k is kept, s is worked out again
+
+Worked out again wherever it is read, such a sum would stand inside of another one. Scores are no
+such arrays, nor are weights that are made of them, though a listing may hold them in memory: a
+largest one is looked for among them, or they are summed as exponentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from looptrans.adjoint.definitions import Definition, System
+from looptrans.ir.index import variables
+from looptrans.ir.program import Program
+from looptrans.ir.value import Call, Read, Reduce, Value, walk_value
+from looptrans.transforms.accesses import sites_of
+
+
+def made_whole(program: Program, system: System, last: Mapping[str, str]) -> Iterator[str]:
+    """Yield the definitions of arrays that hold sums, whole before anything else reads them.
+
+    Args:
+        program: The listing.
+        system: Its definitions.
+        last: The definition of what each array holds in the end.
+    """
+    scores = _scores(system)
+    for array in program.arrays:
+        definition = system.definitions.get(last.get(array.name, ""))
+        if definition is None or array.role != "local" or array.name in program.outputs:
+            continue
+        full = len(definition.indices) == array.rank > 1
+        known = full and definition.name not in scores and _holds_sums(system, definition)
+        if known and _is_apart(program, array.name):
+            yield definition.name
+
+
+def _is_apart(program: Program, array: str) -> bool:
+    """Tell whether nests write an array, and others behind them read it."""
+    sites = sites_of(program, array)
+    writes = [site.place for site in sites if site.relation.is_write]
+    nests = {place.position[0] for place in writes}
+    own = {place.label for place in writes}
+    reads = [s.place for s in sites if not s.relation.is_write and s.place.label not in own]
+    return bool(reads and writes) and all(r.position[0] > max(nests) for r in reads)
+
+
+def _holds_sums(system: System, definition: Definition) -> bool:
+    """Tell whether an array is made of sums that are as large as it is."""
+    if definition.has_reduction:
+        return True
+    inner = [system.definitions[n] for n in definition.reads() if n in system.definitions]
+    return any(
+        len(each.indices) >= len(definition.indices) and _holds_sums(system, each) for each in inner
+    )
+
+
+def _scores(system: System) -> set[str]:
+    """Return what a largest one is looked for in, or is summed by a function, and what is of it."""
+    found = {name for each in system.definitions.values() for name in _looked_at(each.value)}
+    changed = True
+    while changed:
+        before = len(found)
+        for each in system.definitions.values():
+            if not each.has_reduction:
+                reads = set(each.reads())
+                # What a score is made of, element by element, is one; so is what is made of it.
+                if each.name in found or any(
+                    r in found and _as_large(system, each, r) for r in reads
+                ):
+                    found |= {each.name}
+                    found |= {r for r in reads if _as_large(system, each, r)}
+        changed = len(found) > before
+    return found
+
+
+def _as_large(system: System, definition: Definition, name: str) -> bool:
+    inner = system.definitions.get(name)
+    return inner is not None and len(inner.indices) >= len(definition.indices)
+
+
+def _looked_at(value: Value) -> Iterator[str]:
+    """Yield what is read along the variable of a maximum, or in a function along that of a sum."""
+    for part in walk_value(value):
+        if not isinstance(part, Reduce):
+            continue
+        own = {g.variable for g in part.generators}
+        inside = [part.body]
+        if part.function == "sum":
+            inside = [each for each in walk_value(part.body) if isinstance(each, Call)]
+        reads = (p.access for each in inside for p in walk_value(each) if isinstance(p, Read))
+        for access in reads:
+            if own & {name for index in access.indices for name in variables(index)}:
+                yield access.array
