@@ -34,6 +34,7 @@ from looptrans.blocks.program import (
     Number,
     Op,
     Position,
+    RowBlock,
     Scalar,
     TileLoop,
     exprs_of,
@@ -43,6 +44,7 @@ from looptrans.blocks.program import (
 from looptrans.derivation.derive import InTwoNests
 from looptrans.ir.condition import Condition, Relation, walk_condition
 from looptrans.ir.index import Index, Param, parameters
+from looptrans.ir.walk import placed
 
 # How many iterations of a loop that is joined are read at once.
 JOINED = 16
@@ -77,17 +79,13 @@ def lower_in_parts(found: InTwoNests) -> InParts:
         NotLowered: They cannot be run in blocks, or a part is not a run of blocks.
     """
     nests = found.nests
-    lowered = lower(found.whole, alone=frozenset({nests.part}))
-    numbers = [n for n, k in enumerate(lowered.kernels) if _part(k, nests.part) is not None]
-    if len(numbers) != 1:
-        raise NotLowered(f"the parts of {nests.loop} would not be programs of their own", nests.own)
-    (number,) = numbers
+    lowered, number = _lowered(found, frozenset({nests.part}))
     kernels = list(lowered.kernels)
+    packed = _packed(found)
+    if packed is not None:
+        kernels[number] = packed
     part = _part(kernels[number], nests.part)
     assert part is not None
-    kernels[number] = with_rows_of_groups(
-        kernels[number], part, lowered.assumptions, _Names(kernels[number]).free
-    )
     kernels[number], loop = _in_runs(kernels[number], part, nests.loop, nests.parts, nests.own)
     for later in range(number + 1, len(kernels)):
         kernels[later] = _joining(kernels[later], nests.part, nests.parts)
@@ -104,6 +102,35 @@ def lower_in_parts(found: InTwoNests) -> InParts:
         part,
         nests.parts,
     )
+
+
+def _lowered(found: InTwoNests, alone: frozenset[str]) -> tuple[BlockProgram, int]:
+    """Return the kernels of two nests, and the place of that of parts."""
+    nests = found.nests
+    lowered = lower(found.whole, alone=alone)
+    numbers = [n for n, k in enumerate(lowered.kernels) if _part(k, nests.part) is not None]
+    if len(numbers) != 1:
+        raise NotLowered(f"the parts of {nests.loop} would not be programs of their own", nests.own)
+    return lowered, numbers[0]
+
+
+def _packed(found: InTwoNests) -> Kernel | None:
+    """Return the kernel of parts with the rows of several programs in a block, where they fit.
+
+    It is tried with rows of the innermost loop alone, whatever else rows might be of.
+    """
+    nests = found.nests
+    own = next(place for place in placed(nests.whole) if place.label == nests.own)
+    around = [loop.variable for loop in own.loops]
+    outer = around[: around.index(nests.loop)]
+    if len(outer) < 2:
+        return None
+    lowered, number = _lowered(found, frozenset({nests.part, *outer[:-1]}))
+    kernel = lowered.kernels[number]
+    part = _part(kernel, nests.part)
+    assert part is not None
+    packed = with_rows_of_groups(kernel, part, _Names(kernel).free)
+    return None if packed is kernel else packed
 
 
 def _is_about(condition: Condition, name: str) -> bool:
@@ -125,10 +152,11 @@ def _in_runs(
     kernel: Kernel, part: Dim, variable: str, parts: str, label: str
 ) -> tuple[Kernel, Dim]:
     """Let each program of a kernel visit the blocks of its part only."""
+    rows = kernel.body[-1]
+    # Where a program has rows that are read from memory, all it does is in a block of them.
+    inside = rows.body if isinstance(rows, RowBlock) else kernel.body
     loops = [
-        op
-        for op in kernel.body
-        if isinstance(op, TileLoop | ElementLoop) and op.dim.name == variable
+        op for op in inside if isinstance(op, TileLoop | ElementLoop) and op.dim.name == variable
     ]
     if len({op.dim for op in loops}) != 1:
         raise NotLowered(f"the blocks of {variable} cannot be told apart from others", label)
@@ -155,7 +183,7 @@ def _in_runs(
     last = names.let(f"{variable}_end", behind, "")
     bounds = (*blocks, run, first, last)
     body: list[Op] = []
-    for op in kernel.body:
+    for op in inside:
         if not any(op is other for other in loops):
             body.append(op)
             continue
@@ -171,6 +199,8 @@ def _in_runs(
     if parts not in {scalar.name for scalar in scalars}:
         scalars = (*scalars, Scalar(parts))
     narrow, wide = _few_rows(kernel, dim)
+    if isinstance(rows, RowBlock):
+        body = [*kernel.body[:-1], replace(rows, body=tuple(body))]
     return replace(kernel, body=tuple(body), scalars=scalars, narrow=narrow, wide=wide), dim
 
 

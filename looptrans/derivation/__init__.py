@@ -10,6 +10,7 @@ no algebra needed         ordinary, flows, buffers, gathering, with_atomics
 one form for one idea     selects, masks, loops_as_sums
 several loops as one      made_one, passes, one_pass, side_by_side, one_nest, nests, apart, sharing,
                           worked_out_again, together
-a loop written anew       loop, bodies, state, blocks, parts, two_nests, joining, reading, writing
+a loop written anew       loop, bodies, state, blocks, digits, parts, two_nests, joining, reading,
+                          writing
 the empty prefix          guard, guards
 """

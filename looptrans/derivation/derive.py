@@ -3,7 +3,7 @@
 fold      passes made one · change of state with its guard · scalars · parallel
 forward   passes made one · scalars · the empty prefix · change of state · blocks · parallel
 split     the same as far as the change of state · parts and their joining · parallel
-two nests as fold, but parts and their joining as nests of their own · parallel
+two nests as fold, but loops in digits, parts and their joining as nests of their own · parallel
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
 from looptrans.derivation.bodies import flow, recurrence_of
+from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
@@ -163,6 +164,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     if not _folds(work):
         work = _in_passes(work, own=False)
     _scalars_with_flow(work)
+    _in_digits(work)
     loop = _fold(work)
     if loop is None:
         raise NotDone(work.notes[-1].rstrip("."), work.verdict or "unknown")
@@ -190,6 +192,12 @@ def derive_two_nests(program: Program) -> InTwoNests:
         Derivation(first, "split", (*steps, whole), "legal", flow=known),
         nests,
     )
+
+
+def _in_digits(work: Work) -> None:
+    """See every loop over numbers of digits as a loop for each."""
+    while any(work.take("digits", *each) is None for each in loops_of_digits(work.program)):
+        pass
 
 
 def _scalars(work: Work) -> None:
