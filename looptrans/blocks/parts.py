@@ -24,7 +24,6 @@ from looptrans.blocks.program import (
     Choice,
     Config,
     Dim,
-    Dot,
     ElementLoop,
     Expr,
     Kernel,
@@ -37,9 +36,8 @@ from looptrans.blocks.program import (
     RowBlock,
     Scalar,
     TileLoop,
-    exprs_of,
+    has_products,
     ops_in,
-    walk,
 )
 from looptrans.derivation.derive import InTwoNests
 from looptrans.ir.condition import Condition, Relation, walk_condition
@@ -81,9 +79,7 @@ def lower_in_parts(found: InTwoNests) -> InParts:
     nests = found.nests
     lowered, number = _lowered(found, frozenset({nests.part}))
     kernels = list(lowered.kernels)
-    packed = _packed(found)
-    if packed is not None:
-        kernels[number] = packed
+    kernels[number] = _with_one_kind_of_rows(found, kernels[number])
     part = _part(kernels[number], nests.part)
     assert part is not None
     kernels[number], loop = _in_runs(kernels[number], part, nests.loop, nests.parts, nests.own)
@@ -114,23 +110,26 @@ def _lowered(found: InTwoNests, alone: frozenset[str]) -> tuple[BlockProgram, in
     return lowered, numbers[0]
 
 
-def _packed(found: InTwoNests) -> Kernel | None:
-    """Return the kernel of parts with the rows of several programs in a block, where they fit.
+def _with_one_kind_of_rows(found: InTwoNests, kernel: Kernel) -> Kernel:
+    """Return the kernel of parts with rows of the innermost loop alone, where that is better.
 
-    It is tried with rows of the innermost loop alone, whatever else rows might be of.
+    It is where rows of several programs fit into a block, and where there are matrix products then
+    and else none.
     """
     nests = found.nests
     own = next(place for place in placed(nests.whole) if place.label == nests.own)
     around = [loop.variable for loop in own.loops]
     outer = around[: around.index(nests.loop)]
     if len(outer) < 2:
-        return None
+        return kernel
     lowered, number = _lowered(found, frozenset({nests.part, *outer[:-1]}))
-    kernel = lowered.kernels[number]
-    part = _part(kernel, nests.part)
+    other = lowered.kernels[number]
+    part = _part(other, nests.part)
     assert part is not None
-    packed = with_rows_of_groups(kernel, part, _Names(kernel).free)
-    return None if packed is kernel else packed
+    packed = with_rows_of_groups(other, part, _Names(other).free)
+    if packed is not other:
+        return packed
+    return other if has_products(other) and not has_products(kernel) else kernel
 
 
 def _is_about(condition: Condition, name: str) -> bool:
@@ -235,12 +234,7 @@ def _few_rows(kernel: Kernel, dim: Dim) -> tuple[Choice, Choice]:
     There is one for each width: a loop that grows with every call must not be timed at every call.
     """
     rows = [d.block or "" for d in kernel.grid if d.role == "rows"]
-    products = any(
-        isinstance(part, Dot)
-        for op in ops_in(kernel.body)
-        for expr in exprs_of(op)
-        for part in walk(expr)
-    )
+    products = has_products(kernel)
 
     def choice(config: Config, of_loop: int, stages: int) -> Choice:
         # Memory is what such a kernel waits for, not its products: none of them is late.

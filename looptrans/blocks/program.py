@@ -630,3 +630,9 @@ def exprs_of(op: Op) -> tuple[Expr, ...]:
             return (start, stop)
         case Branch(condition, _):
             return (condition,)
+
+
+def has_products(kernel: Kernel) -> bool:
+    """Tell whether a kernel has matrix products."""
+    exprs = (expr for op in ops_in(kernel.body) for expr in exprs_of(op))
+    return any(isinstance(part, Dot) for expr in exprs for part in walk(expr))

@@ -70,6 +70,7 @@ def derive(
     parts: int = PARTS,
     nests: Nests = "joined",
     own: bool = False,
+    digits: bool = False,
 ) -> Derivation:
     """Derive a nest that can be run fast, every step proved.
 
@@ -85,6 +86,7 @@ def derive(
             nests are joined, and rows that loops hand to each other worked out again.
         own: Whether arrays that iterations use one after the other get a part for each, as they
             must where several loops of an iteration use them.
+        digits: For `fold`, whether loops over numbers of two digits become two.
     """
     _load_analysis()
     plain = with_tests_put_in(_plain(program), keep=False)
@@ -109,6 +111,8 @@ def derive(
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
         known = _scalars_with_flow(work)
+        if digits and _in_digits(work):
+            known = flow(work.program)
         _parallel_by_flow(work, known)
         if outward(work):
             known = None
@@ -194,10 +198,12 @@ def derive_two_nests(program: Program) -> InTwoNests:
     )
 
 
-def _in_digits(work: Work) -> None:
-    """See every loop over numbers of digits as a loop for each."""
+def _in_digits(work: Work) -> bool:
+    """See every loop over numbers of digits as a loop for each; tell if there is one."""
+    found = False
     while any(work.take("digits", *each) is None for each in loops_of_digits(work.program)):
-        pass
+        found = True
+    return found
 
 
 def _scalars(work: Work) -> None:

@@ -14,7 +14,6 @@ from looptrans.blocks.program import (
     Binary,
     BlockProgram,
     Dim,
-    Dot,
     Expr,
     Kernel,
     Load,
@@ -23,6 +22,7 @@ from looptrans.blocks.program import (
     Position,
     Scalar,
     exprs_of,
+    has_products,
     ops_in,
 )
 from looptrans.blocks.program import walk as walk_expr
@@ -220,9 +220,8 @@ class SplitLauncher(Launcher):
         return LEAST_BLOCKS * (1 if block is None else self.kernel.narrow.default.blocks[block])
 
     def _together(self) -> int:
-        for op in ops_in(self.kernel.body):
-            if any(isinstance(part, Dot) for e in exprs_of(op) for part in walk_expr(e)):
-                return PRODUCTS
+        if has_products(self.kernel):
+            return PRODUCTS
         return max(1, WARPS // self.kernel.narrow.default.warps)
 
     def _chosen(self) -> str:
