@@ -13,7 +13,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from looptrans.blocks.program import Binary, Kernel, Let, Name, Scalar, TileLoop
+from looptrans.blocks.expr import Binary, Name, Scalar
+from looptrans.blocks.ops import Let, TileLoop
+from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import EmittedBackward, Form, emitted_with_backward
 from looptrans.ir.index import parameters
 from tests.analysis import spec

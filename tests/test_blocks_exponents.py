@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from looptrans.blocks.arithmetic import LN2
-from looptrans.blocks.program import Call, Dot, Kernel, Let, Name, exprs_of, ops_in, walk
+from looptrans.blocks.expr import Call, Dot, Name, walk
+from looptrans.blocks.ops import Let, exprs_of, ops_in
+from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from tests.analysis import program, spec
@@ -51,7 +53,7 @@ def f(
     Z = zeros((M, D))
     for i in range(0, M):
         for j in range(0, N):
-            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + X[i, j]
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + X[i, j] * X[i, j]
             for d in range(0, D):
                 Z[i, d] = Z[i, d] + exp({exponent}) * V[j, d]
     return Z
@@ -64,6 +66,8 @@ def f(
         ("s - Y[i]", "exp2"),
         # Both may be large and close to each other: their difference is exact.
         ("X[i, j] - Y[i]", "exp"),
+        # What is added may be the least float, and is to stay one.
+        ("s + X[i, j] - Y[i]", "exp"),
         ("s", "exp"),
     ],
 )
@@ -80,7 +84,7 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], B: Float[Array, "N"], c: f
         for j in range(0, N):
             dot = sum(Q[i, e] * K[j, e] for e in range(0, E))
             capped = c * tanh(dot / c)
-            S = capped + B[j]
+            S = capped + B[j] * B[j]
             new = max(m, S)
             l = l * exp(m - new) + exp(S - new)
             m = new
@@ -105,13 +109,13 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"], T: F
         m = -inf
         l = 0.0
         for j in range(0, N):
-            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j]
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j] * T[j]
             t = max(m, s)
             l = l * exp(m - t) + exp(s - t)
             m = t
         lse = m + log(l)
         for j in range(0, N):
-            w = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j] - {taken})
+            w = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j] * T[j] - {taken})
             if w > 0.001:
                 Z[i] = Z[i] + w * V[j]
     return Z

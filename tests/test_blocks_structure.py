@@ -9,32 +9,25 @@ from functools import cache
 
 import pytest
 
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Call,
     Cast,
     Dim,
     Dot,
     Expr,
-    Kernel,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Reduce,
-    RowBlock,
     Scalar,
-    Store,
-    TileLoop,
     Unary,
     Where,
     dims_of,
-    exprs_of,
-    ops_in,
     walk,
 )
+from looptrans.blocks.ops import Branch, Let, Op, RowBlock, Store, TileLoop, exprs_of, ops_in
+from looptrans.blocks.program import Kernel
 from looptrans.blocks.sharing import needed
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import Emitted, emitted

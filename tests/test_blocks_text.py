@@ -6,34 +6,25 @@ from dataclasses import replace
 
 import pytest
 
-from looptrans.blocks.program import (
-    ArrayArgument,
+from looptrans.blocks.expr import (
     Binary,
-    BlockProgram,
-    Branch,
     Call,
     Cast,
-    Choice,
-    Config,
     Dim,
     Dot,
     Edge,
-    ElementLoop,
     Expr,
-    Filled,
-    Kernel,
-    Let,
     Load,
     Name,
     Number,
     Position,
     Reduce,
     Scalar,
-    Store,
-    TileLoop,
     Unary,
     Where,
 )
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Store, TileLoop
+from looptrans.blocks.program import ArrayArgument, BlockProgram, Choice, Config, Filled, Kernel
 from looptrans.blocks.text import blocks_text, expr_text
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Int, Param

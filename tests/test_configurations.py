@@ -23,7 +23,8 @@ from looptrans.blocks.footprint import (
     footprints,
 )
 from looptrans.blocks.late import LATE, late_body
-from looptrans.blocks.program import BlockProgram, Branch, Config, Kernel, ops_in
+from looptrans.blocks.ops import Branch, ops_in
+from looptrans.blocks.program import BlockProgram, Config, Kernel
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
 from looptrans.runtime.device import prepare_device

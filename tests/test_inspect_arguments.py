@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.blocks.program import ArrayArgument, Choice, Config, Kernel, Scalar
+from looptrans.blocks.expr import Scalar
+from looptrans.blocks.program import ArrayArgument, Choice, Config, Kernel
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,

@@ -18,7 +18,8 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward  # noqa: E402
-from looptrans.blocks.program import Rounding, Store, ops_in  # noqa: E402
+from looptrans.blocks.ops import Store, ops_in  # noqa: E402
+from looptrans.blocks.program import Rounding  # noqa: E402
 from looptrans.emit.listing import emitted, lowered  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
 from looptrans.runtime.load import load_module  # noqa: E402

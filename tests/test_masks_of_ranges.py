@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from looptrans.blocks import lower as lowering
 from looptrans.blocks.configs import choices
-from looptrans.blocks.program import Choice, Config, Kernel, TileLoop
+from looptrans.blocks.ops import TileLoop
+from looptrans.blocks.program import Choice, Config, Kernel
 from looptrans.emit.backward import EmittedBackward, emitted_with_backward
 from looptrans.emit.listing import lowered
 from tests.analysis import program

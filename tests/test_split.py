@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.blocks.program import Dot, Kernel, exprs_of, ops_in, walk
+from looptrans.blocks.expr import Dot, walk
+from looptrans.blocks.ops import exprs_of, ops_in
+from looptrans.blocks.program import Kernel
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive_two_nests
 from looptrans.emit.refusal import Refused

@@ -15,33 +15,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Call,
     Cast,
     Dim,
     Edge,
-    ElementLoop,
     Expr,
-    Kernel,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Position,
     Reduce,
-    RowBlock,
     Scalar,
-    Store,
-    TileLoop,
     Unary,
     Where,
-    exprs_of,
     kind_of,
     walk,
 )
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop, exprs_of
+from looptrans.blocks.program import Kernel
 from looptrans.ir.evaluate import evaluate
 
 Integers = NDArray[Any]

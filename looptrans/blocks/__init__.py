@@ -1,7 +1,8 @@
 """A scheduled nest as operations on blocks.
 
-the block IR              program, text, shapes, arithmetic, identities
-from a nest to kernels    lower, builder, nest, grid, storage, sites, reach, serial, unit_steps
+the block IR              expr, ops, program, text, shapes, arithmetic, identities
+from a nest to kernels    lower, builder, scopes, nest, grid, storage, sites, reach, serial,
+                          unit_steps
 statements and values     statements, values, sums, contraction, slices, appending, bottom
 what a loop visits        ranges, solving, ends, order, lifting, masked, runs
 rows that share a block   groups, balance

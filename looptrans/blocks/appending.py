@@ -30,14 +30,12 @@ from looptrans.blocks.arithmetic import (
 from looptrans.blocks.bottom import Unsure, at_bottom
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import known_where, reduced, summed
-from looptrans.blocks.identities import Monoid, identity
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Cast,
     Dim,
     Expr,
-    Let,
     Name,
     Number,
     Position,
@@ -46,9 +44,10 @@ from looptrans.blocks.program import (
     Where,
     dims_of,
     kind_of,
-    ops_in,
     walk,
 )
+from looptrans.blocks.identities import Monoid, identity
+from looptrans.blocks.ops import Let, ops_in
 from looptrans.blocks.runs import Part
 from looptrans.blocks.serial import RunSerially
 from looptrans.blocks.sites import Path

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Cast,
     Dim,
     Edge,
     Expr,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Position,
     Scalar,
-    TileLoop,
     Unary,
-    ops_in,
 )
+from looptrans.blocks.ops import Let, Op, TileLoop, ops_in
 
 
 def grows(grid: tuple[Dim, ...], ops: tuple[Op, ...]) -> bool:

@@ -1,35 +1,33 @@
-"""The state of lowering one kernel: dimensions, names, and the blocks of operations being built."""
+"""The state of lowering one kernel: its index expressions, conditions and loads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.arithmetic import both, conjuncts, mentions
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Dim,
     Edge,
     Expr,
     Kind,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Position,
     Role,
-    Rounding,
     Scalar,
     Unary,
     dims_of,
-    exprs_of,
     kind_of,
     union,
     walk,
 )
+from looptrans.blocks.ops import Let, exprs_of
+from looptrans.blocks.program import Rounding
+from looptrans.blocks.scopes import Frame, Scopes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
 from looptrans.ir.affine import sides
@@ -48,35 +46,14 @@ from looptrans.ir.index import Let as IndexLet
 from looptrans.ir.program import Program
 from looptrans.ir.value import Value
 
-_RANK: dict[Role, int] = {"program": 0, "rows": 1, "element": 2, "tile": 3, "lanes": 4}
-
 
 @dataclass(slots=True)
-class Frame:
-    """A block of operations being built.
-
-    Attributes:
-        binds: The variables its loop binds.
-        conditional: Whether it is a branch: nothing in it is done earlier, where it may not hold.
-        ops: The operations so far.
-        named: Values that have a name here.
-    """
-
-    binds: frozenset[str]
-    conditional: bool = False
-    ops: list[Op] = field(default_factory=list)
-    named: dict[Expr, Name] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Builder:
+class Builder(Scopes):
     """Lowers one kernel.
 
     Attributes:
         program: The program.
         storage: Where its arrays live.
-        contracted: The dimensions that a matrix product was seen to have, by name, from an earlier
-            attempt.
         kept: Arrays that must be in memory when the kernel ends.
         before: Arrays that an earlier kernel has written.
         positive: Names that are known to be positive.
@@ -84,33 +61,23 @@ class Builder:
             unless they are quotients by what may be close to 0; else only where they are at most 1.
         rounded: Whether those of the statement that is being lowered are.
         exact: Arrays that are in float32 whatever the inputs are.
-        defined: What names were set to that no loop carries.
         lengths: The parameters that are surely not below 0.
         loops: The loops over blocks around what is being lowered, with their places.
     """
 
     program: Program
     storage: dict[str, Storage]
-    contracted: frozenset[tuple[str, Role]] = frozenset()
     kept: frozenset[str] = frozenset()
     before: frozenset[str] = frozenset()
     positive: frozenset[str] = frozenset()
     rounding: Rounding | None = None
     rounded: bool = False
     exact: frozenset[str] = frozenset()
-    places: dict[str, Expr] = field(default_factory=dict)
-    dims: list[Dim] = field(default_factory=list)
-    variables: dict[Dim, str] = field(default_factory=dict)
-    frames: list[Frame] = field(default_factory=list)
-    guards: list[Expr] = field(default_factory=list)
     stops: dict[Dim, Expr | None] = field(default_factory=dict)
     loops: dict[Dim, Path] = field(default_factory=dict)
     known: dict[str, dict[Expr, float]] = field(default_factory=dict)
     read: dict[str, Load] = field(default_factory=dict)
     values: dict[str, Name] = field(default_factory=dict)
-    defined: dict[str, Expr] = field(default_factory=dict)
-    names: dict[object, str] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
     seen_contracted: set[tuple[str, Role]] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     nonpositive: set[tuple[Expr, str]] = field(default_factory=set)
@@ -122,106 +89,6 @@ class Builder:
         self.lengths = frozenset(_lengths(self.program))
         self.taken |= {array.name for array in self.program.arrays}
         self.taken |= {parameter.name for parameter in self.program.parameters}
-
-    # Names
-
-    def name(self, stem: str, key: object) -> str:
-        """Return a free name, the same for the same key."""
-        if key not in self.names:
-            name, number = stem, 1
-            while name in self.taken:
-                number += 1
-                name = f"{stem}_{number}"
-            self.taken.add(name)
-            self.names[key] = name
-        return self.names[key]
-
-    # Dimensions
-
-    def dim(
-        self,
-        variable: str,
-        role: Role,
-        start: Index,
-        stop: Index,
-        step: int = 1,
-        most: Index | None = None,
-    ) -> Dim:
-        """Return the dimension of a loop; loops over the same range share one."""
-        for known in self.dims:
-            same = (known.role, known.start, known.stop, known.step) == (role, start, stop, step)
-            if same and self.variables[known] == variable:
-                return known
-        # Loops may have one name, one after the other; what has a name throughout has its own.
-        loops = ("tile", "element")
-        taken = {d.name for d in self.dims if role not in loops or d.role not in loops}
-        name, number = variable, 1
-        while name in taken:
-            number += 1
-            name = f"{variable}_{number}"
-        block = None
-        if role in ("rows", "tile", "lanes"):
-            # Loops over blocks of one variable share a size; anything else has its own.
-            key = ("block", variable, role, (start, stop) if role == "lanes" else None)
-            block = self.name(f"BLOCK_{variable.upper()}", key)
-        count = sum(dim.role == role for dim in self.dims)
-        made = Dim(
-            name,
-            role,
-            start,
-            stop,
-            100 * _RANK[role] + count,
-            step,
-            block,
-            (name, role) in self.contracted,
-            most,
-        )
-        self.variables[made] = variable
-        self.dims.append(made)
-        return made
-
-    # Frames
-
-    @contextmanager
-    def frame(self, binds: Iterable[str] = (), *, conditional: bool = False) -> Iterator[Frame]:
-        """Build a block of operations."""
-        made = Frame(frozenset(binds), conditional)
-        self.frames.append(made)
-        yield made
-        self.frames.pop()
-
-    def emit(self, op: Op) -> None:
-        """Append an operation to the innermost block."""
-        self.frames[-1].ops.append(op)
-        if isinstance(op, Let):
-            # What was worked out from the value the name had is another value now.
-            for known in [
-                n for n, v in self.defined.items() if n == op.name or mentions(v, op.name)
-            ]:
-                del self.defined[known]
-            for frame in self.frames:
-                for key in [k for k in frame.named if mentions(k, op.name)]:
-                    del frame.named[key]
-
-    @contextmanager
-    def bound(self, variable: str, place: Expr) -> Iterator[None]:
-        """Let a loop variable stand for an expression."""
-        before = self.places.get(variable)
-        self.places[variable] = place
-        yield
-        if before is None:
-            del self.places[variable]
-        else:
-            self.places[variable] = before
-
-    @contextmanager
-    def guarded(self, *conditions: Expr | None) -> Iterator[None]:
-        """Let conditions hold."""
-        given = [c for c in conditions if c is not None]
-        self.guards.extend(given)
-        yield
-        if given:
-            del self.guards[-len(given) :]
 
     # Index expressions
 
@@ -431,10 +298,10 @@ class Builder:
         found = list(self._limits(array, subscripts))
         for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
             match subscript:
-                case Position(dim) if dim.is_vector and extent is not None:
-                    if not (isinstance(dim.start, Int) and dim.start.value >= 0):
+                case Position(dim) if extent is not None:
+                    if not (isinstance(dim.start, Int) and dim.start.value >= 0 and dim.step > 0):
                         found.append(Binary(">=", subscript, Number(0)))
-                    if self.index(dim.stop) != self.index(extent):
+                    if extent not in sides("min", dim.stop):
                         found.append(Binary("<", subscript, self.index(extent)))
                 case _:
                     pass
@@ -461,16 +328,9 @@ class Builder:
 
     def _is_inside(self, load: Load) -> bool:
         """Tell whether the loops alone keep what is read inside its array."""
-        return all(
-            isinstance(at, Position)
-            and isinstance(at.dim.start, Int)
-            and at.dim.start.value >= 0
-            and at.dim.step > 0
-            and extent in sides("min", at.dim.stop)
-            for at, extent in zip(
-                load.subscripts, self.program.array(load.array).shape, strict=True
-            )
-        )
+        extents = self.program.array(load.array).shape
+        plain = all(isinstance(at, Position) for at in load.subscripts) and None not in extents
+        return plain and not self.held(load.array, load.subscripts)
 
     def with_other(self, name: str, other: float) -> None:
         """Let a load that nothing has looked at yet hold another number where it is masked."""

@@ -13,23 +13,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from looptrans.blocks.arithmetic import both, conjuncts, extreme, rebuilt
-from looptrans.blocks.program import (
-    Binary,
-    Branch,
-    ElementLoop,
-    Expr,
-    Let,
-    Load,
-    Op,
-    Position,
-    RowBlock,
-    Store,
-    TileLoop,
-    Where,
-    children,
-    dims_of,
-    kind_of,
-)
+from looptrans.blocks.expr import Binary, Expr, Load, Position, Where, children, dims_of, kind_of
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop
 
 _SIDE = {"<": "min", "<=": "min", ">": "max", ">=": "max"}
 

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
+from looptrans.blocks.expr import Dim, Dot, Expr, Load, dims_of, walk
 from looptrans.blocks.footprint import Footprints, fitted, footprints_of, held
-from looptrans.blocks.program import (
-    Choice,
-    Config,
-    Dim,
-    Dot,
-    ElementLoop,
-    Expr,
-    Load,
-    Op,
-    TileLoop,
-    dims_of,
-    exprs_of,
-    ops_in,
-    walk,
-)
+from looptrans.blocks.ops import ElementLoop, Op, TileLoop, exprs_of, ops_in
+from looptrans.blocks.program import Choice, Config
 
 # What defaults are chosen for: a head size, and the shared memory of a program on sm_90. On other
 # GPUs, and for larger heads, a launch makes of them what fits.

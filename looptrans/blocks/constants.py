@@ -18,24 +18,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.arithmetic import factors, mapped, mentions, product
-from looptrans.blocks.program import (
-    Binary,
+from looptrans.blocks.expr import Binary, Dot, Expr, Name, Number, dims_of, kind_of, walk
+from looptrans.blocks.ops import (
     Branch,
-    Dot,
     ElementLoop,
-    Expr,
     Let,
-    Name,
-    Number,
     Op,
     RowBlock,
     Store,
     TileLoop,
-    dims_of,
     exprs_of,
-    kind_of,
     ops_in,
-    walk,
 )
 
 

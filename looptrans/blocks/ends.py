@@ -9,17 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.program import (
-    Binary,
-    Call,
-    Dim,
-    Edge,
-    Expr,
-    Number,
-    Reduce,
-    Where,
-    dims_of,
-)
+from looptrans.blocks.expr import Binary, Call, Dim, Edge, Expr, Number, Reduce, Where, dims_of
 from looptrans.blocks.ranges import Bound, Bounds, Unless, slope, slopes_joined
 from looptrans.blocks.solving import solved
 from looptrans.ir.affine import difference

@@ -10,8 +10,7 @@ import math
 from collections.abc import Collection
 
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.magnitude import bounds
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Cast,
@@ -29,6 +28,7 @@ from looptrans.blocks.program import (
     Where,
     dims_of,
 )
+from looptrans.blocks.magnitude import bounds
 
 # exp of more than this is too large for 32 bits.
 _EXPONENT = 80.0

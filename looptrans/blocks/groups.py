@@ -17,33 +17,27 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from looptrans.blocks.arithmetic import both, rebuilt
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Dim,
     Dot,
     Edge,
     Expr,
-    Kernel,
     Kind,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Position,
     Reduce,
-    RowBlock,
     Scalar,
-    Store,
     Where,
     children,
     dims_of,
-    exprs_of,
-    ops_in,
     union,
     walk,
 )
+from looptrans.blocks.ops import Branch, Let, Op, RowBlock, Store, exprs_of, ops_in
+from looptrans.blocks.program import Kernel
 from looptrans.ir.index import Arith, Int, Param, parameters
 
 Naming = Callable[[str], str]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
 from looptrans.blocks.arithmetic import rebuilt
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Cast,

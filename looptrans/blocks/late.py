@@ -22,32 +22,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from looptrans.blocks.arithmetic import conjuncts, mapped, mentions
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Cast,
-    Choice,
-    Config,
     Dim,
     Dot,
-    ElementLoop,
     Expr,
-    Kernel,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Option,
     Position,
-    RowBlock,
-    TileLoop,
     Where,
     dims_of,
-    exprs_of,
-    ops_in,
     walk,
 )
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of, ops_in
+from looptrans.blocks.program import Choice, Config, Kernel
 
 LATE = "LATE"
 """The constexpr: 0 for the plain form, 1 for the late one."""

@@ -14,38 +14,42 @@ from looptrans.blocks.conditions import in_one
 from looptrans.blocks.configs import choices
 from looptrans.blocks.constants import met
 from looptrans.blocks.exponents import in_powers_of_two
+from looptrans.blocks.expr import (
+    Binary,
+    Dim,
+    Dot,
+    Edge,
+    Load,
+    Position,
+    Role,
+    Scalar,
+    dims_of,
+    walk,
+)
 from looptrans.blocks.grid import grid_of, is_read, most_of, rows_of
 from looptrans.blocks.late import with_late
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
+from looptrans.blocks.ops import (
+    Branch,
+    ElementLoop,
+    Let,
+    Op,
+    RowBlock,
+    Store,
+    TileLoop,
+    exprs_of,
+    ops_in,
+)
 from looptrans.blocks.outside import outside
 from looptrans.blocks.program import (
     ArrayAccess,
     ArrayArgument,
-    Binary,
     BlockProgram,
-    Branch,
-    Dim,
-    Dot,
-    Edge,
-    ElementLoop,
     Filled,
     Kernel,
-    Let,
-    Load,
     NotLowered,
-    Op,
-    Position,
-    Role,
     Rounding,
-    RowBlock,
-    Scalar,
-    Store,
-    TileLoop,
-    dims_of,
-    exprs_of,
-    ops_in,
-    walk,
 )
 from looptrans.blocks.reach import reached
 from looptrans.blocks.scalar_form import scalar_form
@@ -207,7 +211,14 @@ class _Lowering:
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]
         storage = stored(program, all_sites, grid, statements)
-        b = Builder(program, storage, contracted, *memory, rounding=self.rounded, exact=self.exact)
+        b = Builder(
+            program,
+            storage,
+            *memory,
+            contracted=contracted,
+            rounding=self.rounded,
+            exact=self.exact,
+        )
         dims: list[Dim] = []
         for loop in loops:
             role: Role = "rows" if loop.variable in rows or is_read(loop) else "program"

@@ -11,24 +11,11 @@ from looptrans.algebra.append import Append
 from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
+from looptrans.blocks.expr import Dim, Expr, Name, Number, Position, Unary, dims_of, union
+from looptrans.blocks.expr import walk as parts_of
 from looptrans.blocks.lifting import lifted, narrowed
-from looptrans.blocks.program import (
-    Branch,
-    Dim,
-    ElementLoop,
-    Expr,
-    Let,
-    Name,
-    NotLowered,
-    Number,
-    Position,
-    Store,
-    TileLoop,
-    Unary,
-    dims_of,
-    union,
-)
-from looptrans.blocks.program import walk as parts_of
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Store, TileLoop
+from looptrans.blocks.program import NotLowered
 from looptrans.blocks.ranges import bounds_of
 from looptrans.blocks.runs import parts
 from looptrans.blocks.shapes import Shapes
@@ -246,34 +233,34 @@ class Nest:
             ranges, _ = narrowed(node.variable, ranges, condition)
         bounds = ranges.common
         dim = self.b.dim(node.variable, "tile", bounds.start, bounds.stop)
-        before = {name: dict(facts) for name, facts in self.b.known.items()}
         context: Appending | None = None
-        if fact is not None:
+        if fact is None:
+            self.shapes.free.add(dim)
+        else:
             context = Appending(self.b, self.v, fact, dim, path, node.body, frozenset(pure))
             context.outer = self.statements.appending[-1] if self.statements.appending else None
             context.enter()
             self.statements.appending.append(context)
         self.shapes.around.append((path, dim))
-        for part in parts(self.b, dim, ranges):
-            # Blocks of one kind know nothing of what the others set for themselves.
-            for name in pure:
-                self.b.values.pop(name, None)
-            self.b.stops[dim], self.b.loops[dim] = part.hull, path
-            with (
-                self.b.frame({dim.name}) as frame,
-                self.b.bound(node.variable, Position(dim)),
-                self.b.guarded(*part.masks),
-                self.scope(path),
-            ):
-                if context is not None:
-                    context.begin(part)
-                self.body(node.body, path)
-            body = tuple(frame.ops)
-            self.b.emit(TileLoop(dim, part.start, part.stop, part.kind, body, part.note))
+        with self._set_aside():
+            for part in parts(self.b, dim, ranges):
+                # Blocks of one kind know nothing of what the others set for themselves.
+                for name in pure:
+                    self.b.values.pop(name, None)
+                self.b.stops[dim], self.b.loops[dim] = part.hull, path
+                with (
+                    self.b.frame({dim.name}) as frame,
+                    self.b.bound(node.variable, Position(dim)),
+                    self.b.guarded(*part.masks),
+                    self.scope(path),
+                ):
+                    if context is not None:
+                        context.begin(part)
+                    self.body(node.body, path)
+                body = tuple(frame.ops)
+                self.b.emit(TileLoop(dim, part.start, part.stop, part.kind, body, part.note))
         self.shapes.around.pop()
         del self.b.stops[dim], self.b.loops[dim]
-        self.b.known.clear()
-        self.b.known.update(before)
         if context is not None:
             self.statements.appending.pop()
             context.leave()
@@ -291,16 +278,12 @@ class Nest:
             return
         of_rows = all(dim.role == "rows" for dim in dims_of(condition))
         own = [tested] if of_rows and is_of_indices(tested) else []
-        known = dict(self.v.known)
         self.around += own
         self.statements.tests.append((condition, tested))
-        with self.b.guarded(condition):
+        with self._set_aside(), self.b.guarded(condition):
             self.body(node.body, (*path, 1))
         self.statements.tests.pop()
         del self.around[len(self.around) - len(own) :]
-        # What has a name as it is where the guard holds has it only there.
-        self.v.known.clear()
-        self.v.known.update(known)
         if node.orelse:
             with self.b.guarded(Unary("not", condition)):
                 self.body(node.orelse, (*path, 2))
@@ -311,15 +294,20 @@ class Nest:
 
     def _branch(self, node: If, path: Path, condition: Expr) -> None:
         """Go over loops only where a guard holds: what they carry is there before it."""
-        known = dict(self.v.known)
-        before = {name: dict(facts) for name, facts in self.b.known.items()}
-        with self.b.frame(conditional=True) as frame:
+        with self._set_aside(), self.b.frame(conditional=True) as frame:
             self.body(node.body, (*path, 1))
-        self.b.known.clear()
-        self.b.known.update(before)
-        self.v.known.clear()
-        self.v.known.update(known)
         self.b.emit(Branch(condition, tuple(frame.ops)))
+
+    @contextmanager
+    def _set_aside(self) -> Iterator[None]:
+        """Forget at the end what became known inside; what no longer holds is not brought back."""
+        names = dict(self.v.known)
+        facts = {name: dict(known) for name, known in self.b.known.items()}
+        yield
+        for value in [v for v, known in self.v.known.items() if names.get(v) != known]:
+            del self.v.known[value]
+        for name, known in list(self.b.known.items()):
+            self.b.known[name] = {c: n for c, n in known.items() if facts.get(name, {}).get(c) == n}
 
     def _settled(self, condition: Expr, node: If, path: Path) -> Expr:
         """Give a condition a name where the statements it guards change what it looks at."""

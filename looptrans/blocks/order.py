@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.program import Binary, Call, Dim, Edge, Expr, Number, Scalar, Unary, Where
+from looptrans.blocks.expr import Binary, Call, Dim, Edge, Expr, Number, Scalar, Unary, Where
 
 
 def least(b: Builder, one: Expr, other: Expr) -> Expr:

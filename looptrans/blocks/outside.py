@@ -16,30 +16,23 @@ from dataclasses import dataclass, replace
 
 from looptrans.blocks.arithmetic import as_float, factors, mapped, mentions, product
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.magnitude import is_at_most_one
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Call,
     Cast,
     Dot,
-    ElementLoop,
     Expr,
-    Let,
     Name,
     Number,
-    Op,
-    RowBlock,
     Scalar,
-    TileLoop,
     Unary,
     Where,
     children,
     dims_of,
-    exprs_of,
-    ops_in,
     walk,
 )
+from looptrans.blocks.magnitude import is_at_most_one
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of, ops_in
 from looptrans.ir.index import parameters
 
 # A literal that is smaller could hide that a value does not fit 16 bits.

@@ -14,31 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.blocks.arithmetic import extreme
+from looptrans.blocks.expr import Binary, Call, Dim, Expr, Name, Number, Position, Scalar
 from looptrans.blocks.groups import with_rows_of_groups
 from looptrans.blocks.late import LATE
 from looptrans.blocks.lower import lower
-from looptrans.blocks.program import (
-    Binary,
-    BlockProgram,
-    Call,
-    Choice,
-    Config,
-    Dim,
-    ElementLoop,
-    Expr,
-    Kernel,
-    Let,
-    Name,
-    NotLowered,
-    Number,
-    Op,
-    Position,
-    RowBlock,
-    Scalar,
-    TileLoop,
-    has_products,
-    ops_in,
-)
+from looptrans.blocks.ops import ElementLoop, Let, Op, RowBlock, TileLoop, has_products, ops_in
+from looptrans.blocks.program import BlockProgram, Choice, Config, Kernel, NotLowered
 from looptrans.derivation.derive import InTwoNests
 from looptrans.ir.condition import Condition, Relation, walk_condition
 from looptrans.ir.index import Index, Param, parameters
@@ -129,7 +110,7 @@ def _with_one_kind_of_rows(found: InTwoNests, kernel: Kernel) -> Kernel:
     packed = with_rows_of_groups(other, part, _Names(other).free)
     if packed is not other:
         return packed
-    return other if has_products(other) and not has_products(kernel) else kernel
+    return other if has_products(other.body) and not has_products(kernel.body) else kernel
 
 
 def _is_about(condition: Condition, name: str) -> bool:
@@ -234,7 +215,7 @@ def _few_rows(kernel: Kernel, dim: Dim) -> tuple[Choice, Choice]:
     There is one for each width: a loop that grows with every call must not be timed at every call.
     """
     rows = [d.block or "" for d in kernel.grid if d.role == "rows"]
-    products = has_products(kernel)
+    products = has_products(kernel.body)
 
     def choice(config: Config, of_loop: int, stages: int) -> Choice:
         # Memory is what such a kernel waits for, not its products: none of them is late.

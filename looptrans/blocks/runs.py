@@ -25,8 +25,7 @@ from typing import Literal
 from looptrans.blocks.arithmetic import both, extreme
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.ends import at, end
-from looptrans.blocks.order import greatest, least
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     Call,
     Dim,
@@ -38,6 +37,7 @@ from looptrans.blocks.program import (
     Where,
     dims_of,
 )
+from looptrans.blocks.order import greatest, least
 from looptrans.blocks.ranges import Bounds, Ranges, joined
 
 

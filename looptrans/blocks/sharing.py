@@ -12,22 +12,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from looptrans.blocks.arithmetic import mapped
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import Call, Expr, Name, children, dims_of, walk
+from looptrans.blocks.ops import (
     Branch,
-    Call,
     ElementLoop,
-    Expr,
     Let,
-    Name,
     Op,
     RowBlock,
     Store,
     TileLoop,
-    children,
-    dims_of,
     exprs_of,
     ops_in,
-    walk,
 )
 
 _WORK = ("exp", "exp2", "log", "log2", "sqrt", "tanh", "tanh_slope", "sin", "cos", "uniform")

@@ -12,25 +12,9 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from looptrans.blocks.arithmetic import mapped
-from looptrans.blocks.program import (
-    ArrayAccess,
-    ArrayArgument,
-    BlockProgram,
-    Branch,
-    Cast,
-    ElementLoop,
-    Expr,
-    Filled,
-    Kernel,
-    Let,
-    Load,
-    Name,
-    Number,
-    Op,
-    RowBlock,
-    Store,
-    TileLoop,
-)
+from looptrans.blocks.expr import Cast, Expr, Load, Name, Number
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop
+from looptrans.blocks.program import ArrayAccess, ArrayArgument, BlockProgram, Filled, Kernel
 from looptrans.ir.index import Int
 from looptrans.ir.program import (
     Array,

@@ -9,20 +9,10 @@ from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both, conjuncts, mentions
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import summed
+from looptrans.blocks.expr import Cast, Dim, Expr, Name, Where, dims_of, kind_of, union
 from looptrans.blocks.magnitude import bounds
-from looptrans.blocks.program import (
-    Cast,
-    Dim,
-    Expr,
-    Let,
-    Name,
-    NotLowered,
-    Store,
-    Where,
-    dims_of,
-    kind_of,
-    union,
-)
+from looptrans.blocks.ops import Let, Store
+from looptrans.blocks.program import NotLowered
 from looptrans.blocks.shapes import Shapes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage

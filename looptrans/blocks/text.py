@@ -17,38 +17,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from looptrans.blocks.program import (
-    ArrayArgument,
+from looptrans.blocks.expr import (
     Binary,
-    BlockProgram,
-    Branch,
     Call,
     Cast,
-    Choice,
-    Config,
     Dim,
     Dot,
     Edge,
-    ElementLoop,
     Expr,
-    Filled,
-    Kernel,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Option,
     Position,
     Reduce,
-    RowBlock,
     Scalar,
     Sign,
-    Store,
-    TileLoop,
     Unary,
     Where,
 )
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop
+from looptrans.blocks.program import ArrayArgument, BlockProgram, Choice, Config, Filled, Kernel
 from looptrans.ir.index import Index
 from looptrans.ir.listing import condition_text, index_text
 

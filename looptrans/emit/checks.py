@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.blocks.program import Binary, Scalar, exprs_of, ops_in
-from looptrans.blocks.program import walk as walk_expr
+from looptrans.blocks.expr import Binary, Scalar
+from looptrans.blocks.expr import walk as walk_expr
+from looptrans.blocks.ops import exprs_of, ops_in
 from looptrans.emit.facts import Facts
-from looptrans.emit.kernel import array_text, joined
+from looptrans.emit.head import array_text, joined
 from looptrans.emit.layout import COLUMNS, INDENT, filled, fits, statement, words
 from looptrans.emit.python_text import (
     NotPython,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
     BinaryOp,
     Call,
@@ -20,7 +19,6 @@ from looptrans.blocks.program import (
     Dot,
     Edge,
     Expr,
-    Kernel,
     Load,
     Name,
     Number,
@@ -35,8 +33,10 @@ from looptrans.blocks.program import (
     kind_of,
     walk,
 )
+from looptrans.blocks.program import Kernel
 from looptrans.emit.functions import DIRECT, IDENTITY, JOINED, REDUCTIONS
-from looptrans.emit.identifiers import KERNEL_WORDS, Scope
+from looptrans.emit.mentions import Mentions
+from looptrans.emit.precision import Precision
 from looptrans.emit.widths import Widths
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Param
 
@@ -67,107 +67,24 @@ class Text(NamedTuple):
         return f"({self.text})" if self.binding < needed else self.text
 
 
-@dataclass(slots=True)
-class Used:
-    """What the text of a kernel mentions so far; each becomes an argument of it, or a helper."""
-
-    arrays: set[str] = field(default_factory=set)
-    strides: set[tuple[str, int]] = field(default_factory=set)
-    scalars: set[str] = field(default_factory=set)
-    signs: set[str] = field(default_factory=set)
-    blocks: set[str] = field(default_factory=set)
-    helpers: set[str] = field(default_factory=set)
-    index: bool = False
-
-
-class Expressions:
+class Expressions(Mentions):
     """Prints the expressions of one kernel.
 
     Attributes:
-        kernel: The kernel.
         tensors: Names of numbers that are tensors in the interpreter too, and so have methods;
             arguments and variables of loops are numbers of Python there.
-        scope: Its identifiers.
-        used: What the text mentions so far.
         hoisted: For each array, the dimensions whose part of the offset its pointer has already.
         widths: How wide its integers are.
         flipped: Names of loads whose two dimensions stand in the order of the array, not of `Dim`.
     """
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.scope = Scope(KERNEL_WORDS)
-        self.used = Used()
+        super().__init__(kernel)
         self.hoisted: dict[str, frozenset[int]] = {}
         self.widths = Widths()
         self.flipped: set[str] = set()
         self.tensors: set[str] = set()
-        self._axis_names: dict[tuple[str, int], str] = {}
-        self._blocks = {dim.block for dim in kernel.dims if dim.block is not None}
-
-    # Names.
-
-    def scalar(self, name: str) -> str:
-        """Return the identifier of a size, a real parameter or a constexpr."""
-        if name in self._blocks:
-            return self.block(name)
-        self.used.scalars.add(name)
-        return self.scope.name("scalar", name, wanted=name)
-
-    def sign(self, name: str) -> str:
-        """Return the identifier of what says whether a real parameter is above zero."""
-        self.used.signs.add(name)
-        return self.scope.name("sign", name, wanted=f"{name.upper()}_POSITIVE")
-
-    def pointer(self, array: str) -> str:
-        """Return the identifier of an array's pointer."""
-        self.used.arrays.add(array)
-        return self.scope.name("array", array, wanted=f"{array}_ptr")
-
-    def stride(self, array: str, axis: int) -> str:
-        """Return the identifier of a stride."""
-        self.used.strides.add((array, axis))
-        suffix = self._axis_names.get((array, axis), str(axis))
-        return self.scope.name("stride", array, str(axis), wanted=f"stride_{array}_{suffix}")
-
-    def name_axis(self, array: str, axis: int, subscript: Expr) -> None:
-        """Let a dimension be called by the loop that first runs along it, `stride_Q_i`."""
-        if isinstance(subscript, Position):
-            self._axis_names.setdefault((array, axis), subscript.dim.name)
-        elif isinstance(subscript, Name):
-            self._axis_names.setdefault((array, axis), subscript.name)
-        else:
-            self._axis_names.setdefault((array, axis), str(axis))
-
-    def dim(self, dim: Dim) -> str:
-        """Return the identifier of a dimension's iterations."""
-        return self.scope.name("dim", dim.name, wanted=dim.name)
-
-    def first(self, dim: Dim) -> str:
-        """Return the identifier of the first iteration of a block."""
-        return self.scope.name("first", dim.name, wanted=f"{dim.name}_first")
-
-    def last(self, dim: Dim) -> str:
-        """Return the identifier of the last iteration of a block."""
-        return self.scope.name("last", dim.name, wanted=f"{dim.name}_last")
-
-    def inside(self, dim: Dim) -> str:
-        """Return the identifier of the mask of lanes."""
-        return self.scope.name("inside", dim.name, wanted=f"{dim.name}_in")
-
-    def block(self, block: str) -> str:
-        """Return the identifier of a block size."""
-        self.used.blocks.add(block)
-        return self.scope.name("block", block, wanted=block)
-
-    def index_type(self) -> str:
-        """Return the identifier of the type of offsets."""
-        self.used.index = True
-        return "INDEX"
-
-    def shape(self, dims: tuple[Dim, ...]) -> str:
-        """Return the shape of a block, `[BLOCK_I, BLOCK_D]`."""
-        return f"[{', '.join(self.block(dim.block or '') for dim in dims)}]"
+        self._precisions = Precision(kernel)
 
     # Index expressions.
 
@@ -377,24 +294,14 @@ class Expressions:
         return _called("tl.dot", *arguments, f"input_precision={self._precision(dot)}")
 
     def _precision(self, dot: Dot) -> str:
-        """Return how exact the operands of a product are.
-
-        Float32 is multiplied as such. But where 16-bit inputs are only widened to meet what may not
-        fit into 16 bits, the matrix units' own way with float32 loses nothing of them.
-        """
-        exact = {array.name for array in self.kernel.arrays if array.dtype is not None}
-        for side in (dot.left, dot.right):
-            if (
-                isinstance(side, Cast)
-                and side.like is None
-                and isinstance(side.operand, Name | Load)
-            ):
-                source = side.operand
-                array = source.holds if isinstance(source, Name) else source.array
-                if array is not None and array not in exact:
-                    kind = f"{self.pointer(array)}.dtype.element_ty"
-                    return f'"ieee" if {kind} == tl.float32 else None'
-        return '"ieee"'
+        """Return how exact the operands of a product are: float32 inputs are multiplied as such."""
+        way, array = self._precisions.way(dot)
+        if way == "float32":
+            return '"ieee"'
+        if way == "pairs":
+            self.used.helpers.add("_PAIRS")
+        other = "_PAIRS" if way == "pairs" else "None"
+        return f'"ieee" if {self.pointer(array)}.dtype.element_ty == tl.float32 else {other}'
 
     def _operand(self, expr: Expr, dims: tuple[Dim, Dim]) -> str:
         """Return an operand of a matrix product, transposed where its dimensions are."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.blocks.program import Dim, Kernel, Position
+from looptrans.blocks.expr import Dim, Position
+from looptrans.blocks.program import Kernel
 from looptrans.emit.expressions import SIGN, SUM, Expressions
 from looptrans.ir.index import Int
 

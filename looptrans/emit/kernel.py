@@ -4,60 +4,54 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from looptrans.blocks.footprint import Footprint, footprints
-from looptrans.blocks.late import LATE, has_late, late_body
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Call,
     Cast,
     Dim,
     Dot,
     Edge,
-    ElementLoop,
     Expr,
-    Kernel,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Position,
-    RowBlock,
     Scalar,
-    Store,
-    TileLoop,
     Unary,
     dims_of,
-    exprs_of,
     kind_of,
-    ops_in,
     walk,
 )
+from looptrans.blocks.footprint import Footprint, footprints
+from looptrans.blocks.late import has_late, late_body
+from looptrans.blocks.ops import (
+    Branch,
+    ElementLoop,
+    Let,
+    Op,
+    RowBlock,
+    Store,
+    TileLoop,
+    exprs_of,
+    ops_in,
+)
+from looptrans.blocks.program import Kernel
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,
-    IndexType,
-    LaneCount,
-    Pointer,
-    Positive,
-    RealNumber,
-    Size,
-    Stride,
     decorator,
 )
 from looptrans.emit.expressions import SUM, Expressions
 from looptrans.emit.grid import Demand, block_number, decoded, lanes
+from looptrans.emit.head import arguments_of, declared, docstring, grouped, side_names
 from looptrans.emit.layout import INDENT, filled, fits, heading, statement
 from looptrans.emit.widths import Widths, accesses_of
-from looptrans.ir.index import Index
-from looptrans.ir.listing import index_text
 
-# The least extent of a side of a matrix product.
-LEAST_SIDE = 16
+# Threads that share an element each load it, and one of them stores: the others may be late.
+LOADED_BEFORE = "all threads have loaded"
 
 _TYPES = {"float": "tl.float32", "bool": "tl.int1"}
 
@@ -108,14 +102,14 @@ def kernel_text(
     """
     writer = _Writer(kernel, optional, is_role)
     body = writer.body()
-    arguments = writer.arguments()
+    arguments = arguments_of(kernel, writer.expr)
     lines = [
         decorator(arguments),
         f"def {name}(",
         *([f"{INDENT}program,"] if is_role else []),
         *(line for group in grouped(arguments) for line in filled(declared(group), 1)),
         "):",
-        *writer.docstring(),
+        *docstring(kernel, writer.expr),
         *body,
     ]
     used = writer.expr.used
@@ -133,54 +127,6 @@ def kernel_text(
     )
 
 
-def _seeds(kernel: Kernel) -> set[str]:
-    """Return the numbers that are keys of random numbers."""
-    calls = (
-        part
-        for op in ops_in(kernel.body)
-        for expr in exprs_of(op)
-        for part in walk(expr)
-        if isinstance(part, Call) and part.function == "uniform"
-    )
-    keys = (call.arguments[0] for call in calls)
-    return {key.name for key in keys if isinstance(key, Scalar)}
-
-
-def side_names(arguments: Iterable[Argument]) -> dict[str, str]:
-    """Return what a kernel calls the sizes of its blocks, those of lanes among them."""
-    return {a.block: a.name for a in arguments if isinstance(a, BlockSize | LaneCount)}
-
-
-def grouped(arguments: Sequence[Argument]) -> list[list[Argument]]:
-    """Return the arguments as they stand on lines: those of a kind, and of an array, together."""
-    groups: dict[tuple[object, ...], list[Argument]] = {}
-    for argument in arguments:
-        match argument:
-            case Stride(_, array):
-                key: tuple[object, ...] = (Stride, array)
-            case Size(_, _, is_constant):
-                key = (Size, is_constant)
-            case BlockSize() | LaneCount():
-                key = (BlockSize,)
-            case _:
-                key = (type(argument),)
-        groups.setdefault(key, []).append(argument)
-    return list(groups.values())
-
-
-def declared(arguments: Iterable[Argument]) -> list[str]:
-    """Return arguments as they stand in the head of a kernel."""
-    return [
-        argument.name
-        + ("" if isinstance(argument, Pointer | Stride | RealNumber) else _annotation(argument))
-        for argument in arguments
-    ]
-
-
-def _annotation(argument: Argument) -> str:
-    return "" if isinstance(argument, Size) and not argument.is_constant else ": tl.constexpr"
-
-
 @dataclass(slots=True)
 class _Writer:
     """Writes one kernel."""
@@ -193,6 +139,7 @@ class _Writer:
     ops: tuple[Op, ...] = field(init=False)
     counts: Counter[str] = field(init=False)
     widths: Widths = field(init=False)
+    loaded: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.expr = Expressions(self.kernel)
@@ -202,6 +149,8 @@ class _Writer:
         self.text_body = self.kernel.body if both is None else both
         self.ops = tuple(ops_in(self.text_body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
+        nodes = (node for op in self.ops for expr in exprs_of(op) for node in walk(expr))
+        self.loaded = frozenset(node.array for node in nodes if isinstance(node, Load))
         self.expr.flipped = _flipped(self.ops)
         self.expr.widths = self.widths = Widths.of(self.text_body)
         self._choose_names()
@@ -293,18 +242,25 @@ class _Writer:
 
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[str]:
         lines: list[str] = []
+        waiting = True  # whether threads may not have loaded yet what is stored next
         for op in ops:
             match op:
                 case Let():
+                    waiting = True
                     lines += self._labelled(self._let(op), op.labels, op.note, depth)
                 case Store(array, subscripts, value, mask, labels, note, added):
                     text = self.expr.store(array, subscripts, value, mask, added=added)
                     is_guarded = array in self.optional
+                    if array in self.loaded:
+                        if waiting:
+                            lines += statement("tl.debug_barrier()", depth, LOADED_BEFORE)
+                        waiting = False
                     if is_guarded:
                         pointer = self.expr.pointer(array)
                         lines += statement(f"if {pointer} is not None:", depth)
                     lines += self._labelled(text, labels, note, depth + is_guarded)
                 case TileLoop() | ElementLoop() | Branch() | RowBlock() if op.body:
+                    waiting = True
                     lines += self._block(op, depth)
                 case _:
                     pass
@@ -438,88 +394,6 @@ class _Writer:
             text = text[0].upper() + text[1:]
         return text if text.endswith((".", ":")) else f"{text}."
 
-    def docstring(self) -> list[str]:
-        """Return the kernel's docstring: what a program does, and the shapes of the arrays."""
-        rows = [
-            f"{self.expr.block(dim.block or '')} iterations of {dim.name}"
-            for dim in self.kernel.grid
-            if dim.role == "rows"
-        ]
-        programs = [f"one {dim.name}" for dim in self.kernel.grid if dim.role == "program"]
-        parts = [" by ".join(rows)] if rows else []
-        parts += [("for " * bool(rows)) + joined(programs)] if programs else []
-        what = ", ".join(parts) or "everything"
-        lines = [f'{INDENT}"""A program does {what}.', ""]
-        for dim in self.kernel.grid:
-            if dim.most is not None:
-                ends = f"{dim.name} goes from {index_text(dim.start)} to {index_text(dim.stop)}"
-                idle = f"{ends}: a program whose block begins beyond does nothing."
-                lines += [line.replace("# ", "", 1) for line in heading(idle, 1)]
-        for verb, accesses in (
-            ("Reads", ("in", "inout")),
-            ("Writes", ("out", "inout")),
-            ("Adds to", ("added",)),
-        ):
-            arrays = [
-                array_text(array.name, array.shape)
-                for array in self.kernel.arrays
-                if array.access in accesses
-            ]
-            if arrays:
-                said = heading(f"{verb} {', '.join(arrays)}.", 1)
-                lines += [line.replace("# ", "", 1) for line in said]
-        return [*lines, f'{INDENT}"""']
-
-    def arguments(self) -> tuple[Argument, ...]:
-        """Return the arguments: what the text written so far mentions."""
-        scope, used, kernel = self.expr.scope, self.expr.used, self.kernel
-        handed = {scalar.name for scalar in kernel.scalars} | {a.name for a in kernel.arrays}
-        unknown = sorted((used.scalars | used.arrays) - handed)
-        if unknown:
-            raise ValueError(f"{kernel.name} is not handed {', '.join(unknown)}")
-        found: list[Argument] = []
-        for array in kernel.arrays:
-            if array.name in used.arrays:
-                name = self.expr.pointer(array.name)
-                found.append(Pointer(name, array.name, array.element, array.dtype))
-        for array in kernel.arrays:
-            for axis in range(array.rank):
-                if (array.name, axis) in used.strides:
-                    found.append(Stride(self.expr.stride(array.name, axis), array.name, axis))
-        sizes: list[Argument] = []
-        constants: list[Argument] = []
-        seeds = _seeds(kernel)
-        for scalar in kernel.scalars:
-            if scalar.name not in used.scalars:
-                continue
-            name = scope.name("scalar", scalar.name, wanted=scalar.name)
-            if scalar.kind == "float":
-                found.append(RealNumber(name, scalar.name))
-            elif scalar.name in kernel.constants:
-                constants.append(Size(name, scalar.name, True))
-            else:
-                sizes.append(Size(name, scalar.name, False, scalar.name in seeds))
-        found += sizes + constants
-        found += [
-            Positive(self.expr.sign(scalar.name), scalar.name)
-            for scalar in kernel.scalars
-            if scalar.name in used.signs
-        ]
-        if used.index:
-            found.append(IndexType("INDEX"))
-        for dim in kernel.dims:
-            if dim.block is None or dim.block not in used.blocks:
-                continue
-            name = self.expr.block(dim.block)
-            if dim.role == "lanes":
-                least = LEAST_SIDE if dim.contracted else 1
-                found.append(LaneCount(name, dim.extent, least, dim.block))
-            elif BlockSize(name, dim.block) not in found:
-                found.append(BlockSize(name, dim.block))
-        if LATE in used.blocks:
-            found.append(BlockSize(self.expr.block(LATE), LATE))
-        return tuple(found)
-
 
 def _is_fixed(subscript: Expr) -> bool:
     """Tell whether a subscript is a number that does not change during a program."""
@@ -546,19 +420,6 @@ def _is_index(dim: Dim, body: tuple[Op, ...]) -> bool:
 
 def _is_zero(value: Number) -> bool:
     return value.value == 0 and math.copysign(1, value.value) > 0
-
-
-def array_text(name: str, shape: Sequence[Index | None]) -> str:
-    """Return an array with its shape, `Q (M, E)`; an extent nobody knows is `?`."""
-    extents = ["?" if extent is None else index_text(extent) for extent in shape]
-    if not extents:
-        return f"{name} (a number)"
-    return f"{name} ({', '.join(extents)}{',' * (len(extents) == 1)})"
-
-
-def joined(parts: Sequence[str]) -> str:
-    """Return parts of a sentence as `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def _flipped(ops: Sequence[Op]) -> set[str]:

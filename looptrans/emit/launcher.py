@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from looptrans.emit.checks import Checks
 from looptrans.emit.facts import Facts
-from looptrans.emit.kernel import array_text
+from looptrans.emit.head import array_text
 from looptrans.emit.launches import Launches, literal
 from looptrans.emit.layout import COLUMNS, INDENT, filled, fits, words
 from looptrans.emit.parameters import launcher_parameters

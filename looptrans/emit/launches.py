@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.program import Dim, Filled
+from looptrans.blocks.expr import Dim
+from looptrans.blocks.program import Filled
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,
@@ -20,7 +21,7 @@ from looptrans.emit.arguments import (
     is_constexpr,
 )
 from looptrans.emit.facts import Facts
-from looptrans.emit.kernel import grouped
+from looptrans.emit.head import grouped
 from looptrans.emit.layout import INDENT, filled, statement
 from looptrans.emit.python_text import index_python
 from looptrans.ir.index import Index

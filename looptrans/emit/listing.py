@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from looptrans.blocks.lower import lower
-from looptrans.blocks.program import BlockProgram, NotLowered, Rounding, has_products
+from looptrans.blocks.ops import has_products
+from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.derive import NESTS, Nests, derive
 from looptrans.derivation.digits import loops_of_digits
@@ -79,13 +80,15 @@ def _with_products(
     Heads that share keys, h // R, are not rows that differ in one factor only, and those of one
     group are.
     """
-    if any(map(has_products, found.kernels)) or not any(loops_of_digits(program)):
+    if any(has_products(kernel.body) for kernel in found.kernels) or not any(
+        loops_of_digits(program)
+    ):
         return None
     try:
         other = lower(derive(program, "fold", nests=nests, own=own, digits=True), rounded=rounded)
     except (NotDone, NotLowered):
         return None
-    return other if any(map(has_products, other.kernels)) else None
+    return other if any(has_products(kernel.body) for kernel in other.kernels) else None
 
 
 def emitted(program: Program) -> Emitted:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.program import BlockProgram, Cast, Kernel, exprs_of, ops_in, walk
+from looptrans.blocks.expr import Cast, walk
+from looptrans.blocks.ops import exprs_of, ops_in
+from looptrans.blocks.program import BlockProgram, Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,23 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from looptrans.blocks.expr import Binary, Dim, Expr, Load, Number, Position, Scalar
+from looptrans.blocks.expr import walk as walk_expr
+from looptrans.blocks.ops import exprs_of, has_products, ops_in
 from looptrans.blocks.parts import InParts, lower_in_parts
-from looptrans.blocks.program import (
-    Binary,
-    BlockProgram,
-    Dim,
-    Expr,
-    Kernel,
-    Load,
-    NotLowered,
-    Number,
-    Position,
-    Scalar,
-    exprs_of,
-    has_products,
-    ops_in,
-)
-from looptrans.blocks.program import walk as walk_expr
+from looptrans.blocks.program import BlockProgram, Kernel, NotLowered
 from looptrans.derivation.derive import InTwoNests, derive_two_nests
 from looptrans.derivation.step import NotDone
 from looptrans.emit.checks import Checks
@@ -220,7 +208,7 @@ class SplitLauncher(Launcher):
         return LEAST_BLOCKS * (1 if block is None else self.kernel.narrow.default.blocks[block])
 
     def _together(self) -> int:
-        if has_products(self.kernel):
+        if has_products(self.kernel.body):
             return PRODUCTS
         return max(1, WARPS // self.kernel.narrow.default.warps)
 

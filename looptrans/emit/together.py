@@ -33,7 +33,8 @@ from looptrans.emit.arguments import (
     decorator,
 )
 from looptrans.emit.expressions import PRODUCT, Expressions
-from looptrans.emit.kernel import KernelText, declared, grouped
+from looptrans.emit.head import declared, grouped
+from looptrans.emit.kernel import KernelText
 from looptrans.emit.layout import INDENT, filled, heading, statement
 
 _OTHERS = ("else:", "program - first")

@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from looptrans.blocks.program import (
+from looptrans.blocks.expr import (
     Binary,
-    Branch,
     Call,
     Cast,
     Edge,
-    ElementLoop,
     Expr,
-    Let,
     Load,
     Name,
-    Op,
     Position,
     Reduce,
+    Unary,
+    Where,
+    kind_of,
+    walk,
+)
+from looptrans.blocks.ops import (
+    Branch,
+    ElementLoop,
+    Let,
+    Op,
     RowBlock,
     Store,
     TileLoop,
-    Unary,
-    Where,
     exprs_of,
-    kind_of,
     ops_in,
-    walk,
 )
 
 

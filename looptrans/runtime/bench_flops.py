@@ -13,25 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from looptrans.blocks.program import (
-    BlockProgram,
-    Branch,
-    Dim,
-    Dot,
-    ElementLoop,
-    Expr,
-    Kernel,
-    Let,
-    Load,
-    Name,
-    Op,
-    RowBlock,
-    TileLoop,
-    Where,
-    children,
-    exprs_of,
-    walk,
-)
+from looptrans.blocks.expr import Dim, Dot, Expr, Load, Name, Where, children, walk
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of
+from looptrans.blocks.program import BlockProgram, Kernel
 from looptrans.ir.condition import Condition, is_data_dependent
 from looptrans.ir.walk import placed
 from looptrans.runtime.bench_iterations import Values, iterations

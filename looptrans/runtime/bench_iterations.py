@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from looptrans.blocks.program import Dim
+from looptrans.blocks.expr import Dim
 from looptrans.ir.condition import (
     MIRRORED,
     Condition,

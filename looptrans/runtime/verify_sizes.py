@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from looptrans.blocks.program import BlockProgram, Role
+from looptrans.blocks.expr import Role
+from looptrans.blocks.program import BlockProgram
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import prepare
 from looptrans.ir.condition import Relation, walk_condition

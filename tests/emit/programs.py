@@ -6,35 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from looptrans.blocks.program import (
-    ArrayArgument,
+from looptrans.blocks.expr import (
     Binary,
-    BlockProgram,
-    Branch,
     Call,
     Cast,
-    Choice,
-    Config,
     Dim,
     Dot,
     Edge,
-    ElementLoop,
     Expr,
-    Filled,
-    Kernel,
-    Let,
     Load,
     Name,
     Number,
-    Op,
     Position,
     Reduce,
     Scalar,
-    Store,
-    TileLoop,
     Unary,
     Where,
 )
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, Store, TileLoop
+from looptrans.blocks.program import ArrayArgument, BlockProgram, Choice, Config, Filled, Kernel
 from looptrans.frontend.parse import parse
 from looptrans.ir.index import Int, Param
 from looptrans.ir.program import Program

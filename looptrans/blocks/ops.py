@@ -1,0 +1,149 @@
+"""Operations of the block IR: what a program does with values, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from looptrans.blocks.expr import Dim, Dot, Expr, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """`name = value`. A name may be set again: inside a loop that is how it carries a value.
+
+    Attributes:
+        name: The name.
+        value: The value.
+        labels: The statements it comes from.
+        note: What it is, for the reader.
+        dims: The dimensions the name has; those of the value may be fewer (it is broadcast).
+    """
+
+    name: str
+    value: Expr
+    labels: tuple[str, ...] = ()
+    note: str = ""
+    dims: tuple[Dim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`array[subscripts] = value` where the mask holds; the value is rounded to the array's type.
+
+    The dimensions of the store are those of the subscripts; the value is broadcast to them.
+
+    Attributes:
+        added: Whether the value is added to what is there, in one step.
+    """
+
+    array: str
+    subscripts: tuple[Expr, ...]
+    value: Expr
+    mask: Expr | None = None
+    labels: tuple[str, ...] = ()
+    note: str = ""
+    added: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TileLoop:
+    """A loop over blocks of a tile dimension: `for first in range(start, stop, BLOCK)`.
+
+    Inside it `Position(dim)` is `first + arange(BLOCK)`.
+
+    Attributes:
+        dim: The dimension.
+        start: The first iteration of the first block, a number.
+        stop: What the first iteration of a block stays below, a number.
+        kind: `full` blocks need no mask, `boundary` blocks do.
+        body: What is done for each block.
+        note: Why these blocks are of that kind.
+    """
+
+    dim: Dim
+    start: Expr
+    stop: Expr
+    kind: Literal["full", "boundary"]
+    body: tuple[Op, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementLoop:
+    """A loop over single iterations: `for i in range(start, stop, step)`.
+
+    Attributes:
+        dim: The dimension; its position is a number.
+        start: The first iteration.
+        stop: What the iterations stay below (above, for a negative step).
+        body: What is done for each.
+        reason: Why the loop is not run in blocks, a sentence.
+    """
+
+    dim: Dim
+    start: Expr
+    stop: Expr
+    body: tuple[Op, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`if condition:` for a condition that is a number, the same for the whole program."""
+
+    condition: Expr
+    body: tuple[Op, ...]
+    otherwise: tuple[Op, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """The block of rows of a program, where the bounds of the rows are read from memory.
+
+    There are programs for as many rows as there may be; those beyond the last row do nothing.
+
+    Attributes:
+        dim: The dimension, of role `rows`.
+        start: The first row of the first block, a number.
+        stop: What the rows stay below, a number.
+        body: What is done with the block.
+    """
+
+    dim: Dim
+    start: Expr
+    stop: Expr
+    body: tuple[Op, ...]
+
+
+Op: TypeAlias = Let | Store | TileLoop | ElementLoop | Branch | RowBlock
+
+
+def ops_in(ops: Iterable[Op]) -> Iterator[Op]:
+    """Yield operations and those inside them, in the order of the text."""
+    for op in ops:
+        yield op
+        if isinstance(op, TileLoop | ElementLoop | Branch | RowBlock):
+            yield from ops_in(op.body)
+        if isinstance(op, Branch):
+            yield from ops_in(op.otherwise)
+
+
+def exprs_of(op: Op) -> tuple[Expr, ...]:
+    """Return the expressions an operation works out itself."""
+    match op:
+        case Let(_, value):
+            return (value,)
+        case Store(_, subscripts, value, mask):
+            return (*subscripts, value) if mask is None else (*subscripts, value, mask)
+        case TileLoop(_, start, stop) | ElementLoop(_, start, stop) | RowBlock(_, start, stop):
+            return (start, stop)
+        case Branch(condition, _):
+            return (condition,)
+
+
+def has_products(ops: Iterable[Op]) -> bool:
+    """Tell whether matrix products are among operations and those inside them."""
+    exprs = (expr for op in ops_in(ops) for expr in exprs_of(op))
+    return any(isinstance(part, Dot) for expr in exprs for part in walk(expr))
