@@ -17,6 +17,7 @@ from looptrans.adjoint.lets import program_of_indices, program_without_lets
 from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
+from looptrans.derivation.at_most_once import with_loops_at_most_once
 from looptrans.derivation.bodies import flow, recurrence_of
 from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.guards import divides, starts_infinite
@@ -367,7 +368,8 @@ def _plain(program: Program) -> Program:
 
     The docstring speaks of the listing as it was written.
     """
-    return replace(program, docstring=None, body=without(program.body, lambda _: False))
+    plain = with_loops_at_most_once(program)
+    return replace(plain, docstring=None, body=without(plain.body, lambda _: False))
 
 
 def _load_analysis() -> None:
