@@ -87,9 +87,10 @@
 #   2. change of state: the loop keeps O[b, h, i, d] * l[b, h, i], and one division stands behind
 #      it; nothing moves before m[b, h, i] does
 #   3. keep S in a scalar: nothing else reads it
-#   4. split j into parts, each with its own m[b, h, i], l[b, h, i] and O[b, h, i, d] in memory, and
-#      join them in order in a nest of their own
-#   5. run p, b, h, i and d in parallel, S_bhij, m_part_bhij and m_bhip private to an iteration
+#   4. see h as g and r, h = g * R + r
+#   5. split j into parts, each with its own m[b, g * R + r, i], l[b, g * R + r, i] and O[b, g * R +
+#      r, i, d] in memory, and join them in order in a nest of their own
+#   6. run p, b, g, r, i and d in parallel, S_bhij, m_part_bgrij and m_bgrip private to an iteration
 #
 # Where they end; the labels in those kernels are those of this nest:
 #
@@ -105,69 +106,74 @@
 #         m = full((B, H, M), -inf)
 #         l = zeros((B, H, M))
 #         O = zeros((B, H, M, D))
-#         m_part = empty((parts, B, H, M))
-#         l_part = empty((parts, B, H, M))
-#         O_part = empty((parts, B, H, M, D))
+#         m_part = empty((parts, B, G, R, M))
+#         l_part = empty((parts, B, G, R, M))
+#         O_part = empty((parts, B, G, R, M, D))
 #         for p in parallel(0, parts):
-#             private: (S_bhij, m_part_bhij)
+#             private: (S_bhij, m_part_bgrij)
 #             for b in parallel(0, B):
-#                 private: (S_bhij, m_part_bhij)
-#                 for h in parallel(0, H):
-#                     private: (S_bhij, m_part_bhij)
+#                 private: (S_bhij, m_part_bgrij)
+#                 for g in parallel(0, G):
+#                     private: (S_bhij, m_part_bgrij)
+#                     for r in parallel(0, R):
+#                         private: (S_bhij, m_part_bgrij)
+#                         for i in parallel(0, M):
+#                             private: (S_bhij, m_part_bgrij)
+#                             m_part[p, b, g, r, i] = -inf  # S2
+#                             l_part[p, b, g, r, i] = 0.0  # S4
+#                             for d in parallel(0, D):
+#                                 O_part[p, b, g, r, i, d] = 0.0  # S5
+#                             for j in range(
+#                                 p * ((N + parts - 1) // parts),
+#                                 min((p + 1) * ((N + parts - 1) // parts), N)
+#                             ):
+#                                 # S1: the scores of row i
+#                                 S_bhij = scale * sum(
+#                                     Q[b, g * R + r, i, e] * K[b, g, j, e] for e in range(0, E)
+#                                 )
+#                                 m_part_bgrij = max(m_part[p, b, g, r, i], S_bhij)  # S6
+#                                 # S7
+#                                 l_part[p, b, g, r, i] = (
+#                                     l_part[p, b, g, r, i] * exp(
+#                                         m_part[p, b, g, r, i] - m_part_bgrij
+#                                     ) + exp(S_bhij - m_part_bgrij) if m_part_bgrij
+#                                     > -inf else l_part[p, b, g, r, i]
+#                                 )
+#                                 for d in parallel(0, D):
+#                                     # S8
+#                                     O_part[p, b, g, r, i, d] = (
+#                                         O_part[p, b, g, r, i, d] * exp(m_part[p, b, g, r, i] - m_part_bgrij) + V[b, g, j, d] * exp(S_bhij - m_part_bgrij) if m_part_bgrij
+#                                         > -inf else O_part[p, b, g, r, i, d]
+#                                     )
+#                                 m_part[p, b, g, r, i] = m_part_bgrij  # S9
+#         for b in parallel(0, B):
+#             private: m_bgrip
+#             for g in parallel(0, G):
+#                 private: m_bgrip
+#                 for r in parallel(0, R):
+#                     private: m_bgrip
 #                     for i in parallel(0, M):
-#                         private: (S_bhij, m_part_bhij)
-#                         m_part[p, b, h, i] = -inf  # S2
-#                         l_part[p, b, h, i] = 0.0  # S4
-#                         for d in parallel(0, D):
-#                             O_part[p, b, h, i, d] = 0.0  # S5
-#                         for j in range(
-#                             p * ((N + parts - 1) // parts),
-#                             min((p + 1) * ((N + parts - 1) // parts), N)
-#                         ):
-#                             # S1: the scores of row i
-#                             S_bhij = scale * sum(
-#                                 Q[b, h, i, e] * K[b, h // R, j, e] for e in range(0, E)
-#                             )
-#                             m_part_bhij = max(m_part[p, b, h, i], S_bhij)  # S6
-#                             # S7
-#                             l_part[p, b, h, i] = (
-#                                 l_part[p, b, h, i] * exp(
-#                                     m_part[p, b, h, i] - m_part_bhij
-#                                 ) + exp(S_bhij - m_part_bhij) if m_part_bhij
-#                                 > -inf else l_part[p, b, h, i]
+#                         private: m_bgrip
+#                         for p in range(0, parts):
+#                             m_bgrip = max(m[b, g * R + r, i], m_part[p, b, g, r, i])  # S10
+#                             # S11
+#                             l[b, g * R + r, i] = (
+#                                 l[b, g * R + r, i] * exp(m[b, g * R + r, i] - m_bgrip) + l_part[p, b, g, r, i] * exp(m_part[p, b, g, r, i] - m_bgrip) if m_bgrip
+#                                 > -inf else l[b, g * R + r, i]
 #                             )
 #                             for d in parallel(0, D):
-#                                 # S8
-#                                 O_part[p, b, h, i, d] = (
-#                                     O_part[p, b, h, i, d] * exp(m_part[p, b, h, i] - m_part_bhij) + V[b, h // R, j, d] * exp(S_bhij - m_part_bhij) if m_part_bhij
-#                                     > -inf else O_part[p, b, h, i, d]
+#                                 # S12
+#                                 O[b, g * R + r, i, d] = (
+#                                     O[b, g * R + r, i, d] * exp(m[b, g * R + r, i] - m_bgrip) + O_part[p, b, g, r, i, d] * exp(m_part[p, b, g, r, i] - m_bgrip) if m_bgrip
+#                                     > -inf else O[b, g * R + r, i, d]
 #                                 )
-#                             m_part[p, b, h, i] = m_part_bhij  # S9
-#         for b in parallel(0, B):
-#             private: m_bhip
-#             for h in parallel(0, H):
-#                 private: m_bhip
-#                 for i in parallel(0, M):
-#                     private: m_bhip
-#                     for p in range(0, parts):
-#                         m_bhip = max(m[b, h, i], m_part[p, b, h, i])  # S10
-#                         # S11
-#                         l[b, h, i] = (
-#                             l[b, h, i] * exp(m[b, h, i] - m_bhip) + l_part[p, b, h, i] * exp(
-#                                 m_part[p, b, h, i] - m_bhip
-#                             ) if m_bhip
-#                             > -inf else l[b, h, i]
-#                         )
+#                             m[b, g * R + r, i] = m_bgrip  # S13
 #                         for d in parallel(0, D):
-#                             # S12
-#                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhip) + O_part[p, b, h, i, d] * exp(m_part[p, b, h, i] - m_bhip) if m_bhip
-#                                 > -inf else O[b, h, i, d]
+#                             # S3
+#                             O[b, g * R + r, i, d] = (
+#                                 O[b, g * R + r, i, d] / l[b, g * R + r, i] if l[b, g * R + r, i]
+#                                 != 0.0 else 0.0
 #                             )
-#                         m[b, h, i] = m_bhip  # S13
-#                     for d in parallel(0, D):
-#                         # S3
-#                         O[b, h, i, d] = O[b, h, i, d] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
 #         return O
 #
 # The kernel gives each part whole blocks instead, as many as all others but the last:
@@ -483,30 +489,31 @@ attention_gqa_kernel_tuned = {
 @triton.jit
 def attention_gqa_O_part_kernel(
     Q_ptr, K_ptr, V_ptr, m_part_ptr, l_part_ptr, O_part_ptr,
-    stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
-    stride_K_b, stride_K_group, stride_K_j, stride_K_e,
-    stride_V_b, stride_V_group, stride_V_j, stride_V_d,
-    stride_m_part_p, stride_m_part_b, stride_m_part_h, stride_m_part_i,
-    stride_l_part_p, stride_l_part_b, stride_l_part_h, stride_l_part_i,
-    stride_O_part_p, stride_O_part_b, stride_O_part_h, stride_O_part_i, stride_O_part_d,
+    stride_Q_b, stride_Q_1, stride_Q_i, stride_Q_e,
+    stride_K_b, stride_K_g, stride_K_j, stride_K_e,
+    stride_V_b, stride_V_g, stride_V_j, stride_V_d,
+    stride_m_part_p, stride_m_part_b, stride_m_part_g, stride_m_part_r, stride_m_part_i,
+    stride_l_part_p, stride_l_part_b, stride_l_part_g, stride_l_part_r, stride_l_part_i,
+    stride_O_part_p, stride_O_part_b, stride_O_part_g, stride_O_part_r, stride_O_part_i,
+    stride_O_part_d,
     scale,
-    B, M, N, parts, R, G,
+    B, M, G, N, parts, R,
     E: tl.constexpr, D: tl.constexpr,
     SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):
-    """A program does BLOCK_I iterations of hi, for one p, one b and one group.
+    """A program does BLOCK_I iterations of ri, for one p, one b and one g.
 
     Reads Q (B, H, M, E), K (B, G, N, E), V (B, G, N, D).
-    Writes m_part (parts, B, H, M), l_part (parts, B, H, M), O_part (parts, B, H, M, D).
+    Writes m_part (parts, B, G, R, M), l_part (parts, B, G, R, M), O_part (parts, B, G, R, M, D).
     """
     pid = tl.program_id(0).to(INDEX)
-    blocks_hi = tl.cdiv(R * M, BLOCK_I)
-    p = pid // blocks_hi // G // B
-    b = pid // blocks_hi // G % B
-    group = pid // blocks_hi % G
-    hi = (pid % blocks_hi) * BLOCK_I + tl.arange(0, BLOCK_I)
+    blocks_ri = tl.cdiv(R * M, BLOCK_I)
+    p = pid // blocks_ri // G // B
+    b = pid // blocks_ri // G % B
+    g = pid // blocks_ri % G
+    ri = (pid % blocks_ri) * BLOCK_I + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -514,25 +521,31 @@ def attention_gqa_O_part_kernel(
     # What is the same throughout the program goes into the pointers.
     Q_ptr += b * stride_Q_b
     K_ptr += b * stride_K_b
-    K_ptr += group * stride_K_group
+    K_ptr += g * stride_K_g
     V_ptr += b * stride_V_b
-    V_ptr += group * stride_V_group
+    V_ptr += g * stride_V_g
     m_part_ptr += p * stride_m_part_p
     m_part_ptr += b * stride_m_part_b
+    m_part_ptr += g * stride_m_part_g
     l_part_ptr += p * stride_l_part_p
     l_part_ptr += b * stride_l_part_b
+    l_part_ptr += g * stride_l_part_g
     O_part_ptr += p * stride_O_part_p
     O_part_ptr += b * stride_O_part_b
+    O_part_ptr += g * stride_O_part_g
 
-    h = group * R + hi // M
-    i = hi % M
+    r = ri // M
+    i = ri % M
     m_part = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S2
     l_part = tl.zeros([BLOCK_I], tl.float32)  # S4
     O_part = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)  # S5
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
-        Q_ptr + h[:, None] * stride_Q_h + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-        mask=(hi[:, None] < R * M) & e_in[None, :],
+        Q_ptr
+        + (g * R + r[:, None]) * stride_Q_1
+        + i[:, None] * stride_Q_i
+        + e[None, :] * stride_Q_e,
+        mask=(ri[:, None] < R * M) & e_in[None, :],
         other=0.0
     )  # S1
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
@@ -549,11 +562,11 @@ def attention_gqa_O_part_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
-        m_part_bhij = tl.maximum(m_part, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
+        m_part_bgrij = tl.maximum(m_part, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
-        m_part_bhij_finite = tl.where(m_part_bhij > float("-inf"), m_part_bhij, 0.0)
-        exp_m_part = tl.exp2(m_part - m_part_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_part_bhij_finite[:, None])  # S7
+        m_part_bgrij_finite = tl.where(m_part_bgrij > float("-inf"), m_part_bgrij, 0.0)
+        exp_m_part = tl.exp2(m_part - m_part_bgrij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_part_bgrij_finite[:, None])  # S7
         l_part = l_part * exp_m_part + tl.sum(exp_S_bhij, axis=1)  # S7
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
@@ -564,7 +577,7 @@ def attention_gqa_O_part_kernel(
             O_part * exp_m_part[:, None],
             input_precision="ieee"
         )  # S8
-        m_part = m_part_bhij  # S9
+        m_part = m_part_bgrij  # S9
     # The last, partial block.
     for j_first in range(tl.maximum(j_full, j_own), tl.minimum(N, j_end), BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -575,11 +588,11 @@ def attention_gqa_O_part_kernel(
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_part_bhij = tl.maximum(m_part, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
+        m_part_bgrij = tl.maximum(m_part, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S6
         # 0 as long as nothing was seen
-        m_part_bhij_finite = tl.where(m_part_bhij > float("-inf"), m_part_bhij, 0.0)
-        exp_m_part = tl.exp2(m_part - m_part_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_part_bhij_finite[:, None])  # S7
+        m_part_bgrij_finite = tl.where(m_part_bgrij > float("-inf"), m_part_bgrij, 0.0)
+        exp_m_part = tl.exp2(m_part - m_part_bgrij_finite)  # S7
+        exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_part_bgrij_finite[:, None])  # S7
         l_part = l_part * exp_m_part + tl.sum(exp_S_bhij, axis=1)  # S7
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -592,17 +605,17 @@ def attention_gqa_O_part_kernel(
             O_part * exp_m_part[:, None],
             input_precision="ieee"
         )  # S8
-        m_part = m_part_bhij  # S9
+        m_part = m_part_bgrij  # S9
     m_part = m_part * 0.6931471805599453  # back from units of log2(e)
-    tl.store(m_part_ptr + h * stride_m_part_h + i * stride_m_part_i, m_part, mask=hi < R * M)  # S9
-    tl.store(l_part_ptr + h * stride_l_part_h + i * stride_l_part_i, l_part, mask=hi < R * M)  # S7
+    tl.store(m_part_ptr + r * stride_m_part_r + i * stride_m_part_i, m_part, mask=ri < R * M)  # S9
+    tl.store(l_part_ptr + r * stride_l_part_r + i * stride_l_part_i, l_part, mask=ri < R * M)  # S7
     tl.store(
         O_part_ptr
-        + h[:, None] * stride_O_part_h
+        + r[:, None] * stride_O_part_r
         + i[:, None] * stride_O_part_i
         + d[None, :] * stride_O_part_d,
         O_part,
-        mask=(hi[:, None] < R * M) & d_in[None, :]
+        mask=(ri[:, None] < R * M) & d_in[None, :]
     )  # S8
 
 
@@ -627,36 +640,41 @@ attention_gqa_O_part_kernel_default = {
 @triton.jit
 def attention_gqa_O_kernel(
     O_ptr, m_part_ptr, l_part_ptr, O_part_ptr,
-    stride_O_b, stride_O_h, stride_O_i, stride_O_d,
-    stride_m_part_p, stride_m_part_b, stride_m_part_h, stride_m_part_i,
-    stride_l_part_p, stride_l_part_b, stride_l_part_h, stride_l_part_i,
-    stride_O_part_p, stride_O_part_b, stride_O_part_h, stride_O_part_i, stride_O_part_d,
-    H, M, parts,
+    stride_O_b, stride_O_1, stride_O_i, stride_O_d,
+    stride_m_part_p, stride_m_part_b, stride_m_part_g, stride_m_part_r, stride_m_part_i,
+    stride_l_part_p, stride_l_part_b, stride_l_part_g, stride_l_part_r, stride_l_part_i,
+    stride_O_part_p, stride_O_part_b, stride_O_part_g, stride_O_part_r, stride_O_part_i,
+    stride_O_part_d,
+    M, G, parts, R,
     D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_D: tl.constexpr,
 ):
-    """A program does BLOCK_I iterations of i, for one b and one h.
+    """A program does BLOCK_I iterations of i, for one b, one g and one r.
 
-    Reads m_part (parts, B, H, M), l_part (parts, B, H, M), O_part (parts, B, H, M, D).
+    Reads m_part (parts, B, G, R, M), l_part (parts, B, G, R, M), O_part (parts, B, G, R, M, D).
     Writes O (B, H, M, D).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i // H
-    h = pid // blocks_i % H
+    b = pid // blocks_i // R // G
+    g = pid // blocks_i // R % G
+    r = pid // blocks_i % R
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
     # What is the same throughout the program goes into the pointers.
     O_ptr += b * stride_O_b
-    O_ptr += h * stride_O_h
+    O_ptr += (g * R + r) * stride_O_1
     m_part_ptr += b * stride_m_part_b
-    m_part_ptr += h * stride_m_part_h
+    m_part_ptr += g * stride_m_part_g
+    m_part_ptr += r * stride_m_part_r
     l_part_ptr += b * stride_l_part_b
-    l_part_ptr += h * stride_l_part_h
+    l_part_ptr += g * stride_l_part_g
+    l_part_ptr += r * stride_l_part_r
     O_part_ptr += b * stride_O_part_b
-    O_part_ptr += h * stride_O_part_h
+    O_part_ptr += g * stride_O_part_g
+    O_part_ptr += r * stride_O_part_r
 
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_I], tl.float32)
@@ -670,16 +688,16 @@ def attention_gqa_O_kernel(
             mask=i[:, None] < M,
             other=float("-inf")
         )  # S10
-        m_bhip = tl.maximum(m, tl.max(m_part_pi.to(tl.float32), axis=1))  # S10
+        m_bgrip = tl.maximum(m, tl.max(m_part_pi.to(tl.float32), axis=1))  # S10
         # 0 as long as nothing was seen
-        m_bhip_finite = tl.where(m_bhip > float("-inf"), m_bhip, 0.0)
+        m_bgrip_finite = tl.where(m_bgrip > float("-inf"), m_bgrip, 0.0)
         l_part_pi = tl.load(
             l_part_ptr + p[None, :] * stride_l_part_p + i[:, None] * stride_l_part_i,
             mask=i[:, None] < M,
             other=0.0
         )  # S11
-        exp_m = tl.exp(m - m_bhip_finite)  # S11
-        exp_m_part_pi = tl.exp(m_part_pi.to(tl.float32) - m_bhip_finite[:, None])  # S11
+        exp_m = tl.exp(m - m_bgrip_finite)  # S11
+        exp_m_part_pi = tl.exp(m_part_pi.to(tl.float32) - m_bgrip_finite[:, None])  # S11
         l = l * exp_m + tl.sum(l_part_pi.to(tl.float32) * exp_m_part_pi, axis=1)  # S11
         O_part_pid = tl.load(
             O_part_ptr
@@ -692,7 +710,7 @@ def attention_gqa_O_kernel(
         O = O * exp_m[:, None] + tl.sum(
             O_part_pid.to(tl.float32) * exp_m_part_pi[:, :, None], axis=1
         )  # S12
-        m = m_bhip  # S13
+        m = m_bgrip  # S13
     # The last, partial block.
     for p_first in range(p_full, parts, BLOCK_P):
         p = (p_first + tl.arange(0, BLOCK_P)).to(INDEX)
@@ -701,16 +719,16 @@ def attention_gqa_O_kernel(
             mask=(i[:, None] < M) & (p[None, :] < parts),
             other=float("-inf")
         )  # S10
-        m_bhip = tl.maximum(m, tl.max(m_part_pi.to(tl.float32), axis=1))  # S10
+        m_bgrip = tl.maximum(m, tl.max(m_part_pi.to(tl.float32), axis=1))  # S10
         # 0 as long as nothing was seen
-        m_bhip_finite = tl.where(m_bhip > float("-inf"), m_bhip, 0.0)
+        m_bgrip_finite = tl.where(m_bgrip > float("-inf"), m_bgrip, 0.0)
         l_part_pi = tl.load(
             l_part_ptr + p[None, :] * stride_l_part_p + i[:, None] * stride_l_part_i,
             mask=(i[:, None] < M) & (p[None, :] < parts),
             other=0.0
         )  # S11
-        exp_m = tl.exp(m - m_bhip_finite)  # S11
-        exp_m_part_pi = tl.exp(m_part_pi.to(tl.float32) - m_bhip_finite[:, None])  # S11
+        exp_m = tl.exp(m - m_bgrip_finite)  # S11
+        exp_m_part_pi = tl.exp(m_part_pi.to(tl.float32) - m_bgrip_finite[:, None])  # S11
         l = l * exp_m + tl.sum(l_part_pi.to(tl.float32) * exp_m_part_pi, axis=1)  # S11
         O_part_pid = tl.load(
             O_part_ptr
@@ -723,7 +741,7 @@ def attention_gqa_O_kernel(
         O = O * exp_m[:, None] + tl.sum(
             O_part_pid.to(tl.float32) * exp_m_part_pi[:, :, None], axis=1
         )  # S12
-        m = m_bhip  # S13
+        m = m_bgrip  # S13
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(
         O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
@@ -971,10 +989,10 @@ def attention_gqa_split(Q, K, V, scale, *, parts=None, tune=True, out=None):
     _check_size("parts", parts, 1)
     if parts == 1:
         return attention_gqa(Q, K, V, scale, out=out, tune=tune)
-    O = _output("O", out, (B, H, M, D), Q.dtype, Q.device)
-    m_part = torch.empty((parts, B, H, M), dtype=torch.float32, device=Q.device)
-    l_part = torch.empty((parts, B, H, M), dtype=torch.float32, device=Q.device)
-    O_part = torch.empty((parts, B, H, M, D), dtype=torch.float32, device=Q.device)
+    O = _output("O", out, (B, H, M, D), Q.dtype, Q.device).fill_(0.0)
+    m_part = torch.empty((parts, B, G, R, M), dtype=torch.float32, device=Q.device)
+    l_part = torch.empty((parts, B, G, R, M), dtype=torch.float32, device=Q.device)
+    O_part = torch.empty((parts, B, G, R, M, D), dtype=torch.float32, device=Q.device)
     index = _index_type(Q, K, V, O, m_part, l_part, O_part)
     width = Q.element_size()
 
@@ -1004,7 +1022,7 @@ def attention_gqa_split(Q, K, V, scale, *, parts=None, tune=True, out=None):
                 *l_part.stride(),
                 *O_part.stride(),
                 scale,
-                B, M, N, parts, R, G,
+                B, M, G, N, parts, R,
                 E=E, D=D,
                 SCALE_POSITIVE=scale > 0,
                 INDEX=index,
@@ -1016,9 +1034,9 @@ def attention_gqa_split(Q, K, V, scale, *, parts=None, tune=True, out=None):
     blocks = attention_gqa_O_kernel_default.all_kwargs()
 
     def grid(meta):
-        return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
+        return (B * G * R * triton.cdiv(M, meta["BLOCK_I"]),)
 
-    if min(B, H, M) > 0:
+    if min(B, G, R, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
                 O, m_part, l_part, O_part,
@@ -1026,7 +1044,7 @@ def attention_gqa_split(Q, K, V, scale, *, parts=None, tune=True, out=None):
                 *m_part.stride(),
                 *l_part.stride(),
                 *O_part.stride(),
-                H, M, parts,
+                M, G, parts, R,
                 D=D,
                 INDEX=index,
                 BLOCK_D=max(1, triton.next_power_of_2(D)),

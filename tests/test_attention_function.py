@@ -108,6 +108,13 @@ def test_more_options_at_once() -> None:
     compare([query, key, value, slopes, sinks], mine, theirs)
 
 
+def test_no_keys_and_several_batch_dimensions() -> None:
+    """Sizes of 0 do not say what the others are."""
+    query = torch.randn(3, 2, 2, 1, 8)
+    found = looptrans.attention(query, torch.randn(1, 1, 2, 0, 8), torch.randn(1, 1, 2, 0, 4))
+    torch.testing.assert_close(found, torch.zeros(3, 2, 2, 1, 4))
+
+
 def test_calls_with_the_same_options_use_the_same_kernels() -> None:
     inputs = tensors((5, 8), (7, 8), (7, 4))
     looptrans.attention(*inputs)

@@ -334,3 +334,25 @@ def f(X: Float[Array, "H M"], Y: Float[Array, "H N"]):
 """
     (each,) = branching(program(rows))
     assert each.locals == ("u",)
+
+
+def test_a_loop_that_runs_at_most_once_is_a_guard() -> None:
+    """It carries nothing, and is no fold; a window of no keys but its own is one."""
+    text = """\
+def own(X: Float[Array, "M N"]):
+    y = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(max(0, i - 0), min(N, i + 1)):
+            m = max(m, X[i, j])
+        y[i] = m
+    return y
+"""
+    before = parse(Source("own.py", text))
+    after = derive(before, "fold").last
+    assert "if i < N:" in listing(after)
+    assert "for j" not in listing(after)
+    sizes = {"M": 5, "N": 3}
+    np.testing.assert_array_equal(
+        execute(after, sizes=sizes)["y"], execute(before, sizes=sizes)["y"]
+    )

@@ -271,6 +271,96 @@ def test_parts_share_the_blocks_that_there_are(parts: int, width: int) -> None:
         assert len(visit.blocks) <= most
 
 
+# One query of each sequence, or of each row that is packed; whose keys are in pages, or packed.
+ONE = """\
+def one({arguments}, scale: float{size}):
+    {given}
+    O = zeros(({rows}, H, D))
+    for b in range(0, B):
+        for h in range(0, H):
+            {loop}m = -inf
+            {indent}l = 0.0
+            {indent}for j in range({begin}, {end}):
+            {indent}    s = scale * sum(Q[{row}, h, e] * K[{key}, e] for e in range(0, E))
+            {indent}    top = max(m, s)
+            {indent}    l = l * exp(m - top) + exp(s - top)
+            {indent}    for d in range(0, D):
+            {indent}        O[{row}, h, d] = O[{row}, h, d] * exp(m - top)
+            {indent}        O[{row}, h, d] += exp(s - top) * V[{key}, d]
+            {indent}    m = top
+            {indent}for d in range(0, D):
+            {indent}    O[{row}, h, d] = O[{row}, h, d] / l if l != 0.0 else 0.0
+    return O
+"""
+IN_PAGES = ONE.format(
+    arguments="""Q: Float[Array, "B H E"], K: Float[Array, "C P G E"],"""
+    """ V: Float[Array, "C P G D"], page: Int[Array, "B L"], n: Int[Array, "B"]""",
+    size=", P: Const",
+    given="assert H == G * R",
+    rows="B",
+    loop="",
+    indent="",
+    begin="0",
+    end="n[b]",
+    row="b",
+    key="page[b, j // P], j % P, h // R",
+)
+PACKED = ONE.format(
+    arguments="""Q: Float[Array, "T H E"], K: Float[Array, "U G E"], V: Float[Array, "U G D"],"""
+    """ cu: Int[Array, "B+1"], at: Int[Array, "B+1"]""",
+    size="",
+    given="assert H == G * R; assert all(cu[b] <= cu[b + 1] for b in range(0, B))",
+    rows="T",
+    loop="for i in range(cu[b], cu[b + 1]):\n                ",
+    indent="    ",
+    begin="at[b]",
+    end="at[b + 1]",
+    row="i",
+    key="j, h % G",
+)
+
+
+@pytest.mark.parametrize("text", [IN_PAGES, PACKED], ids=["pages", "packed"])
+def test_keys_of_sequences_whose_lengths_are_read(text: str) -> None:
+    """Against torch in float64; the heads of a group are rows of matrix products."""
+    torch = pytest.importorskip("torch")
+    runtime("device").prepare_device("cpu")
+    made = split(text)
+    assert all("tl.dot(" in made.text.split("@triton.jit")[number] for number in (1, 2))
+    run = runtime("verify").launcher_of(made.text, made.launcher, made.blocks).run
+    H, G, E, D = 4, 2, 16, 8
+    random = torch.Generator().manual_seed(0)
+    keys, queries = [37, 0, 5], [2, 0, 3]
+    share = torch.arange(H) // 2 if text == IN_PAGES else torch.arange(H) % G
+    if text == IN_PAGES:
+        k, v = (torch.randn(20, 4, G, x, generator=random) for x in (E, D))
+        page = torch.randint(20, (3, 10), generator=random)
+        whose = [0, 1, 2]
+        q = torch.randn(3, H, E, generator=random)
+        own = [tuple(x[page[b]].flatten(0, 1)[:n] for x in (k, v)) for b, n in enumerate(keys)]
+        given = (q, k, v, page, torch.tensor(keys), 0.3)
+    else:
+        k, v = (torch.randn(42, G, x, generator=random) for x in (E, D))
+        whose = [0, 0, 2, 2, 2]
+        q = torch.randn(5, H, E, generator=random)
+        own = [*zip(k.split(keys), v.split(keys), strict=True)]
+        at, cu = (torch.tensor([0, *x]).cumsum(0) for x in (keys, queries))
+        given = (q, k, v, cu, at, 0.3)
+    wanted = torch.zeros(len(whose), H, D, dtype=torch.float64)
+    for row, b in enumerate(whose):
+        mine, its = (x.double()[:, share] for x in own[b])
+        weights = torch.softmax(0.3 * torch.einsum("he,jhe->hj", q[row].double(), mine), 1)
+        wanted[row] = torch.einsum("hj,jhd->hd", weights, its)
+    for parts in (1, 3):
+        torch.testing.assert_close(run(*given, parts=parts), wanted.float())
+
+
+def test_programs_that_do_something_are_counted() -> None:
+    """Packed rows need fewer than there might be; keys in pages are as many as pages hold."""
+    assert "_parts(G * R * (triton.cdiv(T, 16) + B), U, " in split(PACKED).text
+    assert "_parts(B * G * triton.cdiv(R, 16), L * P, " in split(IN_PAGES).text
+
+
 @pytest.mark.parametrize("name", SHARES)
 def test_rows_that_read_the_same_are_in_one_block(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -347,6 +437,49 @@ def f(X: Float[Array, "H M N"], Z: Float[Array, "G N"], W: int):
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
+LAST = """\
+def last(X: Float[Array, "M N"]):
+    best = zeros(M, dtype=int64)
+    for i in range(0, M):
+        m = -inf
+        a = {first}
+        for j in range(0, N):
+            if X[i, j] >= m:
+                m = X[i, j]
+                a = j
+        best[i] = a
+    return best
+"""
+
+
+def test_an_empty_part_says_nothing_of_the_last_maximum() -> None:
+    """Where all are -inf, it is the last of them that the listing finds, and no start of a part."""
+    before = parse(Source("listing.py", LAST.format(first=-1)))
+    after = derive_two_nests(before).derivation.last
+    inputs = {"X": np.full((1, 3), -np.inf)}
+    for parts in (1, 2, 5):
+        found = execute(after, inputs=inputs, sizes={"M": 1, "N": 3, "parts": parts})["best"]
+        np.testing.assert_array_equal(found, [2])
+    assert "of a part without iterations cannot be told from" in refusal(LAST.format(first=0))
+
+
+def test_a_maximum_of_integers_begins_with_the_least() -> None:
+    text = """\
+def most(X: Int[Array, "M N"]):
+    y = zeros(M, dtype=int64)
+    for i in range(0, M):
+        top = X[i, 0]
+        for j in range(0, N):
+            top = max(top, X[i, j])
+        y[i] = top
+    return y
+"""
+    after = derive_two_nests(parse(Source("listing.py", text))).derivation.last
+    inputs = {"X": np.array([[-(2**63), -(2**63)], [-5, -7]])}
+    found = execute(after, inputs=inputs, sizes={"M": 2, "N": 2, "parts": 3})["y"]
+    np.testing.assert_array_equal(found, [-(2**63), -5])
+
+
 def test_names_change_names_only() -> None:
     changed = renamed(LOGSUMEXP, "reversed")
     before, after = stream(split(changed.before).text), stream(split(changed.after).text)
@@ -381,23 +514,13 @@ def test_names_change_names_only() -> None:
             "    y = zeros(M)\n"
             "    for i in range(0, M):\n"
             "        for j in range(0, n[i]):\n"
-            "            y[i] = y[i] + x[i, j]\n"
+            "            if j < N:\n"
+            "                y[i] = y[i] + x[i, j]\n"
             "    return y\n",
             ["it is not known how far j runs at most: n[i] has no declared range"],
         ),
-        (
-            "def packed(x: Float[Array, 'T N'], cu: Int[Array, 'B+1', '0:T+1']):\n"
-            "    assert all(cu[b] <= cu[b + 1] for b in range(0, B))\n"
-            "    y = zeros(T)\n"
-            "    for b in range(0, B):\n"
-            "        for i in range(cu[b], cu[b + 1]):\n"
-            "            for j in range(0, N):\n"
-            "                y[i] = y[i] + x[i, j]\n"
-            "    return y\n",
-            ["which iterations i has is read from memory"],
-        ),
     ],
-    ids=["no operator", "scan", "no bound", "packed"],
+    ids=["no operator", "scan", "no bound"],
 )
 def test_what_has_no_parts_is_refused(text: str, reasons: list[str]) -> None:
     said = refusal(text)
@@ -429,7 +552,7 @@ def test_parts_fill_the_gpu_and_no_more() -> None:
 
 def test_the_launcher_runs_the_kernels_without_parts_where_one_will_do() -> None:
     text = split(DECODE).text
-    assert "parts = _parts(H * triton.cdiv(M, 16), N, _processors(Q.device))" in text
+    assert "parts = _parts(G * R * triton.cdiv(M, 16), N, _processors(Q.device))" in text
     assert "return decode(Q, K, V, n, scale, out=out, tune=tune, check=check)" in text
 
 

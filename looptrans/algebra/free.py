@@ -23,7 +23,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Index, Int, Param, Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.value import Range, Whole
+from looptrans.ir.value import Range, Subscript, Whole
 from looptrans.ir.walk import live_out, nodes, placed
 from looptrans.transforms.accesses import AccessSite, sites_of
 from looptrans.transforms.extents import extreme, is_never_negative
@@ -117,6 +117,7 @@ def freed(program: Program, path: LoopPath, private: Iterable[str] | None = None
         if not wanted and (
             is_own_cell([s.access for s in inside], path.variable, outer)
             or _is_own_part(program, inside, path)
+            or _is_own_residue(inside, path)
         ):
             own.append(array.name)
             continue
@@ -170,9 +171,9 @@ def _length_of_part(
     match term, form.terms[term]:
         case Var(), count if count > 0:
             length = Int(count * step)
-        case Arith("*", Var(name), Param() as size), 1 if name == path.variable:
+        case Arith("*", Var(name), size), 1 if name == path.variable and _is_size(size):
             length = product(step, size)
-        case Arith("*", Param() as size, Var(name)), 1 if name == path.variable:
+        case Arith("*", size, Var(name)), 1 if name == path.variable and _is_size(size):
             length = product(step, size)
         case _:
             return None
@@ -182,6 +183,17 @@ def _length_of_part(
         return None
     room = form_of(difference(length, last))
     return length if room.is_constant and room.constant >= 1 else None
+
+
+def _is_size(index: Index) -> bool:
+    """Tell whether an index is a size, or a quotient of sizes."""
+    match index:
+        case Param():
+            return True
+        case Arith("//", left, right):
+            return _is_size(left) and _is_size(right)
+        case _:
+            return False
 
 
 def _from_start_of_block(index: Index, around: dict[str, Range], path: LoopPath) -> Index:
@@ -203,6 +215,39 @@ def _from_start_of_block(index: Index, around: dict[str, Range], path: LoopPath)
             around[index.name] = Range(Int(0), width)
             return total(bounds.start, index)
     return index
+
+
+def _is_own_residue(inside: list[AccessSite], path: LoopPath) -> bool:
+    """Tell whether the elements of an iteration are those of one remainder, by one divisor.
+
+    So it is with `O[r * G + g]` for the loop over g in 0 .. G.
+    """
+    bounds = path.loop.range
+    if bounds.start != Int(0) or bounds.step != 1 or not _is_size(bounds.stop):
+        return False
+    return any(
+        all(
+            _has_residue(site.access.subscripts[number], path.variable, bounds.stop)
+            for site in inside
+        )
+        for number in range(len(inside[0].access.subscripts))
+    )
+
+
+def _has_residue(subscript: Subscript, variable: str, divisor: Index) -> bool:
+    """Tell whether a subscript is a variable and multiples of a divisor without it."""
+    if isinstance(subscript, Whole):
+        return False
+    terms = dict(form_of(subscript).terms)
+    if form_of(subscript).constant or terms.pop(Var(variable), 0) != 1:
+        return False
+    return all(
+        isinstance(term, Arith)
+        and term.op == "*"
+        and divisor in (term.left, term.right)
+        and variable not in index_variables(term)
+        for term in terms
+    )
 
 
 def _own_rows(

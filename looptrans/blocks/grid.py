@@ -42,6 +42,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import nodes
+from looptrans.transforms.extents import extent_along
 
 
 def grid_of(node: Loop, path: Path) -> tuple[tuple[Loop, ...], Path]:
@@ -86,6 +87,9 @@ def most_of(loop: Loop, program: Program) -> Index:
     start, stop = _ends(loop)
     least, greatest = _limit(start, program, "least"), _limit(stop, program, "greatest")
     if least is None or greatest is None:
+        written = extent_along(program, loop, writes=True)
+        if written is not None:
+            return written
         arrays = {n.array for end in _ends(loop) for n in walk(end) if isinstance(n, Opaque)}
         open_ = [a.name for a in program.arrays if a.name in arrays and a.value_range is None]
         named = " and ".join(open_) or "its bounds"

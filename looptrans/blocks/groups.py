@@ -1,15 +1,14 @@
 """Rows of several iterations of the grid in one block, where these read the same in the loop.
 
-    for h in programs                       for g in programs
-      for i in rows of a block                for hi in rows of a block
-        for j in blocks                         h = g * R + hi // M, i = hi % M
-          K[h // R, j]                ->        for j in blocks
-                                                  K[g, j]
+    for r in programs                       for ri in rows of a block
+      for i in rows of a block                r = ri // M, i = ri % M
+        for j in blocks               ->      for j in blocks
+          K[g, j]                               K[g, j]
 
-With few rows, a block of one h would be nearly empty, and R programs would read the same elements.
-It is done where bounds and matrices without rows do not depend on h; a number that does, such as
-slope[h], becomes one of the row. Bounds may depend on i: a block of rows of one h has those of its
-first and last i, another those of all.
+With few rows, a block of one r would be nearly empty, and R programs would read the same elements.
+It is done where bounds and matrices without rows do not depend on r; a number that does, such as
+slope[g, r], becomes one of the row. Bounds may depend on i: a block of rows of one r has those of
+its first and last i, another those of all.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ from looptrans.blocks.expr import (
 )
 from looptrans.blocks.ops import Branch, Let, Op, RowBlock, Store, exprs_of, ops_in
 from looptrans.blocks.program import Kernel
-from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Arith, Index, Int, Param, parameters
+from looptrans.ir.index import Arith, Int, Param, parameters
 
 Naming = Callable[[str], str]
 
@@ -54,34 +52,27 @@ class _Group:
     Attributes:
         outer: The dimension of programs.
         rows: The dimension of rows.
-        size: How many iterations of `outer` read the same.
-        groups: How many times as many there are; None for once.
         own: The names of values that are another one for each iteration of `outer`.
     """
 
     outer: Dim
     rows: Dim
-    size: Index
-    groups: Index | None
     own: frozenset[str]
 
 
-def with_rows_of_groups(
-    kernel: Kernel, part: Dim, assumptions: Sequence[Condition], naming: Naming
-) -> Kernel:
+def with_rows_of_groups(kernel: Kernel, part: Dim, naming: Naming) -> Kernel:
     """Put rows that read the same into one block; the kernel itself where there are none.
 
     Args:
         kernel: The kernel.
         part: The dimension of parts, each of which reads something else.
-        assumptions: What holds of sizes, such as `H == G * R`.
         naming: Gives a name that the kernel does not have.
     """
-    group = _group(kernel, part, assumptions)
+    group = _group(kernel, part)
     return kernel if group is None else _Packing(kernel, group, naming).packed()
 
 
-def _group(kernel: Kernel, part: Dim, assumptions: Sequence[Condition]) -> _Group | None:
+def _group(kernel: Kernel, part: Dim) -> _Group | None:
     if [d.role for d in kernel.grid[-2:]] != ["program", "rows"]:
         return None
     outer, rows = kernel.grid[-2:]
@@ -89,42 +80,14 @@ def _group(kernel: Kernel, part: Dim, assumptions: Sequence[Condition]) -> _Grou
     if outer == part or not plain or rows.most is not None or not isinstance(outer.stop, Param):
         return None
     own = _own_names(kernel, outer, rows)
-    divisors: set[Expr] = set()
     for op in ops_in(kernel.body):
         if isinstance(op, RowBlock) or (isinstance(op, Store) and rows not in _dims(op.subscripts)):
             return None
         if not _may_be_of_rows(op, outer, rows, own):
             return None
-        for each in _parts(op, outer, rows):
-            match each:
-                case Binary("//", Position(dim), divisor) if dim == outer:
-                    divisors.add(divisor)
-                case Edge(dim, _) if dim == outer:
-                    return None
-                case _:
-                    pass
-    if not divisors:
-        return _Group(outer, rows, outer.stop, None, own)
-    if len(divisors) > 1:
-        return None
-    match next(iter(divisors)), outer.stop:
-        case Scalar(size), _:
-            for known in assumptions:
-                match known:
-                    case Relation("==", left, Arith("*", Param(one), Param(other))) if (
-                        left == outer.stop and size in (one, other)
-                    ):
-                        groups = other if size == one else one
-                        return _Group(outer, rows, Param(size), Param(groups), own)
-                    case _:
-                        pass
-        case Binary("//", Scalar(all_), Scalar(groups)), Param(name) if all_ == name:
-            # The last iteration has a group only where all groups are of one size.
-            size_ = Arith("//", Param(name), Param(groups))
-            return _Group(outer, rows, size_, Param(groups), own)
-        case _:
-            pass
-    return None
+        if any(isinstance(each, Edge) and each.dim == outer for each in _parts(op, outer, rows)):
+            return None
+    return _Group(outer, rows, own)
 
 
 def _own_names(kernel: Kernel, outer: Dim, rows: Dim) -> frozenset[str]:
@@ -186,10 +149,7 @@ def _dims(subscripts: Sequence[Expr]) -> set[Dim]:
 
 
 def _parts(op: Op, outer: Dim, rows: Dim) -> Iterator[Expr]:
-    """Yield the parts of expressions, but not what says which element of an array a row has.
-
-    What is divided is not yielded beside its quotient.
-    """
+    """Yield the parts of expressions, but not what says which element of an array a row has."""
     exprs = exprs_of(op)
     if isinstance(op, Store):
         exprs = (op.value,) if op.mask is None else (op.value, op.mask)
@@ -199,8 +159,6 @@ def _parts(op: Op, outer: Dim, rows: Dim) -> Iterator[Expr]:
 
 def _within(expr: Expr, outer: Dim, rows: Dim) -> Iterator[Expr]:
     yield expr
-    if isinstance(expr, Binary) and expr.op == "//" and expr.left == Position(outer):
-        return
     inner = children(expr)
     if isinstance(expr, Load) and rows in _dims(expr.subscripts):
         inner = () if expr.mask is None else (expr.mask,)
@@ -214,28 +172,24 @@ class _Packing:
     def __init__(self, kernel: Kernel, group: _Group, naming: Naming) -> None:
         self.kernel, self.group = kernel, group
         outer, rows = group.outer, group.rows
-        assert isinstance(rows.stop, Param)
-        self.size, self.inner = _scalars(group.size), Scalar(rows.stop.name)
+        assert isinstance(rows.stop, Param) and isinstance(outer.stop, Param)
+        self.size, self.inner = Scalar(outer.stop.name), Scalar(rows.stop.name)
         self.own = replace(
             rows,
             name=naming(f"{outer.name}{rows.name}"),
-            stop=Arith("*", group.size, rows.stop),
+            stop=Arith("*", outer.stop, rows.stop),
         )
         self.edges = {
             Edge(rows, "first"): Name(naming(f"{rows.name}_first"), (), "int"),
             Edge(rows, "last"): Name(naming(f"{rows.name}_last"), (), "int"),
         }
-        self.shared: Dim | None = None
-        if group.groups is not None:
-            self.shared = replace(outer, name=naming("group"), stop=group.groups)
 
     def packed(self) -> Kernel:
         """Return the kernel."""
         kernel, group = self.kernel, self.group
-        grid = tuple(d for d in (*kernel.grid[:-2], self.shared, self.own) if d is not None)
+        grid = (*kernel.grid[:-2], self.own)
         gone = (group.outer, group.rows)
-        dims = [*(d for d in (self.shared,) if d), self.own]
-        dims += [d for d in kernel.dims if d not in gone]
+        dims = [self.own, *(d for d in kernel.dims if d not in gone)]
         asked = {part for op in ops_in(kernel.body) for e in exprs_of(op) for part in walk(e)}
         edges = [self._edge(edge) for edge in self.edges if edge in asked]
         body = (*self._places(), *edges, *map(self._op, kernel.body))
@@ -243,16 +197,11 @@ class _Packing:
         used = {part.name for part in parts if isinstance(part, Scalar)}
         used |= {n for d in dims for e in (d.start, d.stop) for n in parameters(e)}
         used |= {n for d in grid for e in (d.start, d.stop) for n in parameters(e)}
-        known = {scalar.name for scalar in kernel.scalars}
-        counts = () if self.shared is None else parameters(self.shared.stop)
         return replace(
             kernel,
             grid=grid,
             dims=tuple(sorted(dims, key=lambda dim: dim.order)),
-            scalars=(
-                *(s for s in kernel.scalars if s.name in used),
-                *(Scalar(n) for n in counts if n not in known),
-            ),
+            scalars=tuple(s for s in kernel.scalars if s.name in used),
             body=body,
             last_first=False,
         )
@@ -268,11 +217,8 @@ class _Packing:
     def _places(self) -> tuple[Let, Let]:
         """Return which iterations a row stands for."""
         row, dims = Position(self.own), (self.own,)
-        outer: Expr = Binary("//", row, self.inner)
-        if self.shared is not None:
-            outer = Binary("+", Binary("*", Position(self.shared), self.size), outer)
         return (
-            Let(self.group.outer.name, outer, dims=dims),
+            Let(self.group.outer.name, Binary("//", row, self.inner), dims=dims),
             Let(self.group.rows.name, Binary("%", row, self.inner), dims=dims),
         )
 
@@ -311,8 +257,6 @@ class _Packing:
     def _expr(self, expr: Expr) -> Expr:
         outer, rows = self.group.outer, self.group.rows
         match expr:
-            case Binary("//", Position(dim), self.size) if dim == outer and self.shared is not None:
-                return Position(self.shared)
             case Binary("<", Position(dim), self.inner) if dim == rows:
                 return Binary("<", Position(self.own), Binary("*", self.size, self.inner))
             case Edge(dim, _) if dim == rows:
@@ -339,14 +283,3 @@ class _Packing:
                 return replace(moved, over=self._dims((moved.over,))[0])
             case _:
                 return moved
-
-
-def _scalars(index: Index) -> Expr:
-    """Return a size, or a quotient of two, as a number of the kernel."""
-    match index:
-        case Arith("//", Param(left), Param(right)):
-            return Binary("//", Scalar(left), Scalar(right))
-        case Param(name):
-            return Scalar(name)
-        case _:
-            raise AssertionError(index)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from looptrans.blocks.expr import Dim, Expr
+from looptrans.blocks.expr import Dim, Dot, Expr, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +141,9 @@ def exprs_of(op: Op) -> tuple[Expr, ...]:
             return (start, stop)
         case Branch(condition, _):
             return (condition,)
+
+
+def has_products(ops: Iterable[Op]) -> bool:
+    """Tell whether matrix products are among operations and those inside them."""
+    exprs = (expr for op in ops_in(ops) for expr in exprs_of(op))
+    return any(isinstance(part, Dot) for expr in exprs for part in walk(expr))

@@ -14,15 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.blocks.arithmetic import extreme
-from looptrans.blocks.expr import Binary, Call, Dim, Dot, Expr, Name, Number, Position, Scalar, walk
+from looptrans.blocks.expr import Binary, Call, Dim, Expr, Name, Number, Position, Scalar
 from looptrans.blocks.groups import with_rows_of_groups
 from looptrans.blocks.late import LATE
 from looptrans.blocks.lower import lower
-from looptrans.blocks.ops import ElementLoop, Let, Op, TileLoop, exprs_of, ops_in
+from looptrans.blocks.ops import ElementLoop, Let, Op, RowBlock, TileLoop, has_products, ops_in
 from looptrans.blocks.program import BlockProgram, Choice, Config, Kernel, NotLowered
 from looptrans.derivation.derive import InTwoNests
 from looptrans.ir.condition import Condition, Relation, walk_condition
 from looptrans.ir.index import Index, Param, parameters
+from looptrans.ir.walk import placed
 
 # How many iterations of a loop that is joined are read at once.
 JOINED = 16
@@ -57,17 +58,11 @@ def lower_in_parts(found: InTwoNests) -> InParts:
         NotLowered: They cannot be run in blocks, or a part is not a run of blocks.
     """
     nests = found.nests
-    lowered = lower(found.whole, alone=frozenset({nests.part}))
-    numbers = [n for n, k in enumerate(lowered.kernels) if _part(k, nests.part) is not None]
-    if len(numbers) != 1:
-        raise NotLowered(f"the parts of {nests.loop} would not be programs of their own", nests.own)
-    (number,) = numbers
+    lowered, number = _lowered(found, frozenset({nests.part}))
     kernels = list(lowered.kernels)
+    kernels[number] = _with_one_kind_of_rows(found, kernels[number])
     part = _part(kernels[number], nests.part)
     assert part is not None
-    kernels[number] = with_rows_of_groups(
-        kernels[number], part, lowered.assumptions, _Names(kernels[number]).free
-    )
     kernels[number], loop = _in_runs(kernels[number], part, nests.loop, nests.parts, nests.own)
     for later in range(number + 1, len(kernels)):
         kernels[later] = _joining(kernels[later], nests.part, nests.parts)
@@ -84,6 +79,38 @@ def lower_in_parts(found: InTwoNests) -> InParts:
         part,
         nests.parts,
     )
+
+
+def _lowered(found: InTwoNests, alone: frozenset[str]) -> tuple[BlockProgram, int]:
+    """Return the kernels of two nests, and the place of that of parts."""
+    nests = found.nests
+    lowered = lower(found.whole, alone=alone)
+    numbers = [n for n, k in enumerate(lowered.kernels) if _part(k, nests.part) is not None]
+    if len(numbers) != 1:
+        raise NotLowered(f"the parts of {nests.loop} would not be programs of their own", nests.own)
+    return lowered, numbers[0]
+
+
+def _with_one_kind_of_rows(found: InTwoNests, kernel: Kernel) -> Kernel:
+    """Return the kernel of parts with rows of the innermost loop alone, where that is better.
+
+    It is where rows of several programs fit into a block, and where there are matrix products then
+    and else none.
+    """
+    nests = found.nests
+    own = next(place for place in placed(nests.whole) if place.label == nests.own)
+    around = [loop.variable for loop in own.loops]
+    outer = around[: around.index(nests.loop)]
+    if len(outer) < 2:
+        return kernel
+    lowered, number = _lowered(found, frozenset({nests.part, *outer[:-1]}))
+    other = lowered.kernels[number]
+    part = _part(other, nests.part)
+    assert part is not None
+    packed = with_rows_of_groups(other, part, _Names(other).free)
+    if packed is not other:
+        return packed
+    return other if has_products(other.body) and not has_products(kernel.body) else kernel
 
 
 def _is_about(condition: Condition, name: str) -> bool:
@@ -105,10 +132,11 @@ def _in_runs(
     kernel: Kernel, part: Dim, variable: str, parts: str, label: str
 ) -> tuple[Kernel, Dim]:
     """Let each program of a kernel visit the blocks of its part only."""
+    rows = kernel.body[-1]
+    # Where a program has rows that are read from memory, all it does is in a block of them.
+    inside = rows.body if isinstance(rows, RowBlock) else kernel.body
     loops = [
-        op
-        for op in kernel.body
-        if isinstance(op, TileLoop | ElementLoop) and op.dim.name == variable
+        op for op in inside if isinstance(op, TileLoop | ElementLoop) and op.dim.name == variable
     ]
     if len({op.dim for op in loops}) != 1:
         raise NotLowered(f"the blocks of {variable} cannot be told apart from others", label)
@@ -135,7 +163,7 @@ def _in_runs(
     last = names.let(f"{variable}_end", behind, "")
     bounds = (*blocks, run, first, last)
     body: list[Op] = []
-    for op in kernel.body:
+    for op in inside:
         if not any(op is other for other in loops):
             body.append(op)
             continue
@@ -151,6 +179,8 @@ def _in_runs(
     if parts not in {scalar.name for scalar in scalars}:
         scalars = (*scalars, Scalar(parts))
     narrow, wide = _few_rows(kernel, dim)
+    if isinstance(rows, RowBlock):
+        body = [*kernel.body[:-1], replace(rows, body=tuple(body))]
     return replace(kernel, body=tuple(body), scalars=scalars, narrow=narrow, wide=wide), dim
 
 
@@ -185,12 +215,7 @@ def _few_rows(kernel: Kernel, dim: Dim) -> tuple[Choice, Choice]:
     There is one for each width: a loop that grows with every call must not be timed at every call.
     """
     rows = [d.block or "" for d in kernel.grid if d.role == "rows"]
-    products = any(
-        isinstance(part, Dot)
-        for op in ops_in(kernel.body)
-        for expr in exprs_of(op)
-        for part in walk(expr)
-    )
+    products = has_products(kernel.body)
 
     def choice(config: Config, of_loop: int, stages: int) -> Choice:
         # Memory is what such a kernel waits for, not its products: none of them is late.

@@ -3,7 +3,7 @@
 fold      passes made one · change of state with its guard · scalars · parallel
 forward   passes made one · scalars · the empty prefix · change of state · blocks · parallel
 split     the same as far as the change of state · parts and their joining · parallel
-two nests as fold, but parts and their joining as nests of their own · parallel
+two nests as fold, but loops in digits, parts and their joining as nests of their own · parallel
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from looptrans.adjoint.lets import program_of_indices, program_without_lets
 from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
+from looptrans.derivation.at_most_once import with_loops_at_most_once
 from looptrans.derivation.bodies import flow, recurrence_of
+from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
@@ -69,6 +71,7 @@ def derive(
     parts: int = PARTS,
     nests: Nests = "joined",
     own: bool = False,
+    digits: bool = False,
 ) -> Derivation:
     """Derive a nest that can be run fast, every step proved.
 
@@ -84,6 +87,7 @@ def derive(
             nests are joined, and rows that loops hand to each other worked out again.
         own: Whether arrays that iterations use one after the other get a part for each, as they
             must where several loops of an iteration use them.
+        digits: For `fold`, whether loops over numbers of two digits become two.
     """
     _load_analysis()
     plain = with_tests_put_in(_plain(program), keep=False)
@@ -108,6 +112,8 @@ def derive(
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
         known = _scalars_with_flow(work)
+        if digits and _in_digits(work):
+            known = flow(work.program)
         _parallel_by_flow(work, known)
         if outward(work):
             known = None
@@ -163,6 +169,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     if not _folds(work):
         work = _in_passes(work, own=False)
     _scalars_with_flow(work)
+    _in_digits(work)
     loop = _fold(work)
     if loop is None:
         raise NotDone(work.notes[-1].rstrip("."), work.verdict or "unknown")
@@ -190,6 +197,14 @@ def derive_two_nests(program: Program) -> InTwoNests:
         Derivation(first, "split", (*steps, whole), "legal", flow=known),
         nests,
     )
+
+
+def _in_digits(work: Work) -> bool:
+    """See every loop over numbers of digits as a loop for each; tell if there is one."""
+    found = False
+    while any(work.take("digits", *each) is None for each in loops_of_digits(work.program)):
+        found = True
+    return found
 
 
 def _scalars(work: Work) -> None:
@@ -353,7 +368,8 @@ def _plain(program: Program) -> Program:
 
     The docstring speaks of the listing as it was written.
     """
-    return replace(program, docstring=None, body=without(program.body, lambda _: False))
+    plain = with_loops_at_most_once(program)
+    return replace(plain, docstring=None, body=without(plain.body, lambda _: False))
 
 
 def _load_analysis() -> None:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from math import isinf
 
+from looptrans.algebra.atoms import Undefined
 from looptrans.algebra.laws import Equation, Law, domain_of
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.operator import Operator
 from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import names_of, put
 from looptrans.derivation.guards import conditions, next_values
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import Update, flattened
-from looptrans.ir.condition import Condition
+from looptrans.ir.condition import Condition, Data
 from looptrans.ir.index import Index, Int, variables
-from looptrans.ir.listing import index_text
-from looptrans.ir.value import Access, Holds, Range, Read, Real, Select, Value
+from looptrans.ir.listing import access_text, index_text
+from looptrans.ir.value import (
+    Access,
+    Compare,
+    Const,
+    Holds,
+    IndexValue,
+    Range,
+    Read,
+    Real,
+    Select,
+    Value,
+)
 
 
 def join_updates(
@@ -24,6 +38,7 @@ def join_updates(
     parts: Mapping[int, Access],
     *,
     guarded: bool,
+    natural: Callable[[Index], bool] = lambda index: False,
 ) -> tuple[tuple[Update, ...], dict[str, Value]]:
     """Return the updates that join a part to the state.
 
@@ -32,13 +47,20 @@ def join_updates(
         operator: Its operator.
         parts: Where the components of the part are.
         guarded: Whether the state stays while nothing but infinities has been seen.
+        natural: Tells whether an index of an iteration is never negative.
 
     Returns:
         The updates, over `s…`, `t…` and `b…`; and what each `b…` stands for.
+
+    Raises:
+        NotDone: An empty part would change the state.
     """
     act = dict(operator.act)
     updates = {state.name: flattened(act[state.name]) for state in step.states}
     guards = _conditions(updates, step, operator) if guarded else {}
+    for name in (n for n in updates if guarded and n not in guards):
+        if not _keeps(name, operator):
+            guards[name] = _has_seen(step, operator, name, natural)
     given: dict[str, Value] = {f"b{number}": Read(cell) for number, cell in parts.items()}
     return (
         tuple(
@@ -62,6 +84,45 @@ def _conditions(
     """Return the guards of joins: those of the updates they stand for."""
     found = conditions(next_values(step), step, operator)
     return {name: found[name] for name in updates if name in found}
+
+
+def _keeps(name: str, operator: Operator) -> bool:
+    """Tell whether an empty part leaves a state as it is that saw nothing but infinities."""
+    states: dict[str, Value] = {}
+    for component in operator.components:
+        if component.state is not None:
+            own = component.identity
+            states[component.state] = own if _is_infinite(own) else Real(component.state)
+    try:
+        terms = Terms()
+        kept = operator.acted(states, operator.identity)[name]
+        return bool(terms.normal(kept) == terms.normal(states[name]))
+    except Undefined:
+        return True  # it is no number in the listing either
+
+
+def _is_infinite(value: Value) -> bool:
+    return isinstance(value, Const) and isinf(value.value)
+
+
+def _has_seen(
+    step: Recurrence, operator: Operator, name: str, natural: Callable[[Index], bool]
+) -> Condition:
+    """Return the condition that a part had iterations: its result is none that none would leave.
+
+    Raises:
+        NotDone: An iteration might leave the same.
+    """
+    number, own = next((n, c) for n, c in enumerate(operator.components, 1) if c.state == name)
+    given = next((x.value for x in step.inputs if Real(x.name) == own.unit), None)
+    match own.identity, given:
+        case Const(int() | float() as none), IndexValue(index) if none < 0 and natural(index):
+            return Data(Compare("!=", Real(f"b{number}"), own.identity))
+        case _:
+            raise NotDone(
+                f"{access_text(step.state(name).access)} of a part without iterations cannot be "
+                "told from that of one that saw infinities only, and the last of those is kept"
+            )
 
 
 def joined_cells(

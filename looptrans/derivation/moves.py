@@ -8,6 +8,7 @@ from typing import Final
 from looptrans.adjoint.simpler import ORDER, PLACES
 from looptrans.derivation.backward import adjoint, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
+from looptrans.derivation.digits import digit_loops
 from looptrans.derivation.guard import guard
 from looptrans.derivation.loops_as_sums import loop_as_sum
 from looptrans.derivation.one_nest import one_nest
@@ -40,6 +41,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "transformation": (transformed, (str,)),
     "parallel": (in_parallel, (str,)),
     "blocks": (in_blocks, (str, int)),
+    "digits": (digit_loops, (str, str)),
     "parts": (in_parts, (str, int)),
     "two nests": (in_two_nests, (str, str)),
     "hand over": (hand_over, (str, str)),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, isinf
 
 from looptrans.algebra.certificate import OperatorCertificate
 from looptrans.algebra.infinities import bottom_of
@@ -58,11 +58,18 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Contract, Declaration, If, Loop, Node, Parameter, Program
-from looptrans.ir.value import Access, Const, Create, Range, Value, Whole
+from looptrans.ir.value import Access, Const, Create, IndexValue, Range, Subscript, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops as all_loops
 from looptrans.transforms.accesses import listed
-from looptrans.transforms.extents import declared_end, extents_of, extreme
+from looptrans.transforms.extents import (
+    declared_end,
+    declared_range,
+    extent_along,
+    extents_of,
+    extreme,
+    is_never_negative,
+)
 from looptrans.transforms.nest import (
     RangeNotFound,
     fresh_name,
@@ -70,6 +77,7 @@ from looptrans.transforms.nest import (
     replace_at,
     statements_in,
 )
+from looptrans.transforms.segments import is_over_all, rows_of, segments_of
 from looptrans.transforms.tree import LoopPath, Position
 
 
@@ -189,7 +197,9 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
     part = fresh_name(writer.program, "p")
     ranges = ranges_in(program, labels_of(step))
     outer = loops_around(program, position)
-    storage = _storage(program, writer, step, part, number, outer if kept else ())
+    storage = _storage(
+        program, writer, step, part, number, _rows_apart(program, outer) if kept else {}
+    )
     whole = {a.name for a in writer.program.arrays if a.element == "int"}
     declared = tuple(
         Declaration(
@@ -228,7 +238,14 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
         made = (If(step.condition, made),)
     numbers = {c.state: n for n, c in enumerate(operator.components, 1)}
     places = {numbers[name]: cell for name, (cell, _) in storage.items()}
-    joins, of_parts = join_updates(step, operator, places, guarded=True)
+    inside = {path.variable: path.loop.range for path in outer} | {step.loop: step.range}
+    joins, of_parts = join_updates(
+        step,
+        operator,
+        places,
+        guarded=True,
+        natural=lambda index: is_never_negative(program, index, inside),
+    )
     joins = tuple(replace(update, label="") for update in joins)
     joined = writer.updates(joins, of_parts, ranges, suffix_of(*around, part))
     return Pieces(
@@ -253,12 +270,16 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
 
 
 def _as_integer(initial: Value, cell: Access) -> Value:
-    """Return what a part of integers begins with.
+    """Return what a part of integers begins with: no integer is below the least of 64 bits.
 
     Raises:
-        NotDone: It is no integer: an infinity.
+        NotDone: It is no number.
     """
     match initial:
+        case Const(number) if isinf(number):
+            # A literal has 64 bits, its sign not counted.
+            least = IndexValue(Arith("-", Int(1 - 2**63), Int(1)))
+            return least if number < 0 else Const(2**63 - 1)
         case Const(number) if isfinite(number):
             return Const(int(number))
         case _:
@@ -403,13 +424,12 @@ def _storage(
     step: Recurrence,
     part: str,
     parts: Index,
-    around: tuple[LoopPath, ...],
+    outer: Mapping[str, Index],
 ) -> dict[str, tuple[Access, tuple[Index, ...]]]:
     """Return where the results of parts live: an element of the state for each part.
 
-    Each iteration of the loops `around` has elements of its own.
+    Each iteration of the loops of `outer` has elements of its own.
     """
-    outer = {path.variable: _extent(path.loop) for path in around}
     found: dict[str, tuple[Access, tuple[Index, ...]]] = {}
     for state in step.states:
         if any(isinstance(s, Whole) for s in state.access.subscripts):
@@ -422,7 +442,7 @@ def _storage(
         inner = [
             (subscript, extent)
             for subscript, extent in zip(state.access.subscripts, own, strict=True)
-            if not (isinstance(subscript, Var) and subscript.name in outer)
+            if not _is_told(subscript, outer)
         ]
         shape = (parts, *outer.values(), *(extent for _, extent in inner))
         places = (Var(part), *map(Var, outer), *(subscript for subscript, _ in inner))
@@ -431,18 +451,70 @@ def _storage(
     return found
 
 
-def _extent(loop: Loop) -> Index:
+def _is_told(subscript: Subscript, outer: Mapping[str, Index]) -> bool:
+    """Tell whether a subscript is the same throughout an iteration of loops."""
+    if isinstance(subscript, Whole) or opaque_terms(subscript):
+        return False
+    found = variables(subscript)
+    return bool(found) and all(name in outer for name in found)
+
+
+def _rows_apart(program: Program, around: tuple[LoopPath, ...]) -> dict[str, Index]:
+    """Return the variables that tell iterations of loops apart, with what each stays below.
+
+    That of a loop over sequences does not belong to them, where their rows do.
+
+    Raises:
+        NotDone: It is not known how far a loop goes.
+    """
+    told = sequences(program, around)
+    return {p.variable: _extent(program, p.loop) for p in around if p.variable not in told}
+
+
+def sequences(program: Program, around: tuple[LoopPath, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the variables of loops over sequences no two of which have a row in common.
+
+    Args:
+        program: The program.
+        around: Loops one inside the other; that over the rows is one of them.
+
+    Returns:
+        For each variable the contracts that say so.
+    """
+    known = segments_of(program)
+    found = {}
+    for path in around:
+        rows = rows_of(path.loop.range, known)
+        outer = next((p for p in around if rows is not None and p.variable == rows.sequence), None)
+        if (
+            rows is not None
+            and outer is not None
+            and is_over_all(outer.loop.range, known[rows.ends])
+        ):
+            found[outer.variable] = known[rows.ends].contracts
+    return found
+
+
+def _extent(program: Program, loop: Loop) -> Index:
     """Return how many elements an array needs that is indexed by a loop's variable.
 
     Raises:
         NotDone: That is not known.
     """
-    if opaque_terms(loop.range.start) or opaque_terms(loop.range.stop):
+    if not opaque_terms(loop.range.start) and not opaque_terms(loop.range.stop):
+        return vector_extent(loop.range)
+    declared = declared_range(program, loop.range)
+    ends = (declared.start, declared.stop)
+    known = not any(variables(end) or opaque_terms(end) for end in ends)
+    if known and is_never_negative(program, declared.start, {}):
+        return declared.stop
+    written = extent_along(program, loop, writes=True)
+    if written is None:
         raise NotDone(
             f"which iterations {loop.variable} has is read from memory, so it is not known how "
             "many results of parts there are"
         )
-    return vector_extent(loop.range)
+    return written
 
 
 def _with_cells(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.algebra.cells import is_own_cell
 from looptrans.derivation.bodies import read_in, written_in
-from looptrans.derivation.parts import Pieces, order_of_parts, pieces
+from looptrans.derivation.parts import Pieces, order_of_parts, pieces, sequences
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, total
 from looptrans.ir.facts import DependenceReport
@@ -34,7 +34,7 @@ from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes, placed
 from looptrans.transforms.accesses import listed
-from looptrans.transforms.extents import End, declared_end, extreme
+from looptrans.transforms.extents import End, declared_end, extent_along, extreme
 from looptrans.transforms.nest import loops_around
 from looptrans.transforms.tree import LoopPath
 
@@ -91,7 +91,9 @@ def in_two_nests(program: Program, loop: str, parts: str) -> DerivationStep:
     again = made.partial_read(found.whole, made.node.range)
     joining = made.joined_read(found.whole)
     handed = [declared.array for declared in made.declared]
-    around = [path.variable for path in loops_around(program, made.position)]
+    outer = loops_around(program, made.position)
+    around = [path.variable for path in outer]
+    told = sequences(program, outer)
     own = "one nest writes what the other reads"
     if around:
         own = f"each iteration of {listed(around)} has its own elements of {listed(handed)}"
@@ -105,6 +107,7 @@ def in_two_nests(program: Program, loop: str, parts: str) -> DerivationStep:
         "what one nest hands to the other is not touched in between",
         "legal",
         f"{own}, and nothing else that one of the two nests writes is touched by both",
+        tuple(dict.fromkeys(text for texts in told.values() for text in texts)),
     )
     return DerivationStep(
         f"split {made.node.variable} into parts, each with its own {listed(made.names)} in memory, "
@@ -133,9 +136,10 @@ def _written(program: Program, made: Pieces) -> TwoNests:
     block = around[-1].loop.body if around else ()
     before, behind = block[:number], block[number + 1 :]
     join: Node = Loop(made.part, made.every, made.joined)
+    told = frozenset(sequences(program, around))
     locals_ = _locals(program, made)
     mine, others = _shared_out(made, before, (join, *behind), locals_)
-    _require_apart(made, mine, others, [path.variable for path in around])
+    _require_apart(made, mine, others, [path.variable for path in around], told)
     bounds = _cut(program, made, [path.loop for path in around])
     first = tuple(n for n in made.writer.program.body if isinstance(n, Declaration))
     at = made.position[:1] if around else made.position
@@ -164,10 +168,13 @@ def _cut(program: Program, made: Pieces, around: list[Loop]) -> Range:
     end = _end(program, bounds.stop, ranges, "highest")
     if begin is None or end is None:
         which = bounds.start if begin is None else bounds.stop
-        raise NotDone(
-            f"it is not known how far {made.node.variable} runs at most: {index_text(which)} has "
-            'no declared range, as in Int[Array, "B", "0:N+1"]'
-        )
+        along = extent_along(program, made.node, writes=False)
+        if along is None:
+            raise NotDone(
+                f"it is not known how far {made.node.variable} runs at most: {index_text(which)} "
+                'has no declared range, as in Int[Array, "B", "0:N+1"]'
+            )
+        begin, end = begin or Int(0), end or along
     raised = total(difference(end, begin), difference(made.number, Int(1)))
     each = Arith("//", raised, made.number)
 
@@ -283,7 +290,13 @@ def _needed(
     return tuple(reversed(found))
 
 
-def _require_apart(made: Pieces, mine: _Mine, others: tuple[Node, ...], around: list[str]) -> None:
+def _require_apart(
+    made: Pieces,
+    mine: _Mine,
+    others: tuple[Node, ...],
+    around: list[str],
+    told: frozenset[str],
+) -> None:
     """Require that the parts share nothing with the rest of the nest but what they hand over.
 
     Args:
@@ -291,6 +304,7 @@ def _require_apart(made: Pieces, mine: _Mine, others: tuple[Node, ...], around: 
         mine: Their nest.
         others: The block of the other nest.
         around: The variables of the loops around both.
+        told: Those of loops over sequences, which have no row in common.
 
     Raises:
         NotDone: They share something else.
@@ -314,7 +328,7 @@ def _require_apart(made: Pieces, mine: _Mine, others: tuple[Node, ...], around: 
                 uses.setdefault(relation.access.array, []).append(relation.access)
     for name in sorted(writes - mine.own):
         for number, variable in enumerate(around):
-            if not is_own_cell(uses[name], variable, around[:number]):
+            if variable not in told and not is_own_cell(uses[name], variable, around[:number]):
                 raise NotDone(f"iterations of {variable} touch the same elements of {name}")
 
 

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from itertools import product
 
 from looptrans.blocks.lower import lower
+from looptrans.blocks.ops import has_products
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.derivation.buffers import reused
-from looptrans.derivation.derive import NESTS, derive
+from looptrans.derivation.derive import NESTS, Nests, derive
+from looptrans.derivation.digits import loops_of_digits
+from looptrans.derivation.step import NotDone
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
 from looptrans.emit.refusal import Refused
@@ -61,11 +64,31 @@ def lowered(program: Program, *, rounded: Rounding | None = None) -> BlockProgra
         fused = not own and any(step.kind == "transformation" for step in derivation.steps)
         joined = joined or fused
         try:
-            return lower(derivation, rounded=rounded)
+            found = lower(derivation, rounded=rounded)
+            return _with_products(program, found, nests, own, rounded) or found
         except NotLowered as error:
             refusal = refusal or Refused(error, program, derivation.last)
     assert refusal is not None
     raise refusal
+
+
+def _with_products(
+    program: Program, found: BlockProgram, nests: Nests, own: bool, rounded: Rounding | None
+) -> BlockProgram | None:
+    """Return kernels with matrix products where there are none but for loops over two digits.
+
+    Heads that share keys, h // R, are not rows that differ in one factor only, and those of one
+    group are.
+    """
+    if any(has_products(kernel.body) for kernel in found.kernels) or not any(
+        loops_of_digits(program)
+    ):
+        return None
+    try:
+        other = lower(derive(program, "fold", nests=nests, own=own, digits=True), rounded=rounded)
+    except (NotDone, NotLowered):
+        return None
+    return other if any(has_products(kernel.body) for kernel in other.kernels) else None
 
 
 def emitted(program: Program) -> Emitted:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from looptrans.blocks.expr import Dim, Dot, Load, dims_of
+from looptrans.blocks.expr import Binary, Dim, Expr, Load, Number, Position, Scalar
 from looptrans.blocks.expr import walk as walk_expr
-from looptrans.blocks.ops import exprs_of, ops_in
+from looptrans.blocks.ops import exprs_of, has_products, ops_in
 from looptrans.blocks.parts import InParts, lower_in_parts
 from looptrans.blocks.program import BlockProgram, Kernel, NotLowered
 from looptrans.derivation.derive import InTwoNests, derive_two_nests
@@ -27,11 +27,12 @@ from looptrans.emit.listing import lowered
 from looptrans.emit.module import OWN, Part, written
 from looptrans.emit.python_text import index_python
 from looptrans.emit.refusal import NotInParts, Refused
-from looptrans.ir.affine import difference, extremum, sides
-from looptrans.ir.index import Arith, Index, Int, Opaque, children, rebuild, variables
+from looptrans.ir.affine import difference, extremum, multiplied, sides
+from looptrans.ir.index import Arith, Index, Int, Opaque, Param, children, rebuild, variables
 from looptrans.ir.program import Program
 from looptrans.ir.value import Range
 from looptrans.transforms.extents import extreme
+from looptrans.transforms.segments import rows_of, segments_of
 from looptrans.version import __version__
 
 # How many blocks of the loop a part has at least.
@@ -207,9 +208,8 @@ class SplitLauncher(Launcher):
         return LEAST_BLOCKS * (1 if block is None else self.kernel.narrow.default.blocks[block])
 
     def _together(self) -> int:
-        for op in ops_in(self.kernel.body):
-            if any(isinstance(part, Dot) for e in exprs_of(op) for part in walk_expr(e)):
-                return PRODUCTS
+        if has_products(self.kernel.body):
+            return PRODUCTS
         return max(1, WARPS // self.kernel.narrow.default.warps)
 
     def _chosen(self) -> str:
@@ -217,17 +217,30 @@ class SplitLauncher(Launcher):
         return f"_parts({self._programs()}, {self._length()}, {processors})"
 
     def _programs(self) -> str:
-        """Return how many programs there are for one part, as Python."""
+        """Return how many programs with rows there are for one part, as Python.
+
+        Of packed rows, each of one sequence, there are programs for as many as one may have; those
+        that do something are no more than all rows need, and one for each sequence.
+        """
+        grid = [dim for dim in self.kernel.grid if dim != self.in_parts.part]
+        known = segments_of(self.facts.program.listing)
+        more: dict[str, Dim] = {}
+        for dim in grid:
+            rows = None if dim.most is None else rows_of(Range(dim.start, dim.stop), known)
+            if rows is not None:
+                more[dim.name] = next(each for each in grid if each.name == rows.sequence)
         counts = []
-        for dim in self.kernel.grid:
-            if dim == self.in_parts.part:
+        for dim in grid:
+            if dim in more.values():
                 continue
             size = index_python(dim.extent, self.facts.names)
+            is_sum = " " in size
             if dim.role == "rows":
                 block = self.kernel.narrow.default.blocks[dim.block or ""]
-                counts.append(f"triton.cdiv({size}, {block})")
-            else:
-                counts.append(f"({size})" if " " in size else size)
+                size, is_sum = f"triton.cdiv({size}, {block})", dim.name in more
+            if dim.name in more:
+                size += f" + {index_python(more[dim.name].extent, self.facts.names)}"
+            counts.append(f"({size})" if is_sum else size)
         return " * ".join(counts) or "1"
 
     def _length(self) -> str:
@@ -289,13 +302,31 @@ def _widest(index: Index, listing: Program, side: int) -> Index:
 
 
 def _along(kernel: Kernel, loop: Dim) -> list[Index]:
-    """Return the extents of arrays along dimensions whose subscript moves with the loop."""
+    """Return what the loop stays below so that it stays within the arrays it goes along."""
     found: list[Index] = []
     for op in ops_in(kernel.body):
         for part in (p for expr in exprs_of(op) for p in walk_expr(expr)):
             if isinstance(part, Load):
                 shape = next(a.shape for a in kernel.arrays if a.name == part.array)
                 for subscript, size in zip(part.subscripts, shape, strict=True):
-                    if loop in dims_of(subscript) and size is not None and not variables(size):
-                        found.append(size)
+                    if size is not None and not variables(size):
+                        end = _end_along(subscript, size, loop)
+                        found += [] if end is None else [end]
     return found
+
+
+def _end_along(subscript: Expr, size: Index, loop: Dim) -> Index | None:
+    """Return what a loop stays below where a subscript stays below a size, as far as that tells."""
+    match subscript:
+        case Position(dim) if dim == loop:
+            return size
+        case Binary("+" | "-", left, right):
+            return _end_along(left, size, loop) or _end_along(right, size, loop)
+        case Binary("//", left, Number(int() as divisor)):
+            end = _end_along(left, size, loop)
+            return None if end is None else multiplied(end, Int(divisor))
+        case Binary("//", left, Scalar(name)):
+            end = _end_along(left, size, loop)
+            return None if end is None else multiplied(end, Param(name))
+        case _:
+            return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -197,7 +198,7 @@ class Call:
         shape = self.leading[:-1]
         own = tensor.shape[batches:] if tensor.ndim > batches else tensor.shape
         whole = tensor.expand(*shape, *own)
-        return whole if batches == 1 else whole.reshape(-1, *own)
+        return whole if batches == 1 else whole.reshape(math.prod(shape), *own)
 
     def back(self, output: torch.Tensor) -> torch.Tensor:
         """Return an output with the dimensions of the query."""
@@ -218,7 +219,7 @@ class Call:
                 f"shape {tuple(mask.shape)}"
             )
         batches = len(self.leading) - 1
-        return mask if batches < 2 else mask.reshape(-1, *mask.shape[batches:])
+        return mask if batches < 2 else mask.flatten(0, batches - 1)
 
     def mask(self, mask: torch.Tensor) -> dict[str, str]:
         """Take a mask, boolean or added; return its option."""
@@ -245,7 +246,7 @@ class Call:
             outer, inner = mask.shape[:batches], mask.shape[batches:]
             if any(size != 1 for size in outer):
                 mask = mask.expand(*whole[:batches], *inner)
-            mask = mask.reshape(-1, *inner)
+            mask = mask.reshape(math.prod(mask.shape[:batches]), *inner)
         letters = "BHMN"[4 - mask.ndim :]
         axes = "".join(a for a, size in zip(letters, mask.shape, strict=True) if size != 1) or "N"
         if axes == "N" and mask.shape[-1] != self.n:
@@ -284,7 +285,9 @@ class Call:
                 f"alibi_slopes should have the shape {heads} or {self.leading}; it has "
                 f"{tuple(slopes.shape)}"
             )
-        self.given["slopes"] = slopes.to(self.query.dtype).reshape(-1, *heads)
+        self.given["slopes"] = slopes.to(self.query.dtype).reshape(
+            math.prod(self.leading[:-1]), *heads
+        )
         return "BH"
 
     def window(self, window: Window, *, is_causal: bool) -> dict[str, str]:
@@ -322,4 +325,6 @@ class Call:
                     f"documents should have the shapes {shapes[0]} and {shapes[1]}; one has "
                     f"{tuple(tensor.shape)}"
                 )
-            self.given[name] = tensor.reshape(-1, wanted[-1]) if len(wanted) > 1 else tensor
+            self.given[name] = (
+                tensor.reshape(math.prod(wanted[:-1]), wanted[-1]) if len(wanted) > 1 else tensor
+            )

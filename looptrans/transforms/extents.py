@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from looptrans.ir.affine import Form, difference, extremum, form_of, index_of, quotient, total
+from looptrans.ir.affine import (
+    Form,
+    difference,
+    extremum,
+    form_of,
+    index_of,
+    multiplied,
+    quotient,
+    total,
+)
 from looptrans.ir.condition import ALWAYS, Condition, Relation
 from looptrans.ir.index import (
     Arith,
@@ -17,13 +26,14 @@ from looptrans.ir.index import (
     Param,
     Var,
     children,
+    opaque_terms,
     rebuild,
     variables,
     walk,
 )
-from looptrans.ir.program import Array, Assign, Program
-from looptrans.ir.value import Binary, Call, Range, Read, Select, Unary, Value, Whole
-from looptrans.ir.walk import nodes
+from looptrans.ir.program import Array, Assign, Loop, Node, Program
+from looptrans.ir.value import Binary, Call, Range, Read, Select, Subscript, Unary, Value, Whole
+from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.nest import RangeNotFound
 
 Ranges = Mapping[str, Range]
@@ -126,6 +136,70 @@ def declared_range(program: Program, bounds: Range) -> Range:
         declared_end(program, bounds.stop, ends[1]),
         bounds.step,
     )
+
+
+def extent_along(program: Program, loop: Loop, *, writes: bool) -> Index | None:
+    """Return what the variable of a loop stays below: an extent that each iteration stays within.
+
+        for i in range(cu[b], cu[b + 1]): O[i, d] = …             i < T, where O has T rows
+        for j in range(0, n[b]): … K[page[b, j // P], j % P]      j < L * P, where page is B x L
+
+    Args:
+        program: The program.
+        loop: The loop.
+        writes: Whether only what is written counts.
+
+    Returns:
+        The extent; None where there is nothing that every iteration has one such element of.
+    """
+    for node in _in_any_case(loop.body):
+        for relation in accesses(node):
+            if relation.condition != ALWAYS or (writes and not relation.is_write):
+                continue
+            if not all(
+                g.condition == ALWAYS and _is_of_sizes(g.range) for g in relation.generators
+            ):
+                continue
+            access = relation.access
+            cells: list[tuple[str, tuple[Subscript, ...]]] = [(access.array, access.subscripts)]
+            cells += [(o.array, o.arguments) for at in access.indices for o in opaque_terms(at)]
+            for array, subscripts in cells:
+                shape = program.array(array).shape
+                for subscript, extent in zip(subscripts, shape, strict=True):
+                    found = extent and _end_along(subscript, extent, loop.variable)
+                    if found is not None:
+                        return found
+    return None
+
+
+def _end_along(subscript: Subscript, extent: Index, variable: str) -> Index | None:
+    """Return what a variable stays below where a subscript stays below an extent."""
+    match subscript:
+        case Var(name) if name == variable:
+            return extent
+        case Arith("//", left, Int() | Param() as divisor):
+            found = _end_along(left, extent, variable)
+            return None if found is None else multiplied(found, divisor)
+        case Let(_, value):
+            return _end_along(value, extent, variable)
+        case _:
+            return None
+
+
+def _in_any_case(body: tuple[Node, ...]) -> Iterator[Assign]:
+    """Yield the statements of a block under no condition, and in no loop that data may empty."""
+    for node in body:
+        match node:
+            case Assign():
+                yield node
+            case Loop() if _is_of_sizes(node.range):
+                yield from _in_any_case(node.body)
+            case _:
+                pass
+
+
+def _is_of_sizes(bounds: Range) -> bool:
+    return bounds.start == Int(0) and isinstance(bounds.stop, Int | Param)
 
 
 def _is_fixed(index: Index) -> bool:
