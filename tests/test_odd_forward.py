@@ -942,3 +942,25 @@ def test_truth_values_are_numbers_where_they_are_added() -> None:
     upper = torch.ones(3, 9).triu(1).bool()
     expected = a * c.sign() + (a > 0).int() + (c > 1).int() - (upper | (c > 0)).int()
     torch.testing.assert_close(looptrans.compile(SIGNS)(a, c), expected)
+
+
+# Below -88 the exponential of the logistic function is infinite, and its derivative a number.
+GATED = """
+def gated(A: Float[Array, "N"], B: Float[Array, "N"]):
+    O = zeros(N); P = zeros(N)
+    for i in range(N):
+        O[i] = A[i] / (1 + exp(-A[i])) * B[i]
+        g = 1.0 / (1.0 + exp(-B[i]))
+        P[i] = g * g
+    return O, P
+"""
+
+
+def test_gates_have_derivatives_wherever_they_have_values() -> None:
+    a, b = (torch.tensor(x, requires_grad=True) for x in ([-95.0, -20, 1, 95], [3.0, -99, 9, -30]))
+    wanted = torch.nn.functional.silu(a.double()) * b, torch.sigmoid(b.double()) ** 2
+    found = looptrans.compile(GATED)(a, b)
+    for out, expected in zip(found, wanted, strict=True):
+        torch.testing.assert_close(out, expected.float())
+    gradients = [torch.autograd.grad([o.sum() for o in each], (a, b)) for each in (found, wanted)]
+    torch.testing.assert_close(*gradients)

@@ -51,6 +51,7 @@ from looptrans.blocks.program import (
     NotLowered,
     Rounding,
 )
+from looptrans.blocks.quotients import bounded
 from looptrans.blocks.reach import reached
 from looptrans.blocks.scalar_form import scalar_form
 from looptrans.blocks.serial import RunSerially
@@ -238,7 +239,7 @@ class _Lowering:
         ops = tuple(frame.ops[first_ops:])
         for dim, start, stop in reversed(read):
             ops = (RowBlock(dim, start, stop, ops),)
-        ops = in_powers_of_two((*frame.ops[:first_ops], *ops), b.name)
+        ops = in_powers_of_two(bounded((*frame.ops[:first_ops], *ops)), b.name)
         ops = in_one(outside(b, shared(needed(met(ops)), b.name)))
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
