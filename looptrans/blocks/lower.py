@@ -59,6 +59,7 @@ from looptrans.blocks.sites import Path, sites
 from looptrans.blocks.slices import sliced, whole
 from looptrans.blocks.storage import Storage, stored
 from looptrans.blocks.unit_steps import unit_steps
+from looptrans.blocks.unseen import asked_by_row
 from looptrans.derivation.step import Derivation
 from looptrans.ir.affine import simplified
 from looptrans.ir.index import Index, Int, Param, parameters
@@ -238,7 +239,8 @@ class _Lowering:
         ops = tuple(frame.ops[first_ops:])
         for dim, start, stop in reversed(read):
             ops = (RowBlock(dim, start, stop, ops),)
-        ops = in_powers_of_two((*frame.ops[:first_ops], *ops), b.name)
+        ops = asked_by_row((*frame.ops[:first_ops], *ops), b.name)
+        ops = in_powers_of_two(ops, b.name)
         ops = in_one(outside(b, shared(needed(met(ops)), b.name)))
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
