@@ -123,10 +123,19 @@ def test_float32_arrays_are_no_pairs() -> None:
 
 def test_both_operands_of_a_gradient_are_rounded_but_not_those_of_scores() -> None:
     text = emitted_with_backward(program(GATES)).text
-    loop = text[text.index("dQ = dQ + ") :]
-    product = loop[: loop.index(")  #")]
+    start = text.index("        dQ = tl.dot(")
+    product = text[start : text.index(")  #", start)]
     assert product.count(".to(dO_ptr.dtype.element_ty)") == 2 and "_PAIRS" not in product
-    assert "_PAIRS" in text[text.index("backward_dQ") : text.index("dQ = dQ + ")]
+    assert "_PAIRS" in text[text.index("def f_backward_dQ_dF_kernel") : start]
+
+
+def test_factors_of_a_row_stand_behind_the_loop_and_sums_that_differ_by_them_are_one() -> None:
+    text = emitted_with_backward(program(GATES)).text
+    body = text[text.index("def f_backward_dQ_dF_kernel(") :]
+    body = body[: body.index("tl.store")]
+    assert "dF = tl.dot" not in body and "dF = tl.zeros" not in body
+    after = body[body.rindex("for j_first") :]
+    assert after.index("dF = dQ * Q_ie") < after.index("dQ = dQ * F_ie")
 
 
 def test_the_estimate_is_what_the_compiler_asks_for() -> None:

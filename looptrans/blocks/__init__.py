@@ -8,6 +8,6 @@ what a loop visits        ranges, solving, ends, order, lifting, masked, runs
 rows that share a block   groups, balance
 loops in parts            parts
 made faster               exponents, unseen, units, magnitude, outside, finite, late, sharing,
-                          conditions, constants, scalar_form
+                          conditions, constants, behind, scalar_form
 what fits a GPU           configs, footprint
 """

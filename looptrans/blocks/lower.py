@@ -9,6 +9,7 @@ from itertools import count
 from looptrans.algebra.append import Append, appends
 from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.balance import grows
+from looptrans.blocks.behind import factors_behind
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.conditions import in_one
 from looptrans.blocks.configs import choices
@@ -241,7 +242,8 @@ class _Lowering:
             ops = (RowBlock(dim, start, stop, ops),)
         ops = asked_by_row((*frame.ops[:first_ops], *ops), b.name)
         ops = in_powers_of_two(ops, b.name)
-        ops = in_one(outside(b, shared(needed(met(ops)), b.name)))
+        ops = factors_behind(b, met(ops))
+        ops = in_one(outside(b, shared(needed(ops), b.name)))
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
         arrays, scalars = self._arguments(ops, dims, storage)
