@@ -129,6 +129,20 @@ def test_both_operands_of_a_gradient_are_rounded_but_not_those_of_scores() -> No
     assert "_PAIRS" in text[text.index("def f_backward_dQ_dF_kernel") : start]
 
 
+def test_a_power_that_may_be_too_large_for_16_bits_is_not_rounded() -> None:
+    text = emitted_with_backward(
+        program("""
+def f(X: Float[Array, "N F"], Y: Float[Array, "P F"]):
+    Z = zeros((N, P))
+    for n in range(N):
+        for p in range(P):
+            Z[n, p] = sum(exp(X[n, f]) * exp(Y[p, f]) for f in range(F))
+    return Z
+""")
+    ).text
+    assert "exp_X_nf.to(" not in text and "_PAIRS" in text
+
+
 def test_factors_of_a_row_stand_behind_the_loop_and_sums_that_differ_by_them_are_one() -> None:
     text = emitted_with_backward(program(GATES)).text
     body = text[text.index("def f_backward_dQ_dF_kernel(") :]
