@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.adjoint.backward import Backward, backward
+from looptrans.adjoint.backward import backward
+from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.analysis import api
 from looptrans.executor import execute, prepare

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.adjoint.backward import Backward, backward
+from looptrans.adjoint.backward import backward
 from looptrans.adjoint.closing import closings
+from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of

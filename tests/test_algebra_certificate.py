@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.certificate import (
     OperatorCertificate,
     certificate_of,
@@ -21,7 +22,6 @@ from looptrans.algebra.certificate import (
     saved,
 )
 from looptrans.algebra.finding import find_operator
-from looptrans.algebra.recurrence import recurrence
 from looptrans.algebra.trees import Malformed, tree_of, value_from
 from looptrans.ir.program import Program
 from tests.algebra import AFFINE, SPLITTABLE, SUM, value

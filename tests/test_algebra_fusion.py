@@ -8,10 +8,11 @@ import mpmath
 import numpy as np
 import pytest
 
+from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.finding import find_operator
-from looptrans.algebra.fusion import Fusion, fuse
+from looptrans.algebra.fusion import fuse
 from looptrans.algebra.numbers import evaluate
-from looptrans.algebra.recurrence import recurrence
+from looptrans.algebra.separable import Fusion
 from looptrans.executor.run import execute
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Program

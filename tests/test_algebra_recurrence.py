@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.algebra.iteration import NoRecurrence
-from looptrans.algebra.recurrence import Recurrence, independent_parts, recurrence
+from looptrans.algebra.assembly import recurrence
+from looptrans.algebra.edges import NoRecurrence
+from looptrans.algebra.recurrence import Recurrence, independent_parts
 from looptrans.ir.listing import access_text, condition_text, value_text
 from tests.algebra import ARGMAX, SEVERAL, WELFORD, loop
 from tests.analysis import program, spec

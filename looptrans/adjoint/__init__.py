@@ -1,11 +1,11 @@
 """Reverse mode: the backward pass of a listing, as a listing.
 
-`backward.backward` goes through the steps; what it meets on the way, in that order:
+`one_derivation` goes through the steps; what it meets on the way, in that order:
 
 what equations are        definitions, sums, facts, refusal
 seen more simply          simpler, order
-made ready for reading    lets, digits, lengths, packed, choices, picking,
-                          named_tests, tightening, cancelling
+made ready for reading    lets, digits, whole_digits, lengths, packed, views, taken_back, choices,
+                          picking, named_tests, tightening, cancelling
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
 loops of more than sums   closing, closed_nodes, nested_folds, kept_values,
                           carrying
@@ -16,5 +16,5 @@ adjoints                  reverse, pulling, derivatives, solving, in_range
 adjoints made simpler     simplifying, recognition, in_parts, vanishing
 what is kept in memory    size, saving
 the backward listing      writing, again, nests, standing, printing
-the whole, with proofs    backward, proofs
+the whole, with proofs    backward, derived, one_derivation, proofs
 """

@@ -5,95 +5,24 @@ O = attention(Q, K, V)    ->    dQ, dK, dV = attention_backward(Q, K, V, O, lse,
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from dataclasses import replace
 
-from looptrans.adjoint.cancelling import with_terms_cancelled
-from looptrans.adjoint.carrying import Moved, carried
-from looptrans.adjoint.closing import Closing
-from looptrans.adjoint.definitions import Definition, System, full, plain_name
+from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.digits import Parted, parted
-from looptrans.adjoint.empty import in_one_form
-from looptrans.adjoint.equal import made_one
-from looptrans.adjoint.guards import divided_once
 from looptrans.adjoint.hanging import hangs_on_extreme
-from looptrans.adjoint.idle import Unguarded
-from looptrans.adjoint.known_choices import read_where_known
 from looptrans.adjoint.lengths import Extended, extended
-from looptrans.adjoint.offered import named
-from looptrans.adjoint.packed import Unpacked, is_same_shape, unpacked
-from looptrans.adjoint.proofs import Step, steps_of
-from looptrans.adjoint.read import read
+from looptrans.adjoint.one_derivation import Derivation
+from looptrans.adjoint.packed import Unpacked, unpacked
+from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
-from looptrans.adjoint.reverse import Reverse
-from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.simpler import ORDER, PLACES, Simpler, simpler
-from looptrans.adjoint.size import Sizes, sizes_of
-from looptrans.adjoint.statistics import with_log_sums
-from looptrans.adjoint.sums import ONE, Term, in_order, value_of
-from looptrans.adjoint.tightening import tightened
 from looptrans.adjoint.together import with_rows_together
-from looptrans.adjoint.tops import asks, tested, totals_of, with_terms_opened
-from looptrans.adjoint.weights import prepared
-from looptrans.adjoint.writing import Gradient, Writer
+from looptrans.adjoint.views import is_same_shape
 from looptrans.analysis.api import annotated
-from looptrans.ir.index import Param, Var
-from looptrans.ir.listing import index_text
 from looptrans.ir.outputs import outputs
-from looptrans.ir.program import Array, Program
-from looptrans.ir.value import Access, Generator, Read, Real, walk_value
+from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.bounded import Bounded, with_ends_said
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """Something the forward hands over to the backward.
-
-    Attributes:
-        name: What it is called in both listings.
-        is_output: Whether the listing returns it anyway.
-    """
-
-    name: str
-    is_output: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Backward:
-    """The backward pass of a listing.
-
-    Attributes:
-        listing: The listing that was differentiated.
-        of: The outputs that receive a gradient.
-        program: The backward listing: its arguments are the listing's inputs, what is saved, and
-            the incoming gradients; it returns the gradients.
-        gradients: For each argument with a gradient, what the backward listing calls it.
-        incoming: For each output in `of`, what the backward listing calls its gradient.
-        saved: What the forward hands over.
-        forward: The listing, returning behind its outputs what is saved besides.
-        steps: How the backward listing came about, each step with its certificates.
-        notes: What should be known, a sentence each.
-        recomputed: What the backward listing calls values that the listing has worked out before.
-        weights: Those of them that are exponentials over their sum, between 0 and 1.
-        seen: What was differentiated: the listing, or another that means the same.
-        before: How many of the steps lead from the listing to that.
-    """
-
-    listing: Program
-    of: tuple[str, ...]
-    program: Program
-    gradients: dict[str, str]
-    incoming: dict[str, str]
-    saved: tuple[Saved, ...]
-    forward: Program
-    steps: tuple[Step, ...]
-    notes: tuple[str, ...] = ()
-    recomputed: frozenset[str] = frozenset()
-    weights: frozenset[str] = frozenset()
-    seen: Program | None = None
-    before: int = 0
 
 
 def backward(
@@ -177,7 +106,7 @@ def _of_simplest(
         for name in of:
             if named.get(name) != "differentiable":
                 raise NotDifferentiated(f"{name} is no output that a gradient can come back to")
-        found = _Derivation(program, of, wrt)
+        found = Derivation(program, of, wrt)
         found.sweep()
     return found.backward(notes)
 
@@ -258,7 +187,7 @@ def _joined(found: Backward, view: Parted) -> Backward:
 
 def _without_jumps(
     program: Program, chosen: tuple[str, ...], wrt: tuple[str, ...] | None
-) -> tuple[_Derivation, tuple[str, ...]]:
+) -> tuple[Derivation, tuple[str, ...]]:
     """Differentiate the outputs that need no arg-max; all of them where every one does.
 
     Returns:
@@ -270,7 +199,7 @@ def _without_jumps(
     """
     refusal: NotDifferentiated | None = None
     try:
-        found = _Derivation(program, chosen, wrt)
+        found = Derivation(program, chosen, wrt)
         found.sweep()
         if not found.reverse.attained or len(chosen) == 1:
             return found, ()
@@ -294,271 +223,15 @@ def _without_jumps(
                 remedy="leave it out by naming the other outputs with --of, or divide by the sum "
                 "right behind the loop, before anything else is done with it",
             )
-    found = _Derivation(program, smooth, wrt)
+    found = Derivation(program, smooth, wrt)
     found.sweep()
     return found, jumping
 
 
 def _attains(program: Program, output: str, wrt: tuple[str, ...] | None) -> bool:
     try:
-        alone = _Derivation(program, (output,), wrt)
+        alone = Derivation(program, (output,), wrt)
         alone.sweep()
     except OnExtreme:
         return True
     return bool(alone.reverse.attained)
-
-
-_OF_FLOATS = "gradients are of floating-point outputs, by floating-point arguments and reals"
-
-
-class _Derivation:
-    """One derivation: definitions, the sweep over them, and the listing."""
-
-    def __init__(self, program: Program, of: tuple[str, ...], wrt: tuple[str, ...] | None) -> None:
-        if not of:
-            raise NotDifferentiated("it has no output of floating-point numbers", remedy=_OF_FLOATS)
-        self.program = program
-        self.of = of
-        self.inputs = _differentiable(program, wrt)
-        if not self.inputs:
-            raise NotDifferentiated(
-                "it has no argument of floating-point numbers", remedy=_OF_FLOATS
-            )
-        self.reading, self.closings = read(program)
-        self.system: System = self.reading.system
-        self.outputs = self.reading.outputs
-        read_where_known(self.system)
-        for name in made_one(program, self.system, frozenset(self.outputs.values())):
-            if name in self.reading.sites:
-                # It has a cell in each iteration of loops that it is no longer an array over.
-                site = self.reading.sites[name]
-                self.reading.sites[name] = replace(site, indices=(None,))
-        named(self.system, frozenset(self.outputs.values()))
-        with_terms_opened(self.system, frozenset(self.outputs.values()))
-        totals = totals_of(self.system)
-        returned = frozenset(self.outputs.values())
-        asked = tested(self.system, totals.values())
-        guarded = asks(self.system, totals.values())
-        self.unguarded, self.held = in_one_form(self.system, totals, returned)
-        self.divided = divided_once(self.system, returned)
-        stored = returned | {each.name for each in self.held}
-        self.carried = carried(self.system, frozenset(self.outputs.values()))
-        self.prepared = prepared(self.system, stored, asked, guarded)
-        self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
-        self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
-        self.gradients = {name: self.system.names.array(f"d{name}") for name in self.inputs}
-        wanted = _leading_to(self.system, frozenset(self.inputs))
-        sizes = replace(self.sizes, outputs=stored)
-        known = tuple(totals.values())
-        self.reverse = Reverse(program, self.prepared, sizes, wanted, known, self.held)
-        self.targets: dict[str, Gradient] = {}
-
-    def sweep(self) -> None:
-        """Work out every adjoint."""
-        forward = self.system.order()
-        for name in self.of:
-            self.reverse.seed(self.outputs[name], self.incoming[name])
-        self.reverse.sweep(forward)
-        for name in self.inputs:
-            indices = self._indices(name)
-            terms = [
-                self.reverse.given_where_it_counts(term)
-                for term in self.reverse.gathered(name, indices)
-            ]
-            self.targets[name] = self._gradient(name, indices, terms)
-
-    def _gradient(self, name: str, indices: tuple[Generator, ...], terms: list[Term]) -> Gradient:
-        """Return the gradient of an input, through partial sums where many cells add to one.
-
-        They are taken of a number and of a row of numbers, and of what has more dimensions where
-        they need no more room than an argument does.
-        """
-        parts: list[Term] = []
-        alike: dict[tuple[object, ...], list[Term]] = {}
-        for term in terms:
-            alike.setdefault((in_order(term.generators), term.brackets), []).append(term)
-        for number, together in enumerate(alike.values()):
-            term = together[0]
-            ordered = in_order(term.generators)
-            # A part for each iteration of the loops that end at a size.
-            outer = tuple(takewhile(lambda g: isinstance(g.range.stop, Param), ordered[:-1]))
-            small = len(indices) < 2 or self._has_room((*indices, *outer))
-            if not outer or not small:
-                parts += together
-                continue
-            wish = f"{self.gradients[name]}_part"
-            part = self.system.names.array(wish if not number else f"{wish}_{number + 1}")
-            cells = _in_order_of_reads(term, (*indices, *outer))
-            inner = replace(_one_term(together), generators=ordered[len(outer) :])
-            self.system.add(Definition(part, cells, value_of([inner]), "adjoint"))
-            self.reverse.kept.add(part)
-            cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))
-            parts.append(Term(ONE.coefficient, ((cell, 1),), (), outer))
-        return Gradient(self.gradients[name], indices, tuple(parts))
-
-    def _has_room(self, cells: tuple[Generator, ...]) -> bool:
-        """Tell whether an argument has each of the extents of an array over these indices."""
-        wanted = Counter(index_text(g.range.stop) for g in cells)
-        return any(
-            wanted <= Counter(index_text(extent) for extent in array.shape if extent is not None)
-            for array in self.program.arrays
-            if array.role == "input"
-        )
-
-    def _indices(self, name: str) -> tuple[Generator, ...]:
-        """Return the indices of an input, called as the listing's loops are."""
-        if name in {p.name for p in self.program.parameters}:
-            return ()
-        array = self.program.array(name)
-        found: list[Generator] = []
-        given = [s for s, _ in self.reverse.pending.get(name, ())]
-        used: set[str] = set()
-        for number, extent in enumerate(array.shape):
-            if extent is None:
-                raise NotDifferentiated(
-                    f"it is not known how large {name} is: annotate the arguments",
-                    remedy=f'write the shape, as in {name}: Float[Array, "M N"]',
-                )
-            wish = "x"
-            index = given[0][number] if given else None
-            if isinstance(index, Var):
-                wish = plain_name(index.name)
-            elif isinstance(extent, Param) and extent.name.lower() != extent.name:
-                wish = extent.name.lower()
-            if wish in used or wish in self.system.names.taken:
-                wish = next(
-                    w
-                    for w in (f"x{k}" for k in range(1, 99))
-                    if w not in used and w not in self.system.names.taken
-                )
-            used.add(wish)
-            found.append(full(self.system.names.variable(wish), extent))
-        return tuple(found)
-
-    def backward(self, notes: list[str]) -> Backward:
-        """Write the listing."""
-        held = [self.system.definitions[each.name] for each in self.held]
-        for own, each in zip(held, self.held, strict=True):
-            self.system.add(replace(own, value=each.value, origin="again"))
-        statistics = with_log_sums(self.prepared, self.sizes, self.outputs)
-        writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
-        saver = Saver(self.program, self.reading, self.system)
-        text, forward = writer.written(self.targets, self.incoming, saver)
-        text = tightened(with_terms_cancelled(text))
-        saved = [writer.shown[name] for name in writer.saved]
-        for own in held:
-            self.system.add(own)
-        once, *shown = steps_of(self.reverse, statistics, writer)
-        simpler = [
-            *map(_unguarded, (*self.unguarded, *(each.why for each in self.held))),
-            *map(_divided_once, self.divided),
-            *([_carried(self.carried)] * bool(self.carried)),
-        ]
-        steps = (*map(_closed, self.closings), once, *simpler, *shown)
-        for certificate in (c for step in steps for c in step.certificates):
-            if certificate.verdict == "illegal":
-                raise NotDifferentiated(f"a step towards it is refuted: {certificate.law}")
-        if self.reverse.attained:
-            names = ", ".join(dict.fromkeys(self.reverse.attained))
-            notes = [*notes, f"The adjoint of {names} is shared equally by all that attain it."]
-        return Backward(
-            self.program,
-            self.of,
-            text,
-            dict(self.gradients),
-            dict(self.incoming),
-            tuple(Saved(name, name in self.program.outputs) for name in saved),
-            forward,
-            steps,
-            tuple(notes),
-            frozenset(n for n, d in writer.meant.items() if self._is_recomputed(d)),
-            frozenset(n for n, d in writer.meant.items() if d in self.prepared.weights),
-            self.program,
-        )
-
-    def _is_recomputed(self, name: str) -> bool:
-        definition = self.system.definitions.get(name)
-        return definition is not None and definition.origin != "adjoint"
-
-
-def _closed(closing: Closing) -> Step:
-    name = f"closed form of {closing.loop}: {'; '.join(closing.formulas)}"
-    return Step(name, closing.certificates)
-
-
-def _unguarded(found: Unguarded) -> Step:
-    law = f"{found.formula} wherever anything is differentiated"
-    return Step("leave out a guard", (Certificate("algebra", law, "legal", found.reason),))
-
-
-def _divided_once(formula: str) -> Step:
-    certificate = Certificate("algebra", formula, "legal", "what has a name is put in")
-    return Step("divide once", (certificate,))
-
-
-def _carried(terms: tuple[Moved, ...]) -> Step:
-    """Say which terms were moved to the last maximum; each was proved before."""
-    shown = tuple(
-        Certificate(
-            "algebra", term.formula, "legal", f"term by term: {term.proof.left} on both sides"
-        )
-        for term in terms
-    )
-    return Step("move what an earlier loop left to the last maximum, term by term", shown)
-
-
-def _one_term(terms: list[Term]) -> Term:
-    """Return terms that are summed over the same as one: what cancels does so before it is summed.
-
-    Args:
-        terms: Terms with the same generators and brackets.
-    """
-    if len(terms) == 1:
-        return terms[0]
-    value = value_of([replace(term, generators=(), brackets=()) for term in terms])
-    return replace(terms[0], coefficient=ONE.coefficient, factors=((value, 1),))
-
-
-def _in_order_of_reads(term: Term, cells: tuple[Generator, ...]) -> tuple[Generator, ...]:
-    """Return generators in the order in which an array that a term reads has them as subscripts."""
-    names = {g.variable for g in cells}
-    for atom, _ in term.factors:
-        for part in walk_value(atom):
-            if isinstance(part, Read):
-                own = [i.name for i in part.access.indices if isinstance(i, Var)]
-                if names <= set(own):
-                    return tuple(sorted(cells, key=lambda g: own.index(g.variable)))
-    return cells
-
-
-def _differentiable(program: Program, wrt: tuple[str, ...] | None) -> tuple[str, ...]:
-    arrays = {a.name: a for a in program.arrays if a.role == "input"}
-    reals = {p.name for p in program.parameters if p.kind == "real"}
-    found = []
-    for name in program.arguments if program.is_function else (*arrays, *sorted(reals)):
-        array: Array | None = arrays.get(name)
-        if (array is not None and array.element == "float") or name in reals:
-            found.append(name)
-    if wrt is None:
-        return tuple(found)
-    for name in wrt:
-        if name not in found:
-            raise NotDifferentiated(f"{name} is no argument that has a gradient")
-    return tuple(name for name in found if name in wrt)
-
-
-def _leading_to(system: System, inputs: frozenset[str]) -> frozenset[str]:
-    """Return the inputs and every definition that reads one, directly or not."""
-    found = set(inputs)
-    changed = True
-    while changed:
-        changed = False
-        for definition in system.definitions.values():
-            if definition.name in found:
-                continue
-            reads = set(definition.reads())
-            reals = {p.name for p in walk_value(definition.value) if isinstance(p, Real)}
-            if (reads | reals) & found:
-                found.add(definition.name)
-                changed = True
-    return frozenset(found)

@@ -12,24 +12,20 @@ differentiated; what runs is the listing as it was.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from looptrans.adjoint.closed_nodes import ClosedNodes, NotClosed
 from looptrans.adjoint.kept_values import keep
 from looptrans.adjoint.nested_folds import outermost_of_a_fold
+from looptrans.algebra.assembly import assembled, flow_of, iteration_of
 from looptrans.algebra.bound import kept_apart
 from looptrans.algebra.certificate import certificate_of, ir_certificate
 from looptrans.algebra.closed import ClosedFold, closed_fold
+from looptrans.algebra.edges import NoRecurrence, edges_of
 from looptrans.algebra.finding import Finding, find_operator, with_counter
-from looptrans.algebra.iteration import Iteration, NoRecurrence, edges_of
-from looptrans.algebra.recurrence import (
-    Recurrence,
-    StateVariable,
-    assembled,
-    flow_of,
-    iteration_of,
-)
+from looptrans.algebra.iteration import Iteration
+from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.values import names_of
 from looptrans.frontend import parse
 from looptrans.ir.facts import DependenceReport
@@ -195,17 +191,16 @@ def _closed(program: Program, found: _Fold) -> Closing:
 
 def _folded(step: Recurrence) -> tuple[Finding, ClosedFold]:
     """Find the operator of a recurrence and its closed form, with a counter where that helps."""
-    bare = _bare(step)
-    finding = _found(bare)
+    finding = find_operator(step)
     if finding.operator is None:
         if finding.refusal is not None:
             verb = "has" if len(step.states) == 1 else "have"
             raise NotClosed(f"{_cells(step)} {verb} none: {finding.refusal.text()}")
         raise NotClosed(f"none was found for {_cells(step)}: {'; '.join(finding.tried)}")
     fold = closed_fold(finding.recurrence, finding.operator)
-    counted = with_counter(bare) if fold is None else None
+    counted = with_counter(step) if fold is None else None
     if counted is not None:
-        finding = _found(counted)
+        finding = find_operator(counted)
         if finding.operator is not None:
             fold = closed_fold(finding.recurrence, finding.operator)
     if fold is None:
@@ -218,17 +213,6 @@ def _folded(step: Recurrence) -> tuple[Finding, ClosedFold]:
 
 def _cells(step: Recurrence) -> str:
     return ", ".join(access_text(state.access) for state in step.states)
-
-
-def _bare(step: Recurrence) -> Recurrence:
-    """Return a recurrence without what says where its statements stand."""
-    states = tuple(replace(state, statements=(), read_after=()) for state in step.states)
-    return replace(step, position=(), states=states, components=())
-
-
-@lru_cache(maxsize=16)
-def _found(step: Recurrence) -> Finding:
-    return find_operator(step)
 
 
 def _carries(program: Program, path: LoopPath, flow: DependenceReport) -> bool:

@@ -15,10 +15,15 @@ so is what a sum is made of:
     for i: for j: for t: q = Q[i, t] * w[t]       q[i, t] = Q[i, t] * w[t]
                          k = K[j, t] * w[t]   ->  k[j, t] = K[j, t] * w[t]
                          s[i, j] += q * k         s[i, j] = sum(q[i, t] * k[j, t] for t)
+
+    for h: for j: k = K[h // R, j] * w[j]    ->   k[g, j] = K[g, j] * w[j]
+
+It does not depend on where a loop ends either, so long as every array it reads goes on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.definitions import (
@@ -26,14 +31,25 @@ from looptrans.adjoint.definitions import (
     System,
     condition_variables,
     free_variables,
+    full,
 )
 from looptrans.adjoint.facts import Facts
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.ir.affine import form_of, is_same, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, with_operands
-from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, substitute, variables
+from looptrans.ir.index import (
+    Arith,
+    Extremum,
+    Index,
+    Int,
+    Param,
+    Var,
+    opaque_terms,
+    substitute,
+    variables,
+)
 from looptrans.ir.program import Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, with_reads
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -70,6 +86,12 @@ class _Instead:
     variables: tuple[str, ...]
     access: Access
 
+    def at(self, access: Access) -> Access:
+        """Return what to read instead of a cell."""
+        here: dict[str, Index] = dict(zip(self.variables, access.indices, strict=True))
+        moved = tuple(simplified(substitute(index, here)) for index in self.access.indices)
+        return Access(self.access.array, moved)
+
 
 @dataclass(slots=True)
 class _Equal:
@@ -77,7 +99,7 @@ class _Equal:
     system: System
     outputs: frozenset[str]
     instead: dict[str, _Instead] = field(default_factory=dict)
-    kept: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    kept: dict[str, _Instead] = field(default_factory=dict)
     shortened: str = ""
 
     def run(self) -> None:
@@ -106,50 +128,101 @@ class _Equal:
             if not own.has_reduction and own.name not in summed:
                 continue
             free = set(free_variables(own.value))
-            if not own.has_reduction:
-                own = replace(own, indices=tuple(self._widened(own, g, free) for g in own.indices))
+            own = replace(own, indices=tuple(self._widened(own, g, free) for g in own.indices))
             for g in own.indices:
                 if g.variable in free:
                     free |= {*variables(g.range.start), *variables(g.range.stop)}
-            kept = tuple(n for n, g in enumerate(own.indices) if g.variable in free)
-            if len(kept) < len(own.indices):
-                self._take_indices(own, kept)
+            kept = [(g, Var(g.variable)) for g in own.indices if g.variable in free]
+            found = [self._chosen_by(own, g) or (g, here) for g, here in kept]
+            if len(kept) < len(own.indices) or found != kept:
+                self._take_indices(own, tuple(found))
                 return True
         return False
+
+    def _chosen_by(self, own: Definition, index: Generator) -> tuple[Generator, Index] | None:
+        """Return an index of what is read by a quotient or a remainder, and by nothing else.
+
+        for h: for j: k = K[h // R, j] * w    ->    k[g, j] = K[g, j] * w, read as k[h // R, j]
+        """
+        found = self._subscripts(own.value, index.variable)
+        if not found:
+            return None
+        chosen, extent = found[0]
+        if not isinstance(chosen, Arith) or chosen.op not in ("//", "%"):
+            return None
+        if variables(chosen) != (index.variable,) or opaque_terms(chosen) or extent is None:
+            return None
+        if any(s != chosen or e is None or not is_same(e, extent) for s, e in found):
+            return None
+        called = index.variable
+        if isinstance(extent, Param) and extent.name.lower() not in self.system.names.taken:
+            called = extent.name.lower()
+        new = full(self.system.names.variable(called), extent)
+        value = with_reads(own.value, _put_for(chosen, Var(new.variable)))
+        return None if index.variable in free_variables(value) else (new, chosen)
 
     def _widened(self, own: Definition, index: Generator, free: set[str]) -> Generator:
         """Let an index not depend on others than `free`, where the value is there all the same.
 
         for i: for j in range(max(0, i - W + 1), i + 1): k = K[j] * w    ->    k[j] for j below M
         """
+        if {*variables(index.range.start), *variables(index.range.stop)} <= free:
+            return index
+        if index.range.step != 1:
+            return index
+        stop = self._last_stop(own, index)
+        if stop is None:
+            stop = self._extent_of_reads(own, index.variable)
+        return index if stop is None else replace(index, range=Range(Int(0), stop))
+
+    def _last_stop(self, own: Definition, index: Generator) -> Index | None:
+        """Return the size where an index ends for the last of the others, if all arrays go on."""
         around = {g.variable: g.range for g in own.indices}
         stop = index.range.stop
-        if {*variables(index.range.start), *variables(stop)} <= free:
-            return index
         for name in variables(stop):
             bounds = around.get(name)
             if bounds is None or bounds.step != 1 or not _rises(stop, name):
-                return index
+                return None
             last = Arith("-", bounds.stop, Int(1))
             stop = simplified(substitute(stop, {name: last}))
         starts: tuple[Index, ...] = (index.range.start,)
         if isinstance(index.range.start, Extremum) and index.range.start.op == "max":
             starts = index.range.start.arguments
-        if index.range.step != 1 or Int(0) not in starts or not isinstance(stop, Param):
-            return index
+        if Int(0) not in starts or not isinstance(stop, Param):
+            return None
         facts = Facts(tuple(c.condition for c in self.program.contracts if not c.generators))
+        for subscript, extent in self._subscripts(own.value, index.variable):
+            if subscript != Var(index.variable) or extent is None:
+                return None
+            if not is_same(extent, stop) and not facts.imply(Relation("<=", stop, extent)):
+                return None
+        return stop
+
+    def _extent_of_reads(self, own: Definition, variable: str) -> Index | None:
+        """Return the extent along which all arrays are read by a variable, whatever is asked.
+
+        Wherever the listing works the value out, the variable lies inside of that.
+        """
         for part in walk_value(own.value):
-            if not isinstance(part, Read):
-                continue
-            for dimension, subscript in enumerate(part.access.indices):
-                if index.variable not in variables(subscript):
-                    continue
-                extent = self._extent(part.access.array, dimension)
-                if subscript != Var(index.variable) or extent is None:
-                    return index
-                if not is_same(extent, stop) and not facts.imply(Relation("<=", stop, extent)):
-                    return index
-        return replace(index, range=Range(Int(0), stop))
+            if isinstance(part, Select | Holds) and variable in condition_variables(part.condition):
+                return None
+        extents: list[Index] = []
+        for subscript, extent in self._subscripts(own.value, variable):
+            if subscript != Var(variable) or extent is None or variables(extent):
+                return None
+            extents.append(extent)
+        alike = extents and all(is_same(extents[0], other) for other in extents)
+        return extents[0] if alike else None
+
+    def _subscripts(self, value: Value, variable: str) -> list[tuple[Index, Index | None]]:
+        """Return the subscripts that have a variable in them, each with the extent it is below."""
+        return [
+            (subscript, self._extent(part.access.array, dimension))
+            for part in walk_value(value)
+            if isinstance(part, Read)
+            for dimension, subscript in enumerate(part.access.indices)
+            if variable in variables(subscript)
+        ]
 
     def _extent(self, array: str, dimension: int) -> Index | None:
         definition = self.system.definitions.get(array)
@@ -168,11 +241,23 @@ class _Equal:
             new = {name for d in defined if not d.has_reduction for name in d.reads()} - found
         return frozenset(found)
 
-    def _take_indices(self, definition: Definition, kept: tuple[int, ...]) -> None:
-        """Let a definition have some of its indices only, wherever it is read."""
+    def _take_indices(
+        self, definition: Definition, kept: tuple[tuple[Generator, Index], ...]
+    ) -> None:
+        """Let a definition have other indices wherever it is read.
+
+        Args:
+            definition: The definition.
+            kept: The new indices, each with what it is in the variables of the old ones.
+        """
         name = definition.name
-        self.kept[name] = kept
-        indices = tuple(definition.indices[n] for n in kept)
+        subscripts = tuple(chosen for _, chosen in kept)
+        self.kept[name] = _Instead(definition.variables, Access(name, subscripts))
+        indices = tuple(index for index, _ in kept)
+        value = definition.value
+        for index, chosen in kept:
+            value = with_reads(value, _put_for(chosen, Var(index.variable)))
+        definition = replace(definition, value=value)
         origin = definition.origin if definition.has_reduction else "again"
         self.system.add(replace(definition, indices=indices, origin=origin))
         self.shortened = name
@@ -286,18 +371,21 @@ class _Equal:
 
     def _access(self, access: Access) -> Access:
         if access.array == self.shortened:
-            return Access(
-                access.array, tuple(access.subscripts[n] for n in self.kept[access.array])
-            )
+            return self.kept[access.array].at(access)
         known = self.instead.get(access.array)
-        if known is None:
-            return access
-        here: dict[str, Index] = dict(zip(known.variables, access.indices, strict=True))
-        moved = tuple(simplified(substitute(index, here)) for index in known.access.indices)
-        return self._access(Access(known.access.array, moved))
+        return access if known is None else self._access(known.at(access))
 
     def _condition(self, condition: Condition) -> Condition:
         return with_operands(condition, value=self._value)
+
+
+def _put_for(old: Index, new: Index) -> Callable[[Access], Access]:
+    """Return what puts an index for a whole subscript."""
+
+    def change(access: Access) -> Access:
+        return Access(access.array, tuple(new if s == old else s for s in access.indices))
+
+    return change
 
 
 def _rises(index: Index, name: str) -> bool:

@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.closed_nodes import NotClosed
 from looptrans.algebra.cells import Family
-from looptrans.algebra.iteration import Found, Iteration, NoRecurrence, Position
+from looptrans.algebra.edges import NoRecurrence, Position
+from looptrans.algebra.held import Found
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.closed_nodes import NotClosed
 from looptrans.adjoint.definitions import free_variables
 from looptrans.adjoint.lets import is_set_in_vain, unread_integers
-from looptrans.algebra.iteration import edges_of
+from looptrans.algebra.edges import edges_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import variables

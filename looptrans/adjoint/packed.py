@@ -15,54 +15,22 @@ nothing comes from them, and the loops are cut back afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.taken_back import TakenBack
+from looptrans.adjoint.views import Use, View, accesses_in, created, is_all_of, shaped, uses_of
 from looptrans.frontend import parse
-from looptrans.ir.affine import in_one_order, is_same, simplified, total
-from looptrans.ir.condition import Condition, Relation
+from looptrans.ir.affine import in_one_order, is_same, total
 from looptrans.ir.index import Index, Int, Opaque, Var, variables
 from looptrans.ir.listing import listing
-from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten, with_accesses
+from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
-from looptrans.ir.walk import accesses, live_out, nodes, placed
+from looptrans.ir.value import Access, Range
+from looptrans.ir.walk import accesses, live_out, nodes
 from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """How an array with packed rows is seen.
-
-    Attributes:
-        ends: The array that says where sequences end.
-        row: Which dimension is packed.
-        order: The dimensions as they are seen; -1 is that of the sequence.
-    """
-
-    ends: str
-    row: int
-    order: tuple[int, ...]
-
-    def seen(self, each: Sequence[T], batch: T) -> tuple[T, ...]:
-        """Return subscripts or extents as they are seen."""
-        return tuple(batch if n < 0 else each[n] for n in self.order)
-
-    def taken_back(self, subscripts: Sequence[T]) -> tuple[T, ...]:
-        """Return subscripts or extents that are seen as they are."""
-        pairs = [(n, s) for n, s in zip(self.order, subscripts, strict=True) if n >= 0]
-        return tuple(s for _, s in sorted(pairs, key=lambda pair: pair[0]))
-
-    @property
-    def places(self) -> tuple[int, int]:
-        """Where the sequence and the row stand among the dimensions as they are seen."""
-        return self.order.index(-1), self.order.index(self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +72,7 @@ class Unpacked:
         views = {a.name: self.views[a.name] for a in program.arrays if a.name in self.views}
         views |= {new: self.views[old] for new, old in alike.items() if old in self.views}
         fixed = {a.name for a in self.listing.arrays} | set(alike)
-        return _Back(program, views, self.known, self.wholes, frozenset(fixed)).run()
+        return TakenBack(program, views, self.known, self.wholes, frozenset(fixed)).run()
 
 
 def unpacked(program: Program) -> Unpacked | None:
@@ -129,7 +97,7 @@ def unpacked(program: Program) -> Unpacked | None:
                     here = rows_of(node.range, known)
                     inner = (*batches, node.variable)
                     bounds = node.range
-                    is_whole = here is not None and _is_all_of(node.range, wholes, here)
+                    is_whole = here is not None and is_all_of(node.range, wholes, here)
                     if is_whole and (rows := _row_count(program, node, views)) is not None:
                         rest = {n: k for n, k in own.items() if _has_room(program, n, k, rows)}
                         free = iterations_are_apart(node, rest)
@@ -145,14 +113,6 @@ def unpacked(program: Program) -> Unpacked | None:
     changed = _with_shapes(program, body, views, known)
     again = parse(Source(f"<{program.name}>", listing(changed)))
     return Unpacked(program, again, views, known, wholes, contracts)
-
-
-def is_same_shape(one: Array, other: Array) -> bool:
-    """Tell whether two arrays have the same shape."""
-    pairs = zip(one.shape, other.shape, strict=False)
-    return one.rank == other.rank and all(
-        a is not None and b is not None and is_same(a, b) for a, b in pairs
-    )
 
 
 def _wholes(program: Program, known: Mapping[str, Segments]) -> dict[str, Rows]:
@@ -173,35 +133,13 @@ def _wholes(program: Program, known: Mapping[str, Segments]) -> dict[str, Rows]:
 
 
 def _ranges(program: Program) -> Iterator[Range]:
-    for use in _uses(program):
+    for use in uses_of(program):
         yield from use.around.values()
-
-
-def _is_all_of(bounds: Range, wholes: Mapping[str, Rows], rows: Rows) -> bool:
-    """Tell whether a range has all rows of a sequence."""
-    whole = wholes[rows.ends].of(rows.sequence)
-    return is_same(bounds.start, whole.start) and is_same(bounds.stop, whole.stop)
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """An access, and the ranges of the variables around it, outermost first."""
-
-    access: Access
-    around: dict[str, Range]
-
-
-def _uses(program: Program) -> Iterator[_Use]:
-    for place in placed(program):
-        loops = {loop.variable: loop.range for loop in place.loops}
-        for relation in accesses(place.node):
-            inner = {g.variable: g.range for g in relation.generators}
-            yield _Use(relation.access, loops | inner)
 
 
 def _view(program: Program, array: Array, known: Mapping[str, Segments]) -> View | None:
     """Return how an array is seen: the dimension whose subscript is always a row of a sequence."""
-    uses = [use for use in _uses(program) if use.access.array == array.name]
+    uses = [use for use in uses_of(program) if use.access.array == array.name]
     if array.element != "float" or not uses:
         return None
     for row in range(array.rank):
@@ -215,7 +153,7 @@ def _view(program: Program, array: Array, known: Mapping[str, Segments]) -> View
     return None
 
 
-def _sequence(use: _Use, row: int, known: Mapping[str, Segments]) -> Rows | None:
+def _sequence(use: Use, row: int, known: Mapping[str, Segments]) -> Rows | None:
     """Return the rows of the sequence whose row a subscript is."""
     subscript = use.access.subscripts[row]
     if not isinstance(subscript, Var) or subscript.name not in use.around:
@@ -228,7 +166,7 @@ def _sequence(use: _Use, row: int, known: Mapping[str, Segments]) -> Rows | None
     return found if is_over_all(use.around[found.sequence], known[found.ends]) else None
 
 
-def _order(use: _Use, row: int, known: Mapping[str, Segments]) -> tuple[int, ...]:
+def _order(use: Use, row: int, known: Mapping[str, Segments]) -> tuple[int, ...]:
     """Return dimensions in the order of the loops that run along them."""
     names = list(use.around)
     found = _sequence(use, row, known)
@@ -248,7 +186,7 @@ def _sequences(
 ) -> dict[Access, str]:
     """Return the variable of the sequence of every access; one spelling has one."""
     found: dict[Access, str] = {}
-    for use in _uses(program):
+    for use in uses_of(program):
         view = views.get(use.access.array)
         if view is None:
             continue
@@ -298,7 +236,7 @@ def _own_rows(
     for array in program.arrays:
         if array.role != "local" or array.name in seen:
             continue
-        uses = [use for use in _uses(program) if use.access.array == array.name]
+        uses = [use for use in uses_of(program) if use.access.array == array.name]
         places = ((p, q) for p in range(array.rank) for q in range(array.rank) if p != q)
         for batch, row in places:
             ends = {_whole_rows(use, batch, row, known, wholes) for use in uses}
@@ -314,13 +252,13 @@ def _has_room(program: Program, name: str, row: int, rows: Index) -> bool:
 
 
 def _whole_rows(
-    use: _Use, batch: int, row: int, known: Mapping[str, Segments], wholes: Mapping[str, Rows]
+    use: Use, batch: int, row: int, known: Mapping[str, Segments], wholes: Mapping[str, Rows]
 ) -> str | None:
     """Return the ends of the sequences of which two subscripts name one, and each of its rows."""
     subscript = use.access.subscripts[row]
     bounds = use.around.get(subscript.name) if isinstance(subscript, Var) else None
     here = None if bounds is None else rows_of(bounds, known)
-    if bounds is None or here is None or not _is_all_of(bounds, wholes, here):
+    if bounds is None or here is None or not is_all_of(bounds, wholes, here):
         return None
     return here.ends if use.access.subscripts[batch] == Var(here.sequence) else None
 
@@ -334,7 +272,7 @@ def iterations_are_apart(loop: Loop, rows: Mapping[str, int]) -> bool:
         loop: The loop.
         rows: The dimension of rows of each array that may be written.
     """
-    inside = list(_accesses_in(loop.body))
+    inside = list(accesses_in(loop.body))
     written = {a.array for a, is_write in inside if is_write}
     for access, _ in inside:
         if access.array in written and access.subscripts:
@@ -343,13 +281,6 @@ def iterations_are_apart(loop: Loop, rows: Mapping[str, int]) -> bool:
                 return False
     numbers = {a.array for a, is_write in inside if is_write and not a.subscripts}
     return _sets_first(loop.body, numbers, set())
-
-
-def _accesses_in(body: tuple[Node, ...]) -> Iterator[tuple[Access, bool]]:
-    for node in nodes(body):
-        if isinstance(node, Assign | If):
-            for relation in accesses(node):
-                yield relation.access, relation.is_write
 
 
 def _sets_first(body: tuple[Node, ...], numbers: set[str], known: set[str]) -> bool:
@@ -390,228 +321,3 @@ def _with_shapes(
             shapes[array.name] = tuple(e for e in seen if e is not None)
         arrays.append(shaped(array, shapes.get(array.name)))
     return replace(program, arrays=tuple(arrays), body=created(body, shapes))
-
-
-def shaped(array: Array, shape: tuple[Index, ...] | None) -> Array:
-    """Return an argument with another shape."""
-    if shape is None or array.annotation is None:
-        return array
-    kind = array.annotation.partition("[")[0]
-    annotation = f'{kind}[Array, "{shape_text(shape)}"]'
-    return replace(array, rank=len(shape), shape=shape, annotation=annotation)
-
-
-def created(body: tuple[Node, ...], shapes: Mapping[str, tuple[Index, ...]]) -> tuple[Node, ...]:
-    """Return a block in which arrays are created with other shapes."""
-    return tuple(
-        replace(node, creation=replace(node.creation, shape=shapes[node.array]))
-        if isinstance(node, Declaration) and node.array in shapes
-        else node
-        for node in body
-    )
-
-
-@dataclass(slots=True)
-class _Back:
-    """Takes a view back.
-
-    Attributes:
-        program: A listing made of the one that is seen.
-        views: How its arrays are seen.
-        known: The arrays of ends.
-        wholes: What is gone over as the rows of a sequence, for each array of ends.
-        fixed: The arrays that have the shape they are to have, unless they are among the views.
-    """
-
-    program: Program
-    views: dict[str, View]
-    known: Mapping[str, Segments]
-    wholes: Mapping[str, Rows]
-    fixed: frozenset[str]
-
-    def run(self) -> Program:
-        """Return the listing without the view."""
-        while True:
-            body = self._cut(self.program.body, {})
-            more = dict(self._more(replace(self.program, body=body)))
-            if not more:
-                break
-            self.views |= more
-        self._check(replace(self.program, body=body))
-        body = with_accesses(body, self._access)
-        arrays = []
-        shapes: dict[str, tuple[Index, ...]] = {}
-        for array in self.program.arrays:
-            view = self.views.get(array.name)
-            if view is not None:
-                taken = view.taken_back(array.shape)
-                shapes[array.name] = tuple(e for e in taken if e is not None)
-            arrays.append(shaped(array, shapes.get(array.name)))
-        changed = replace(self.program, arrays=tuple(arrays), body=created(body, shapes))
-        return parse(Source(self.program.source.name, listing(changed)))
-
-    def _more(self, program: Program) -> Iterator[tuple[str, View]]:
-        """Yield what was made for each row of each sequence, so that the row alone will do."""
-        for array in program.arrays:
-            if array.element != "float" or array.name in self.fixed | set(self.views):
-                continue
-            uses = [use for use in _uses(program) if use.access.array == array.name]
-            places = ((p, q) for p in range(array.rank) for q in range(array.rank) if p != q)
-            for batch, row in places:
-                found = {self._rows_of(use, batch, row) for use in uses}
-                ends = found - {""}
-                if len(ends) == 1 and None not in found:
-                    (name,) = (end for end in ends if end)
-                    order = [n - (n > batch) for n in range(array.rank)]
-                    order[batch] = -1
-                    yield array.name, View(name, row - (row > batch), tuple(order))
-                    break
-
-    def _rows_of(self, use: _Use, batch: int, row: int) -> str | None:
-        """Return the ends of the sequences whose rows are used; nothing where all rows are."""
-        one, other = use.access.subscripts[batch], use.access.subscripts[row]
-        if not isinstance(one, Var) or not isinstance(other, Var):
-            return None
-        if one.name not in use.around or other.name not in use.around:
-            return None
-        bounds = use.around[other.name]
-        found = rows_of(bounds, self.known)
-        if found is not None and found.sequence == one.name:
-            return found.ends
-        return "" if bounds.step == 1 and simplified(bounds.start) == Int(0) else None
-
-    def _check(self, program: Program) -> None:
-        """Refuse a listing in which some row is not one of the sequence around it."""
-        for use in _uses(program):
-            view = self.views.get(use.access.array)
-            if view is None:
-                continue
-            batch, row = (use.access.subscripts[n] for n in view.places)
-            bounds = use.around.get(row.name) if isinstance(row, Var) else None
-            rows = None if bounds is None else rows_of(bounds, self.known)
-            around = use.around.get(rows.sequence) if rows is not None else None
-            if (
-                rows is None
-                or around is None
-                or (rows.ends, Var(rows.sequence)) != (view.ends, batch)
-                or not is_over_all(around, self.known[view.ends])
-            ):
-                raise NotDifferentiated(
-                    f"{use.access.array} is needed at rows that are none of the sequence around it"
-                )
-
-    def _access(self, access: Access) -> Access:
-        view = self.views.get(access.array)
-        return access if view is None else Access(access.array, view.taken_back(access.subscripts))
-
-    def _cut(self, body: tuple[Node, ...], around: dict[str, Range]) -> tuple[Node, ...]:
-        """Cut loops over rows back to those of their sequence."""
-        found: list[Node] = []
-        for node in body:
-            match node:
-                case Loop():
-                    rows = self._of(node.variable, _accesses_in(node.body), around)
-                    bounds = node.range
-                    inner = node.body
-                    if rows is not None and not self._is_of(bounds, rows):
-                        ends, batch = rows
-                        self._is_all(node.variable, bounds, ends)
-                        bounds = self.wholes[ends].of(batch)
-                        inner = _without_bounds(inner, node.variable, bounds)
-                    inside = around | {node.variable: bounds}
-                    found.append(replace(node, range=bounds, body=self._cut(inner, inside)))
-                case If():
-                    then, other = self._cut(node.body, around), self._cut(node.orelse, around)
-                    found.append(replace(node, body=then, orelse=other))
-                case Assign():
-                    values = tuple(self._sums(value, around) for value in node.values)
-                    found.append(replace(node, values=values))
-                case _:
-                    found.append(node)
-        return tuple(found)
-
-    def _sums(self, value: Value, around: dict[str, Range]) -> Value:
-        """Cut sums over rows back to those of their sequence."""
-
-        def change(part: Value) -> Value | None:
-            if not isinstance(part, Reduce):
-                return None
-            generators: list[Generator] = []
-            inside = dict(around)
-            read = _reads(part.body)
-            for g in part.generators:
-                rows = self._of(g.variable, ((access, False) for access in read), inside)
-                bounds = g.range
-                if rows is not None and not self._is_of(bounds, rows):
-                    self._is_all(g.variable, bounds, rows[0])
-                    bounds = self.wholes[rows[0]].of(rows[1])
-                inside[g.variable] = bounds
-                generators.append(replace(g, range=bounds))
-            return Reduce(part.function, tuple(generators), self._sums(part.body, inside))
-
-        return replaced(value, change)
-
-    def _is_of(self, bounds: Range, rows: tuple[str, str]) -> bool:
-        """Tell whether a range has rows of a sequence, given by its ends and its variable."""
-        found = rows_of(bounds, self.known)
-        return found is not None and (found.ends, found.sequence) == rows
-
-    def _of(
-        self, variable: str, inside: Iterable[tuple[Access, bool]], around: Mapping[str, Range]
-    ) -> tuple[str, str] | None:
-        """Return the ends and the sequence whose rows a variable stands for."""
-        found: set[tuple[str, str]] = set()
-        for access, _ in inside:
-            view = self.views.get(access.array)
-            if view is None:
-                continue
-            if len(access.subscripts) <= max(view.places):
-                raise NotDifferentiated(
-                    f"{access.array} is kept for rows of all sequences: its rows have no batch",
-                    remedy=f"work {access.array} out in each loop, in a number, where it is read",
-                )
-            batch, row = (access.subscripts[n] for n in view.places)
-            if row != Var(variable):
-                continue
-            if not isinstance(batch, Var) or batch.name not in around:
-                raise NotDifferentiated(
-                    f"{access.array} is gathered over {variable} before it is known which "
-                    "sequence its rows belong to"
-                )
-            found.add((view.ends, batch.name))
-        if len(found) > 1:
-            raise NotDifferentiated(f"{variable} stands for rows of two kinds of sequences")
-        return next(iter(found), None)
-
-    def _is_all(self, variable: str, bounds: Range, ends: str) -> None:
-        """Refuse a loop that is no loop over all rows."""
-        if bounds.step != 1 or simplified(bounds.start) != Int(0):
-            raise NotDifferentiated(f"{variable} does not go over all rows that {ends} divides")
-
-
-def _without_bounds(body: tuple[Node, ...], variable: str, bounds: Range) -> tuple[Node, ...]:
-    """Leave out guards that say no more than a range does."""
-    known = (
-        Relation(">=", Var(variable), bounds.start),
-        Relation("<", Var(variable), bounds.stop),
-    )
-
-    def change(node: Node) -> tuple[Node, ...]:
-        if isinstance(node, If) and not node.orelse and _is_one_of(node.condition, known):
-            return node.body
-        return (node,)
-
-    return rewritten(body, change)
-
-
-def _is_one_of(condition: Condition, known: tuple[Relation, ...]) -> bool:
-    return isinstance(condition, Relation) and any(
-        condition.op == each.op
-        and is_same(condition.left, each.left)
-        and is_same(condition.right, each.right)
-        for each in known
-    )
-
-
-def _reads(value: Value) -> list[Access]:
-    return [part.access for part in walk_value(value) if isinstance(part, Read)]

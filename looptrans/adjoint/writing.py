@@ -22,6 +22,8 @@ from looptrans.adjoint.definitions import (
     free_variables,
     plain_name,
     range_moved,
+    reads_of,
+    refreshed_generators,
 )
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.in_range import conditions_of_reads
@@ -115,9 +117,13 @@ class Writer:
             definition = self.system.definitions[name]
             made.append(definition)
             terms = combined(expanded(definition.value, self.system.names))
-            nests += self._nests(Gradient(name, definition.indices, tuple(terms)), definition)
+            nests += self._nests(Gradient(name, definition.indices, tuple(terms)))
         for gradient in gradients.values():
-            nests += self._nests(gradient, None)
+            summed = self._summed_ahead(gradient)
+            if summed is not None:
+                made.append(self.system.definitions[summed[0].name])
+            for each in summed or (gradient,):
+                nests += self._nests(each)
         self.nests = merged(nests)
         forward, self.shown = saver.extended(self.saved)
         return self._program(made, gradients, incoming), forward
@@ -162,7 +168,25 @@ class Writer:
 
     # Nests
 
-    def _nests(self, gradient: Gradient, definition: Definition | None) -> list[Nest]:
+    def _summed_ahead(self, gradient: Gradient) -> tuple[Gradient, Gradient] | None:
+        """Part what is gathered in loops from what waits for other sums, where there is both.
+
+        Else the sum would lie in the gradient meanwhile, which may hold 16 bits.
+        """
+        late = [term for term in gradient.terms if self._turn([term]) == 2]
+        early = [term for term in gradient.terms if self._turn([term]) < 2]
+        if not gradient.indices or not late or not any(term.generators for term in early):
+            return None
+        own, new = refreshed_generators(gradient.indices, self.system.names)
+        name = self.system.names.array(f"{gradient.name}_sum")
+        terms = tuple(term_moved(term, new) for term in early)
+        made = self.system.add(Definition(name, own, value_of(list(terms)), "adjoint"))
+        self.kept.add(name)
+        cell = Read(Access(name, tuple(Var(g.variable) for g in gradient.indices)))
+        rest = (*late, Term(Fraction(1), ((cell, 1),)))
+        return Gradient(name, made.indices, terms), replace(gradient, terms=rest)
+
+    def _nests(self, gradient: Gradient) -> list[Nest]:
         """Return the nests that work out a stored array."""
         target = Access(gradient.name, tuple(Var(g.variable) for g in gradient.indices))
         groups: dict[str, list[Term]] = {}
@@ -171,7 +195,7 @@ class Writer:
             ordered = replace(term, generators=in_order(self._outside(term)))
             groups.setdefault(_group(ordered), []).append(ordered)
         found = []
-        keys = sorted(groups, key=lambda k: bool(groups[k][0].generators))
+        keys = sorted(groups, key=lambda k: self._turn(groups[k]))
         for number, key in enumerate(keys):
             terms = _common(groups[key])
             first = terms[0].generators
@@ -198,6 +222,21 @@ class Writer:
                 )
             )
         return found
+
+    def _turn(self, terms: list[Term]) -> int:
+        """Return when terms are added: sums behind what starts them, before what waits.
+
+        What waits would else part the sum from those it waits for, which go over the same.
+        """
+        if terms[0].generators:
+            return 1
+        reads = {a for t in terms for atom, _ in t.factors for a in reads_of(atom)}
+        gathered = [
+            name
+            for name in reads & self.system.definitions.keys()
+            if self.system.definitions[name].origin == "adjoint" and self.is_stored(name)
+        ]
+        return 2 if gathered else 0
 
     def _summed_first(self, term: Term) -> Term:
         """Do a sum first that what is worked out again has no part in.

@@ -5,15 +5,17 @@ names (`s1` a state variable, `x1` an input of an iteration, `p1` a number that 
 no name of the listing can decide anything here.
 
 what values are           values, trees, cells, bound, inputs
-one iteration, on symbols iteration, recurrence, order, branches
+one iteration, on symbols iteration, held, edges, assembly, recurrence, order, branches
 iterations without state  free
-is it equal               normal, terms, atoms, numbers, ordering, possible, multiplied,
+is it equal               normal, terms, signs, atoms, numbers, ordering, possible, multiplied,
                           readable
 what is no number         infinities
-combine operators         search, operator, laws, weights, conjugation, refusal, finding
-other forms of a loop     closed, change_of_state, fusion
+combine operators         search, draft, extrema, scaled_sums, own_step, matrices, operator, laws,
+                          weights, conjugation, refusal, finding
+other forms of a loop     closed, change_of_state, fusion, separable
 a block at once           append, append_laws, append_state, appended
-elements of blocks        one_by_one, block_steps, block_laws, gathered, written_step
+elements of blocks        one_by_one, named_blocks, block_steps, block_laws, gathered,
+                          written_step
 derivatives               derivatives
 kept and proved again     certificate
 """

@@ -13,17 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.appended import AppendedState, NoForm, appended, domain_of_terms
+from looptrans.algebra.assembly import assembled, flow_of
 from looptrans.algebra.cells import Family, is_own_cell
 from looptrans.algebra.certificate import ir_certificate
-from looptrans.algebra.iteration import (
-    Iteration,
-    NoRecurrence,
-    Position,
-    edges_of,
-    loop_named,
-)
+from looptrans.algebra.edges import NoRecurrence, Position, edges_of, loop_named
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.laws import Law
-from looptrans.algebra.recurrence import Recurrence, assembled, flow_of
+from looptrans.algebra.recurrence import Recurrence
 from looptrans.ir.condition import Condition
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.program import Assign, If, Loop, Program

@@ -24,7 +24,7 @@ from typing import Final
 import mpmath
 
 from looptrans.algebra.atoms import OO, Expr, Undefined
-from looptrans.algebra.iteration import NoRecurrence
+from looptrans.algebra.edges import NoRecurrence
 from looptrans.algebra.laws import Equation, Law, joined
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.numbers import DIGITS, Domain, NoNumber, evaluate, points

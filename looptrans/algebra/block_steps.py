@@ -16,21 +16,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from looptrans.algebra.assembly import assembled
 from looptrans.algebra.cells import Family, mentions, same_cell
 from looptrans.algebra.closed import ClosedFold, closed_fold
+from looptrans.algebra.edges import NoRecurrence, Position, edges_of
 from looptrans.algebra.finding import Finding, find_operator
 from looptrans.algebra.gathered import gathered
+from looptrans.algebra.held import SPOILT, Known
 from looptrans.algebra.inputs import index_variables
-from looptrans.algebra.iteration import (
-    SPOILT,
-    Iteration,
-    Known,
-    NoRecurrence,
-    Position,
-    edges_of,
-)
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.laws import joined
-from looptrans.algebra.recurrence import Recurrence, StateVariable, assembled
+from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.values import add, is_number, put
 from looptrans.ir.condition import Condition, Truth
 from looptrans.ir.facts import DependenceReport
@@ -243,13 +239,7 @@ class BlockIteration(Iteration):
 
 
 def _fold_of(step: Recurrence) -> tuple[Finding, ClosedFold]:
-    bare = replace(
-        step,
-        position=(),
-        states=tuple(replace(s, statements=(), read_after=()) for s in step.states),
-        components=(),
-    )
-    finding = find_operator(bare)
+    finding = find_operator(step)
     if finding.operator is None or len(finding.recurrence.states) != len(step.states):
         raise NoRecurrence("no operator was found for a pass over a block")
     fold = closed_fold(finding.recurrence, finding.operator)

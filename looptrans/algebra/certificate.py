@@ -12,13 +12,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.closed import ClosedForm, closed_form
+from looptrans.algebra.edges import NoRecurrence
 from looptrans.algebra.finding import Finding, with_counter
 from looptrans.algebra.inputs import Input
-from looptrans.algebra.iteration import NoRecurrence
 from looptrans.algebra.laws import Law, completed, laws
 from looptrans.algebra.operator import Component, Operator
-from looptrans.algebra.recurrence import Recurrence, recurrence
+from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.trees import Malformed, Tree, tree_of, value_from
 from looptrans.frontend import parse
 from looptrans.ir import verdict

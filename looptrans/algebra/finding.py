@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from looptrans.algebra.inputs import Input
@@ -41,7 +42,36 @@ class Finding:
 
 
 def find_operator(recurrence: Recurrence) -> Finding:
-    """Look for an operator that joins the results of two parts of a loop, and prove it."""
+    """Look for an operator that joins the results of two parts of a loop, and prove it.
+
+    Recurrences that differ only in where their statements stand share one search.
+    """
+    finding = _found(
+        replace(
+            recurrence,
+            position=(),
+            states=tuple(replace(s, statements=(), read_after=()) for s in recurrence.states),
+            components=(),
+        )
+    )
+    own = {state.name: state for state in recurrence.states}
+    states = tuple(
+        replace(s, statements=own[s.name].statements, read_after=own[s.name].read_after)
+        if s.name in own
+        else s
+        for s in finding.recurrence.states
+    )
+    placed = replace(
+        finding.recurrence,
+        position=recurrence.position,
+        states=states,
+        components=recurrence.components,
+    )
+    return replace(finding, recurrence=placed)
+
+
+@lru_cache(maxsize=16)
+def _found(recurrence: Recurrence) -> Finding:
     tried: list[str] = []
     for candidate in (recurrence, with_counter(recurrence)):
         if candidate is None:

@@ -18,7 +18,7 @@ from typing import Final, Literal
 import sympy
 
 from looptrans.algebra.atoms import Expr, Undefined
-from looptrans.algebra.iteration import NoRecurrence
+from looptrans.algebra.edges import NoRecurrence
 from looptrans.algebra.numbers import Domain
 from looptrans.algebra.readable import value_of
 from looptrans.algebra.terms import Terms

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from looptrans.algebra.cells import same_cell
-from looptrans.algebra.iteration import NoRecurrence
+from looptrans.algebra.edges import NoRecurrence
 from looptrans.ir.condition import (
     Condition,
     Data,

@@ -22,9 +22,10 @@ from looptrans.algebra.cells import (
     same_cell,
     value_moved,
 )
+from looptrans.algebra.edges import Edge, NoRecurrence, Position
+from looptrans.algebra.held import SPOILT, Found, Known, family_of
 from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import Condition, opposite
-from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import (
@@ -37,7 +38,6 @@ from looptrans.ir.program import (
     If,
     Loop,
     Node,
-    Program,
 )
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import (
@@ -53,100 +53,7 @@ from looptrans.ir.value import (
     rank_of,
     walk_value,
 )
-from looptrans.ir.walk import Placed, nodes, placed
-
-Position = tuple[int, ...]
-SPOILT = "@"
-
-
-class NoRecurrence(Exception):
-    """The loop cannot be read as a recurrence; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A flow dependence, seen from one loop.
-
-    Attributes:
-        source: The label of the writing statement.
-        sink: The label of the reading one.
-        array: What they share.
-        kind: `carried` by the loop; `within` one iteration of it; `entering` from before the loop
-            or from outside; `leaving` it; `outer`: both inside, carried by a loop around it.
-        inner: The position of the loop inside that carries a `within`, or None.
-        distance: The distance in the loop, for `carried`.
-    """
-
-    source: str
-    sink: str
-    array: str
-    kind: str
-    inner: Position | None = None
-    distance: str = ""
-
-
-def edges_of(program: Program, report: DependenceReport, loop: Position) -> tuple[Edge, ...]:
-    """Return the flow dependences that touch a loop."""
-    places = {place.label: place for place in placed(program)}
-    found = []
-    for d in report.dependences:
-        source, sink = places[d.source], places[d.sink]
-        inside = [loop in place.loop_positions for place in (source, sink)]
-        if not any(inside):
-            continue
-        if not all(inside):
-            kind = "leaving" if inside[0] else "entering"
-            found.append(Edge(d.source, d.sink, d.array, kind))
-            continue
-        level = source.loop_positions.index(loop)
-        carrier = next((n for n, sign in enumerate(d.direction) if sign != "="), None)
-        if carrier is None or carrier > level:
-            inner = None if carrier is None else source.loop_positions[carrier]
-            found.append(Edge(d.source, d.sink, d.array, "within", inner))
-        elif carrier == level:
-            found.append(Edge(d.source, d.sink, d.array, "carried", distance=d.distance[level]))
-        else:
-            found.append(Edge(d.source, d.sink, d.array, "outer"))
-    return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a cell holds at some point of the iteration.
-
-    Attributes:
-        family: The cell or cells.
-        value: Its value over what the iteration found.
-        labels: The statements that may have written it in this iteration.
-        old: Whether it may still hold what the iteration found there.
-    """
-
-    family: Family
-    value: Value
-    labels: frozenset[str]
-    old: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Something the iteration found when it began, or worked out by a loop of its own.
-
-    Attributes:
-        name: The name that stands for it in values.
-        family: The cell.
-        state: Whether an earlier iteration left it there.
-        maker: The place of the inner loop of this iteration that makes it, if one does.
-    """
-
-    name: str
-    family: Family
-    state: bool
-    maker: Position = ()
-
-    @property
-    def made(self) -> bool:
-        """Whether an inner loop of this iteration makes it."""
-        return bool(self.maker)
+from looptrans.ir.walk import nodes
 
 
 @dataclass(slots=True)
@@ -247,7 +154,7 @@ class Iteration:
         self.computed.append((node.label, values))
         for number, target in enumerate(node.targets):
             value = values[number if len(values) == len(node.targets) else 0]
-            self.known.append(Known(_family(target, ranges), value, frozenset({node.label})))
+            self.known.append(Known(family_of(target, ranges), value, frozenset({node.label})))
 
     def _stored(self, node: Assign, number: int) -> Value:
         """Return a value as its target holds it: an array of integers rounds toward 0."""
@@ -284,7 +191,7 @@ class Iteration:
         if known is None:
             state = (label, access.array) in self._carried and self._may_be_carried(access)
             fill = None if state else self.fills.get(access.array)
-            value = fill or self.origin(_family(access, ranges), state=state)
+            value = fill or self.origin(family_of(access, ranges), state=state)
             self._expect(access, label, frozenset(), old=True)
             return value
         self._expect(access, label, known.labels, old=known.old)
@@ -493,37 +400,3 @@ class Iteration:
             for node in nodes((*test.body, *test.orelse))
             if isinstance(node, Assign)
         }
-
-
-def _family(access: Access, ranges: Mapping[str, Range]) -> Family:
-    return Family(
-        access, tuple((name, bounds) for name, bounds in ranges.items() if mentions(access, name))
-    )
-
-
-def loop_named(program: Program, name: str) -> tuple[Position, Loop]:
-    """Find a loop by its variable `j`, by `j@LINE`, or by `j@S7`, the j loop around S7.
-
-    Raises:
-        NoRecurrence: There is no such loop, or more than one.
-    """
-    variable, _, where = name.partition("@")
-    found: dict[Position, Loop] = {}
-    around: dict[Position, list[Placed]] = {}
-    for place in placed(program):
-        for position, loop in zip(place.loop_positions, place.loops, strict=True):
-            if loop.variable == variable:
-                found[position] = loop
-                around.setdefault(position, []).append(place)
-    if where:
-        found = {
-            position: loop
-            for position, loop in found.items()
-            if str(loop.span.line) == where or any(p.label == where for p in around[position])
-        }
-    if len(found) != 1:
-        choices = ", ".join(f"{variable}@{loop.span.line}" for loop in found.values())
-        raise NoRecurrence(
-            f"there is no loop {name}" if not found else f"{name} may be any of {choices}"
-        )
-    return next(iter(found.items()))

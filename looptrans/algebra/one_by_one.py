@@ -13,37 +13,31 @@ so for larger blocks, too, is what `block_laws.py` shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 
-from looptrans.algebra.block_laws import BlockLaws, Gathered
+from looptrans.algebra.assembly import assembled, flow_of
 from looptrans.algebra.block_steps import BlockIteration, is_known, plain_of, with_makers
 from looptrans.algebra.cells import is_own_cell, mentions, same_cell
 from looptrans.algebra.certificate import ir_certificate
-from looptrans.algebra.inputs import Naming, index_variables
-from looptrans.algebra.iteration import Edge, Iteration, NoRecurrence, edges_of
+from looptrans.algebra.edges import Edge, NoRecurrence, edges_of
+from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.laws import Law
-from looptrans.algebra.numbers import Domain
+from looptrans.algebra.named_blocks import block_laws
 from looptrans.algebra.possible import with_fewer_ends
-from looptrans.algebra.recurrence import Recurrence, assembled, flow_of
-from looptrans.algebra.values import MINUS_INFINITY, put
+from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.values import MINUS_INFINITY
 from looptrans.algebra.written_step import in_lowest_terms, where_it_holds
-from looptrans.ir.condition import Data, Relation, walk_condition
+from looptrans.ir.condition import Data, walk_condition
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Declaration, Element, If, Loop, Program
-from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Call,
     Const,
-    Holds,
     Range,
-    Read,
     Real,
-    Reduce,
-    Select,
     Unary,
     Value,
     walk_value,
@@ -52,8 +46,6 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.block_passes import BlockPasses, block_passes
 from looptrans.transforms.tree import Position, loops_around, node_at, replace_at
-
-EXPONENTIALS = ("exp", "exp2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +197,7 @@ class _Reading:
             # Once a block is exact enough; once an element, its gradients are not.
             raise NoRecurrence("the state would go through a logarithm at each element")
         self._is_all(step)
-        laws = self._named(after).decided()
+        laws = block_laws(self.passes, self.before, after, self.block.masks).decided()
         failed = [law for law in laws if law.answer != "proved" or not law.equations]
         if failed:
             text = "they are not shown to be their elements one by one"
@@ -247,107 +239,6 @@ class _Reading:
                 left = [_last(each, target.array) for each in (self.block, step)]
                 if left[0] is None or left[0] != left[1]:
                     raise NoRecurrence(f"{access_text(target)} is set by what a block has seen")
-
-    def _named(self, after: Recurrence) -> BlockLaws:
-        passes, before = self.passes, self.before
-        match = {}
-        for state in before.states:
-            other = [s for s in after.states if same_cell(s.access, state.access)]
-            if len(other) != 1 or other[0].over != state.over:
-                raise NoRecurrence(f"{access_text(state.access)} is no state of both loops")
-            match[other[0].name] = state.name
-        if len(after.states) != len(before.states):
-            raise NoRecurrence("the loops have not the same state")
-        sums: dict[Value, str] = {}
-
-        def gathered(part: Value) -> Value | None:
-            match part:
-                case Reduce(_, (each,), _) if (
-                    each.variable == passes.variable and each.range == passes.block
-                ):
-                    return Real(sums.setdefault(part, f"@sum{len(sums) + 1}"))
-                case _:
-                    return None
-
-        same = {state.name: state.name for state in before.states}
-        raw = [replaced(_raw(before, s.update, same), gathered) for s in before.states]
-        theirs = [_raw(after, s.update, match) for s in after.states]
-        kept = {f"@{name}": name for name in same}
-        kept |= {name: f"a{number}" for number, name in enumerate(sums.values(), 1)}
-        bodies = [r.body for r in sums if isinstance(r, Reduce)]
-        tests: list[Value] = [
-            Select(r.generators[0].condition, Real("@on"), Const(0.0))
-            for r in sums
-            if isinstance(r, Reduce)
-        ]
-        kept["@on"] = "on"
-        if passes.places is not None:
-            raw, bodies, tests = (
-                [passes.places.value(value) for value in values] for values in (raw, bodies, tests)
-            )
-        for value in (*raw, *theirs, *bodies, *tests):
-            if not is_known(value):
-                raise NoRecurrence("a loop inside makes something of what else the block sets")
-            for part in walk_value(value):
-                if isinstance(part, Read) and part.access.array in passes.within:
-                    cell = access_text(part.access)
-                    raise NoRecurrence(f"{cell} is read as a block before has left it")
-            if passes.names[0] in index_variables(value):
-                raise NoRecurrence(f"a block is told by {passes.names[0]}")
-        inner = frozenset(
-            n.variable
-            for n in nodes((node_at(passes.program, passes.position),))
-            if isinstance(n, Loop)
-        ) - {passes.variable}
-        naming = Naming(passes.variable, {}, kept, inner, tells_choices=True)
-        values = naming.named([*raw, *theirs, *bodies, *tests])
-        inputs = {array.name for array in passes.program.arrays if array.role == "input"}
-        for state in before.states:
-            for part in walk_value(state.initial):
-                unknown = isinstance(part, Read) and part.access.array not in inputs
-                if unknown or (state.initial != part and part == MINUS_INFINITY):
-                    raise NoRecurrence(f"{access_text(state.access)} begins as what is not known")
-            if not isinstance(state.initial, Const | Read | Real):
-                raise NoRecurrence(f"{access_text(state.access)} begins as what is not known")
-        count, gathered_ = len(raw), len(sums)
-        names = [s.name for s in before.states]
-        order = [match[s.name] for s in after.states]
-        first = {s.name: s.initial for s in before.states if isinstance(s.initial, Const)}
-        found, masked, positive = [], set(), set()
-        for number, (whole, body, test) in enumerate(
-            zip(
-                sums, values[2 * count :][:gathered_], values[2 * count + gathered_ :], strict=True
-            ),
-            1,
-        ):
-            assert isinstance(whole, Reduce)
-            assert isinstance(test, Select)
-            if isinstance(body, Real) and MINUS_INFINITY in walk_value(whole.body):
-                masked.add(body.name)
-            if whole.function == "sum" and isinstance(body, Call) and body.function in EXPONENTIALS:
-                positive.add(f"a{number}")
-            is_masked = whole.generators[0].condition in self.block.masks
-            found.append(Gathered(f"a{number}", whole.function, test.condition, body, is_masked))
-        given = (*naming.inputs, *naming.parameters)
-        domain = Domain(
-            positive=frozenset(positive),
-            nonnegative=frozenset(item.name for item in given if item.is_nonnegative),
-            truths=frozenset(item.name for item in given if item.is_truth) | _tested(values),
-        )
-        return BlockLaws(
-            dict(zip(names, values[:count], strict=True)),
-            dict(zip(order, values[count : 2 * count], strict=True)),
-            tuple(found),
-            first,
-            passes.is_full,
-            frozenset(masked),
-            domain,
-            {
-                item.name: item.value.condition
-                for item in given
-                if isinstance(item.value, Holds) and isinstance(item.value.condition, Relation)
-            },
-        )
 
 
 def _block_of(passes: BlockPasses) -> BlockIteration:
@@ -415,27 +306,8 @@ def _takes_logarithms(update: Value) -> bool:
     return any(isinstance(p, Call) and p.function in ("log", "log2") for p in walk_value(update))
 
 
-def _tested(values: Iterable[Value]) -> frozenset[str]:
-    """Return the names whose truth a choice hangs on."""
-    return frozenset(
-        part.value.name
-        for value in values
-        for choice in walk_value(value)
-        if isinstance(choice, Select)
-        for part in walk_condition(choice.condition)
-        if isinstance(part, Data) and isinstance(part.value, Real)
-    )
-
-
 def _ranges(step: Iteration) -> dict[str, Range]:
     return {name: bounds for f in step.found.values() for name, bounds in f.family.over}
-
-
-def _raw(step: Recurrence, value: Value, states: Mapping[str, str]) -> Value:
-    """Return an update over states, its inputs and parameters put in."""
-    names: dict[str, Value] = {name: Real(f"@{new}") for name, new in states.items()}
-    given = {item.name: item.value for item in (*step.inputs, *step.parameters)}
-    return put(value, names | given)
 
 
 def _last(iteration: Iteration, array: str) -> tuple[Value, ...] | None:

@@ -16,7 +16,7 @@ from math import isinf
 import sympy
 
 from looptrans.algebra.atoms import Expr, Undefined
-from looptrans.algebra.iteration import NoRecurrence
+from looptrans.algebra.edges import NoRecurrence
 from looptrans.algebra.order import inputs_of
 from looptrans.algebra.readable import factored
 from looptrans.algebra.recurrence import Recurrence, StateVariable

@@ -3,7 +3,7 @@
 asked from outside        api, budget, annotate, explanation, statements
 a program as isl sees it  model, normal, linear, formula, polyhedra, instances, inequalities
 dependences               dependences, relation, flow, pieces, witness, sources
-opaque terms              opaque, opaque_domains, axioms, supposed
+opaque terms              opaque, opaque_domains, axioms, contract_forms, supposed
 graph and loops           graph, loops, reductions, iterations, judge
 is a step legal           judging, equivalence, correspondence, comparison, same, reversals,
                           interference, killing, observed, spare, grown, reassociation, verdicts

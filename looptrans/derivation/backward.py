@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from looptrans.adjoint.backward import Backward, backward
+from looptrans.adjoint.backward import backward
+from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.simpler import ORDER, PLACES

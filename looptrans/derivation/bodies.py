@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from looptrans.algebra.assembly import assembled, flow_of, iteration_of
 from looptrans.algebra.cells import is_new_each_time, mentions, moved, same_cell
-from looptrans.algebra.iteration import Iteration, NoRecurrence, loop_named
-from looptrans.algebra.recurrence import Recurrence, assembled, flow_of, iteration_of
+from looptrans.algebra.edges import NoRecurrence, loop_named
+from looptrans.algebra.iteration import Iteration
+from looptrans.algebra.recurrence import Recurrence
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.writing import without
 from looptrans.ir.condition import Condition, conjunction

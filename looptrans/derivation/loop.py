@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 from looptrans.algebra.certificate import OperatorCertificate
-from looptrans.algebra.finding import Finding, find_operator
+from looptrans.algebra.finding import find_operator
 from looptrans.algebra.infinities import tests_infinity
 from looptrans.algebra.laws import Law
 from looptrans.algebra.recurrence import Recurrence
@@ -60,41 +59,13 @@ def operator_for(program: Program, loop: str, step: Recurrence) -> OperatorCerti
             f"{listed(tested)} in {loop} depends on whether something is an infinity, of which the "
             "algebra of numbers does not know"
         )
-    finding = _found(step)
+    finding = find_operator(step)
     if finding.operator is None:
         if finding.refusal is not None:
             raise NotDone(f"{loop} cannot be split: {finding.refusal.text()}", "illegal")
         tried = "; ".join(finding.tried)
         raise NotDone(f"no operator was found that joins two parts of {loop}: {tried}")
     return OperatorCertificate(program, loop, finding.recurrence, finding.operator, finding.laws)
-
-
-def _found(step: Recurrence) -> Finding:
-    """Find an operator; steps that differ only in where their statements stand share one search."""
-    found = _found_for(
-        replace(
-            step,
-            position=(),
-            states=tuple(replace(s, statements=(), read_after=()) for s in step.states),
-            components=(),
-        )
-    )
-    own = {state.name: state for state in step.states}
-    states = tuple(
-        replace(s, statements=own[s.name].statements, read_after=own[s.name].read_after)
-        if s.name in own
-        else s
-        for s in found.recurrence.states
-    )
-    placed = replace(
-        found.recurrence, position=step.position, states=states, components=step.components
-    )
-    return replace(found, recurrence=placed)
-
-
-@lru_cache(maxsize=16)
-def _found_for(step: Recurrence) -> Finding:
-    return find_operator(step)
 
 
 def with_step(

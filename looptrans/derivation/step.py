@@ -12,7 +12,7 @@ from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate, Decision
 
 if TYPE_CHECKING:
-    from looptrans.adjoint.backward import Backward
+    from looptrans.adjoint.derived import Backward
 
 Goal: TypeAlias = Literal["forward", "split", "fold"]
 Form: TypeAlias = Literal["kernels", "launch", "atomics"]

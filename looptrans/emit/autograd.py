@@ -20,7 +20,7 @@ from looptrans.emit.layout import INDENT, filled, fits, heading, statement
 from looptrans.ir.index import parameters
 
 if TYPE_CHECKING:
-    from looptrans.adjoint.backward import Backward
+    from looptrans.adjoint.derived import Backward
 
 DIGEST = "0digest0"
 """What stands in the operators' names until the text is known."""

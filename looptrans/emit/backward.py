@@ -25,7 +25,7 @@ from looptrans.emit.together import groups_of
 from looptrans.version import __version__
 
 if TYPE_CHECKING:
-    from looptrans.adjoint.backward import Backward
+    from looptrans.adjoint.derived import Backward
     from looptrans.ir.program import Program
 
 Form: TypeAlias = Literal["kernels", "launch", "atomics"]

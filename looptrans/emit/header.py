@@ -13,7 +13,7 @@ from looptrans.ir.listing import listing
 from looptrans.ir.program import Program
 
 if TYPE_CHECKING:
-    from looptrans.adjoint.backward import Backward
+    from looptrans.adjoint.derived import Backward
 
 _MARGIN = "#     "
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from looptrans.adjoint.backward import Backward
+from looptrans.adjoint.derived import Backward
 from looptrans.executor.inputs import Inputs
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.gradient_machine import Differentiated

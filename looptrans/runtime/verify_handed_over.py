@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from looptrans.adjoint.backward import Backward
+from looptrans.adjoint.derived import Backward
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
 from looptrans.ir.program import Assign, Node, Program

@@ -12,36 +12,30 @@ down; whether the two mean the same is for the algebra to say (`looptrans.algebr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
-from typing import TypeVar
 
 from looptrans.ir.affine import difference, is_same
 from looptrans.ir.condition import Condition, Truth, with_operands
 from looptrans.ir.index import Index, Int, Var, variables
-from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, replaced_part, rewritten, with_accesses
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import (
-    NEUTRAL,
     Access,
-    Binary,
-    Call,
     Const,
-    Create,
     Range,
-    Read,
     Reduce,
     Select,
-    Unary,
     Value,
     Whole,
     walk_value,
 )
 from looptrans.ir.walk import accesses, live_out, nodes
 from looptrans.transforms.block_places import BlockPlaces
+from looptrans.transforms.block_starts import linear_in
 from looptrans.transforms.naming import binders, fresh_name
+from looptrans.transforms.one_element import masks, one_element, set_once, where
 from looptrans.transforms.substitute import substitute_variable
 from looptrans.transforms.tree import (
     LoopPath,
@@ -50,9 +44,14 @@ from looptrans.transforms.tree import (
     replace_at,
     statements_in,
 )
-from looptrans.transforms.whole_loops import block_in_whole, is_never_empty, linear_in
-
-T = TypeVar("T")
+from looptrans.transforms.whole_loops import block_in_whole, is_never_empty
+from looptrans.transforms.without_places import (
+    accesses_in,
+    dimensions_gone,
+    is_made,
+    without_dimensions,
+    without_places,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +140,15 @@ class _Passes:
         places = self._places(whole, block)
         single = []
         for spliced in self._together(body, block):
-            gone = _dimensions(spliced, self.cells, self._for_blocks(body))
-            together = _without_places(spliced, gone)
+            gone = dimensions_gone(spliced, self.cells, self._for_blocks(body))
+            together = without_places(spliced, gone)
             if any(_mentions(node, loop.variable) for node in together):
                 if places is None:
                     continue
                 together = places.body(together)
-            one = replace(loop, variable=self.variable, range=whole, body=_set_once(together))
+            one = replace(loop, variable=self.variable, range=whole, body=set_once(together))
             after = replace_at(self.program, self.path.position, (one,))
-            after = _without_dimensions(after, gone)
+            after = without_dimensions(after, gone)
             single.append((after, _place(after, self.variable, statements_in((one,)))))
         if not single:
             return None
@@ -196,7 +195,7 @@ class _Passes:
         places = {outer, loop.variable}
         return any(
             places <= set(variables(index)) or self._is_place(access, loop.variable)
-            for access in _accesses(loop.body)
+            for access in accesses_in(loop.body)
             for index in access.indices
         ) or any(places <= set(variables(i)) for n in nodes(loop.body) for i in _tested(n))
 
@@ -255,7 +254,7 @@ class _Passes:
         """Find the arrays with a cell for each place in a block."""
         local = {a.name for a in self.program.arrays if a.role == "local"}
         local -= set(live_out(self.program))
-        for access in _accesses(body):
+        for access in accesses_in(body):
             for number, index in enumerate(access.subscripts):
                 if isinstance(index, Whole) or access.array not in local:
                     continue
@@ -279,7 +278,7 @@ class _Passes:
         """Return the arrays with something for each block that nothing else looks at."""
 
         def uses(within: tuple[Node, ...]) -> list[str]:
-            return [access.array for access in _accesses(within) if not _is_made(access)]
+            return [access.array for access in accesses_in(within) if not is_made(access)]
 
         here, everywhere = uses(body), uses(self.program.body)
         names = sorted(self.blocks - set(self.cells))
@@ -290,7 +289,7 @@ class _Passes:
         place = difference(Var(self.variable), block.start)
         count = {True: 0, False: 0}
         for inside, nodes_ in ((True, body), (False, self.program.body)):
-            for access in _accesses(nodes_):
+            for access in accesses_in(nodes_):
                 if access.array not in self.cells or access.rank == len(access.subscripts):
                     continue  # a creation
                 subscript = access.subscripts[self.cells[access.array]]
@@ -304,12 +303,11 @@ class _Passes:
 
         Where all passes leave out the same elements, nothing at all need be done with those.
         """
-        plain = _one_element(body, self.variable, block, None)
-        masks = dict.fromkeys(c for node in nodes(plain) for c in _masks(node))
-        for mask in masks:
-            yield (If(mask, rewritten(plain, partial(_where, mask=mask)), ()),)
+        plain = one_element(body, self.variable, block, None)
+        for mask in dict.fromkeys(c for node in nodes(plain) for c in masks(node)):
+            yield (If(mask, rewritten(plain, partial(where, mask=mask)), ()),)
         for condition in self._conditions(body, block):
-            inside = _one_element(body, self.variable, block, condition)
+            inside = one_element(body, self.variable, block, condition)
             match inside:
                 case (If(_, then, ()) as test,) if any(
                     self.path.variable in variables(index) for index in _tested(test)
@@ -336,63 +334,6 @@ class _Passes:
 
     def _is_over(self, loop: Loop, block: Range) -> bool:
         return loop.variable == self.variable and loop.range == block
-
-
-def _masks(node: Node) -> Iterator[Condition]:
-    """Yield the conditions without which a value is -inf."""
-    values = node.values if isinstance(node, Assign) else ()
-    for part in (p for value in values for p in walk_value(value)):
-        match part:
-            case Select(condition, _, Const(least)) if least == -inf:
-                yield condition
-            case Select(condition, _, Unary("-", Const(most))) if most == inf:
-                yield condition
-            case _:
-                pass
-
-
-def _where(node: Node, mask: Condition) -> tuple[Node, ...]:
-    """Return a statement where a condition holds."""
-
-    def chosen(part: Value) -> Value | None:
-        if isinstance(part, Select) and part.condition == mask:
-            return replaced(part.chosen, chosen)
-        return None
-
-    if isinstance(node, Assign):
-        return (replace(node, values=tuple(replaced(v, chosen) for v in node.values)),)
-    return (node,)
-
-
-def _one_element(
-    body: tuple[Node, ...], variable: str, block: Range, condition: Condition | None
-) -> tuple[Node, ...]:
-    """Return what a block is of one element, for which a condition may be known to hold."""
-
-    def value(part: Value) -> Value | None:
-        match part:
-            case Reduce(function, (each,), inner) if each.range == block:
-                one = replaced(inner, value)
-                if each.condition in (Truth(True), condition):
-                    return one
-                return Select(each.condition, one, Const(NEUTRAL[function]))
-            case _:
-                return None
-
-    def change(node: Node) -> tuple[Node, ...]:
-        match node:
-            case Loop() if node.variable == variable and node.range == block:
-                match node.body:
-                    case (If(test, then, ()),) if test == condition:
-                        return then
-                    case _:
-                        return node.body
-            case Assign():
-                return (replace(node, values=tuple(replaced(v, value) for v in node.values)),)
-            case _:
-                return (node,)
-
-    return rewritten(body, change)
 
 
 def _place(program: Program, variable: str, labels: tuple[str, ...]) -> Position:
@@ -434,12 +375,6 @@ def _hands_on(loop: Loop) -> bool:
     return bool(read & written)
 
 
-def _accesses(body: tuple[Node, ...]) -> Iterator[Access]:
-    for node in nodes(body):
-        if isinstance(node, Assign | If):
-            yield from (relation.access for relation in accesses(node))
-
-
 def _tested(node: Node) -> list[Index]:
     """Return the indices that a guard compares."""
     found: list[Index] = []
@@ -455,141 +390,3 @@ def _tested(node: Node) -> list[Index]:
 
 def _mentions(node: Node, variable: str) -> bool:
     return substitute_variable(node, {variable: Int(0)}) != node
-
-
-def _dimensions(
-    body: tuple[Node, ...], cells: Mapping[str, int], blocks: list[str]
-) -> dict[str, frozenset[int]]:
-    """Return which dimensions what holds something for each element or block can do without.
-
-    All of them, where an element sets its only cell before it looks at it.
-    """
-    found: dict[str, frozenset[int]] = {}
-    for array in (*cells, *blocks):
-        uses = [
-            relation
-            for node in nodes(body)
-            if isinstance(node, Assign | If)
-            for relation in sorted(accesses(node), key=lambda relation: relation.is_write)
-            if relation.access.array == array and not _is_made(relation.access)
-        ]
-        if uses[0].is_write and len({use.access for use in uses}) == 1:
-            found[array] = frozenset(range(len(uses[0].access.subscripts)))
-        elif array in cells:
-            found[array] = frozenset((cells[array],))
-    return found
-
-
-def _is_made(access: Access) -> bool:
-    return access.rank == len(access.subscripts)
-
-
-def _without_places(body: tuple[Node, ...], gone: Mapping[str, frozenset[int]]) -> tuple[Node, ...]:
-    """Leave the place in a block out of the subscripts of what holds something for each."""
-
-    def change(access: Access) -> Access:
-        if access.array not in gone or _is_made(access):
-            return access
-        return Access(access.array, _without(access.subscripts, gone[access.array]))
-
-    return with_accesses(body, change)
-
-
-def _set_once(body: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Leave out first values that the next use of a cell puts another value in the place of.
-
-    t = 0.0; t = t + x    ->    t = x
-    """
-    found = list(body)
-    for number, first in enumerate(body):
-        match first:
-            case Assign(targets=(cell,), values=(value,)) if not cell.rank:
-                after = _next_use(body, number)
-                second = body[after] if after is not None else None
-                if isinstance(second, Assign) and second.targets == (cell,):
-                    assert after is not None
-                    put_in = replaced_part(second.values[0], Read(cell), value)
-                    if len(second.values) == 1 and not _reads(put_in, cell):
-                        found[after] = replace(
-                            second, values=(_neutral_left_out(put_in),), augmented=False
-                        )
-                        del found[number]
-                        return _set_once(tuple(found))
-            case _:
-                pass
-    return tuple(
-        replace(node, body=_set_once(node.body))
-        if isinstance(node, Loop)
-        else replace(node, body=_set_once(node.body), orelse=_set_once(node.orelse))
-        if isinstance(node, If)
-        else node
-        for node in found
-    )
-
-
-def _next_use(body: tuple[Node, ...], number: int) -> int | None:
-    """Return the next node that uses what a statement sets, if what it reads is the same there."""
-    first = body[number]
-    assert isinstance(first, Assign)
-    mine = {access.array for access in _accesses((first,))}
-    (cell,) = first.targets
-    for later in range(number + 1, len(body)):
-        node = body[later]
-        if any(access.array == cell.array for access in _accesses((node,))):
-            return later
-        written = {t.array for n in nodes((node,)) if isinstance(n, Assign) for t in n.targets}
-        if written & mine or not isinstance(node, Assign | If | Loop):
-            return None
-    return None
-
-
-def _reads(value: Value, cell: Access) -> bool:
-    return any(
-        isinstance(part, Read) and part.access.array == cell.array for part in walk_value(value)
-    )
-
-
-def _neutral_left_out(value: Value) -> Value:
-    """Leave out what a sum, a maximum or a minimum begins with."""
-    match value:
-        case Binary("+", Const(0.0), other):
-            return other
-        case Call("max" | "min" as function, (Const(least), other)) if least == NEUTRAL[function]:
-            return other
-        case _:
-            return value
-
-
-def _without_dimensions(program: Program, gone: Mapping[str, frozenset[int]]) -> Program:
-    """Take dimensions off arrays, and leave out where they are made if that was all they had."""
-
-    def create(created: Create, array: str) -> Create | None:
-        shape = _without(created.shape, gone[array])
-        return replace(created, shape=shape) if shape else None
-
-    def change(node: Node) -> tuple[Node, ...]:
-        match node:
-            case Declaration(array, created) if array in gone:
-                made = create(created, array)
-                return () if made is None else (replace(node, creation=made),)
-            case Assign(targets=(target,), values=(Create() as created,)) if target.array in gone:
-                made = create(created, target.array)
-                if made is None:
-                    return ()
-                whole = Access(target.array, target.subscripts[: len(made.shape)])
-                return (replace(node, targets=(whole,), values=(made,)),)
-            case _:
-                return (node,)
-
-    def array(each: Array) -> Array:
-        if each.name not in gone:
-            return each
-        shape = _without(each.shape, gone[each.name])
-        return replace(each, rank=len(shape), shape=shape, annotation=None)
-
-    arrays = tuple(map(array, program.arrays))
-    return replace(program, body=rewritten(program.body, change), arrays=arrays)
-
-
-def _without(parts: tuple[T, ...], gone: frozenset[int]) -> tuple[T, ...]:
-    return tuple(part for number, part in enumerate(parts) if number not in gone)

@@ -13,7 +13,7 @@ from looptrans.ir.index import Arith, Index, Int, Var, children, rebuild, variab
 from looptrans.ir.program import Assign, If, Loop, Node
 from looptrans.ir.rewrite import access_changed, condition_changed, rewritten, value_changed
 from looptrans.ir.value import Range, Value
-from looptrans.transforms.whole_loops import linear_in
+from looptrans.transforms.block_starts import linear_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.ir.affine import difference, extremum, form_of, total
-from looptrans.ir.condition import Condition, Every, Relation, conjunction
-from looptrans.ir.index import Index, Var, opaque_terms, variables
+from looptrans.ir.affine import extremum
+from looptrans.ir.condition import Condition, conjunction
+from looptrans.ir.index import Index, opaque_terms
 from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.verdict import Certificate
+from looptrans.transforms.ends_asked import end_of, parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ def with_guarded_ends(program: Program) -> Ended | None:
             case Loop(variable, body=(If(condition, _, (), label=None) as guard,)) if (
                 node.range.step > 1 and node.execution == "sequential"
             ):
-                parts = condition.parts if isinstance(condition, Every) else (condition,)
-                ends = {part: end for part in parts if (end := _end(part, variable)) is not None}
+                parts = parts_of(condition)
+                ends = {part: end for part in parts if (end := _fixed_end(part, variable))}
                 if not ends:
                     return (node,)
                 loops.append(variable)
@@ -76,21 +77,10 @@ def with_guarded_ends(program: Program) -> Ended | None:
     return Ended(after, tuple(loops)) if loops else None
 
 
-def _end(condition: Condition, variable: str) -> Index | None:
-    """Return where a loop ends if a condition holds in its iterations up to there, else None.
+def _fixed_end(condition: Condition, variable: str) -> Index | None:
+    """Return where a loop ends because of a condition, if nothing in memory says so.
 
     What is in memory is read in the loop only: there it is known to be.
     """
-    match condition:
-        case Relation("<=", low, high) | Relation(">=", high, low):
-            beyond = 1
-        case Relation("<", low, high) | Relation(">", high, low):
-            beyond = 0
-        case _:
-            return None
-    here = Var(variable)
-    # low <= high is variable < end, where the variable stands once on the left alone.
-    end = total(difference(high, low), here, beyond)
-    counted = form_of(difference(low, high)).terms.get(here) == 1
-    fixed = variable not in variables(end) and not opaque_terms(end)
-    return end if counted and fixed else None
+    end = end_of(condition, variable)
+    return None if end is None or opaque_terms(end) else end

@@ -27,6 +27,7 @@ from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import inner_bodies, nodes, placed
 from looptrans.transforms.accesses import sites_of
 from looptrans.transforms.any_products import with_any_products
+from looptrans.transforms.block_starts import linear_in
 from looptrans.transforms.check import check_order
 from looptrans.transforms.fuse import with_comments
 from looptrans.transforms.nest import (
@@ -39,7 +40,7 @@ from looptrans.transforms.nest import (
 )
 from looptrans.transforms.substitute import rename_variable, without_binders
 from looptrans.transforms.tree import Position, block_at, statements_in, walk_positions
-from looptrans.transforms.whole_loops import are_blocks, linear_in
+from looptrans.transforms.whole_loops import are_blocks
 
 # Says what must be private to the iterations of a loop, by which contracts; None if not free.
 IsFree: TypeAlias = Callable[[Program, LoopPath], tuple[tuple[str, ...], tuple[str, ...]] | None]

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 
 from looptrans.ir.affine import (
-    Form,
     difference,
     extremum,
     form_of,
@@ -32,13 +31,14 @@ from looptrans.ir.affine import (
     simplified,
     total,
 )
-from looptrans.ir.condition import Condition, Every, Relation, conjunction, walk_condition
-from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, Var, opaque_terms, variables
+from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.transforms.block_starts import linear_in, says, with_blocks_counted
+from looptrans.transforms.ends_asked import Without, asked_in, end_of
 from looptrans.transforms.fitting import with_fitting_extents
 from looptrans.transforms.idle_guards import is_never_negative
 from looptrans.transforms.substitute import substitute_variable
@@ -108,7 +108,7 @@ def are_blocks(program: Program, outer: Loop, inner: Loop) -> bool:
     if outer.variable in variables(inner.range.start):
         return work.bounds(outer, inner.range) is not None
     moved = work.moved(outer, inner)
-    return moved is not None and not _says(moved.body, outer.variable)
+    return moved is not None and not says(moved.body, outer.variable)
 
 
 def block_in_whole(program: Program, outer: Loop, inner: Loop) -> tuple[Loop, Range] | None:
@@ -201,8 +201,8 @@ class _Work:
         bounds = self.bounds(outer, here.range)
         if bounds is None:
             return None
-        if _says(here.body, outer.variable):
-            body = _with_blocks_counted(outer, here)
+        if says(here.body, outer.variable):
+            body = with_blocks_counted(outer, here)
             if body is None:
                 return None
             here = replace(here, body=body)
@@ -236,12 +236,12 @@ class _Work:
         here = {inner.variable: difference(Var(inner.variable), first)}
         body = tuple(substitute_variable(node, here) for node in inner.body)
         end: Index = extremum("min", (total(first, each) for each in given))
-        for part in _asked(body):
-            last = _end(part, inner.variable)
-            if last is not None and not {inner.variable, outer.variable} & set(variables(last)):
+        for part in asked_in(body):
+            last = end_of(part, inner.variable)
+            if last is not None and outer.variable not in variables(last):
                 end = Extremum("min", (end, last))
                 return replace(
-                    inner, range=Range(first, end), body=rewritten(body, _Without(part).node)
+                    inner, range=Range(first, end), body=rewritten(body, Without(part).node)
                 )
         return replace(inner, range=Range(first, end), body=body)
 
@@ -333,59 +333,6 @@ def _is_plain(loop: Loop) -> bool:
     return loop.execution == "sequential" and not loop.private
 
 
-def _with_blocks_counted(outer: Loop, inner: Loop) -> tuple[Node, ...] | None:
-    """Return the body of a loop over a block that says by its own variable where its block begins.
-
-        for t in range(0, N, 16):
-            for i in range(t, min(t + 16, N)):    ->    for i in range(0, N):
-                for j in range(0, t + 16): …                for j in range(0, i // 16 * 16 + 16): …
-
-    Only ranges may ask for it: subscripts tell blocks apart better as they are.
-    """
-    width, variable = outer.range.step, outer.variable
-    if width < 2 or outer.range.start != Int(0) or inner.range.start != Var(variable):
-        return None
-    for node in nodes(inner.body):
-        bare = replace(node, body=()) if isinstance(node, If) else node
-        if isinstance(node, Assign | If) and _says((bare,), variable):
-            return None
-    begin = product(width, Arith("//", Var(inner.variable), Int(width)))
-    body = tuple(substitute_variable(node, {variable: begin}) for node in inner.body)
-    return rewritten(body, _tightened)
-
-
-def _tightened(node: Node) -> tuple[Node, ...]:
-    """Leave out an end of a loop that is never before what is asked of all its iterations."""
-    if not isinstance(node, Loop):
-        return (node,)
-    ends = sides("min", node.range.stop)
-    for part in _asked(node.body):
-        last = _end(part, node.variable)
-        if last is None or node.variable in variables(last):
-            continue
-        left = tuple(end for end in ends if not _is_never_before(end, last))
-        if len(left) < len(ends):
-            stop = extremum("min", (*left, last))
-            body = rewritten(node.body, _Without(part).node)
-            return (replace(node, range=replace(node.range, stop=stop), body=body),)
-    return (node,)
-
-
-def _is_never_before(end: Index, last: Index) -> bool:
-    """Tell whether an end is at least another one, by what is left of blocks: x - x // n * n."""
-    form = form_of(difference(end, last))
-    least = 0
-    for term, count in form.terms.items():
-        match term:
-            case Arith("//", whole, Int(width)) if width > 0 and count % width == 0:
-                times = count // width
-                form = form.plus(Form({term: 1}), -count).plus(form_of(whole), times)
-                least -= max(0, times) * (width - 1)
-            case _:
-                pass
-    return form.is_constant and form.constant + least >= 0
-
-
 def _statements(body: tuple[Node, ...]) -> list[Assign | If]:
     return [node for node in nodes(body) if isinstance(node, Assign | If)]
 
@@ -398,97 +345,12 @@ def _is_split(index: Index, steps: Mapping[str, int], width: Index) -> bool:
     return any(part and is_same(multiplied(Int(step), part[1]), width) for part, step in parts)
 
 
-def _says(body: tuple[Node, ...], variable: str) -> bool:
-    """Tell whether a block mentions a variable."""
-    return any(substitute_variable(node, {variable: Int(0)}) != node for node in body)
-
-
 def _factors(index: Index) -> tuple[Index, ...]:
     match index:
         case Arith("*", left, right):
             return (*_factors(left), *_factors(right))
         case _:
             return (index,)
-
-
-def linear_in(index: Index, variable: str) -> tuple[Index, Index] | None:
-    """Return `a` and `b`, both without the variable, of `a + b * variable`."""
-    if variable not in variables(index):
-        return index, Int(0)
-    match index:
-        case Var():
-            return Int(0), Int(1)
-        case Neg(operand):
-            parts = linear_in(operand, variable)
-            return parts and (product(-1, parts[0]), product(-1, parts[1]))
-        case Arith("+" | "-" as op, left, right):
-            one, other = linear_in(left, variable), linear_in(right, variable)
-            if one is None or other is None:
-                return None
-            joined = total if op == "+" else difference
-            return joined(one[0], other[0]), joined(one[1], other[1])
-        case Arith("*", left, right):
-            for inner, factor in ((left, right), (right, left)):
-                parts = linear_in(inner, variable)
-                if parts is not None and variable not in variables(factor):
-                    return multiplied(parts[0], factor), multiplied(parts[1], factor)
-            return None
-        case _:
-            return None
-
-
-def _asked(body: tuple[Node, ...]) -> tuple[Condition, ...]:
-    """Return what is asked of indices wherever something is done in a block."""
-    found: list[tuple[Condition, ...]] = []
-    for node in body:
-        match node:
-            case Loop(variable):
-                inside = _asked(node.body)
-                found.append(tuple(c for c in inside if variable not in _variables(c)))
-            case If(condition, then, ()):
-                found.append((*_parts(condition), *_asked(then)))
-            case _:
-                return ()
-    first, *others = found or [()]
-    return tuple(part for part in first if all(part in each for each in others))
-
-
-@dataclass(frozen=True, slots=True)
-class _Without:
-    """Takes what is asked of indices out of guards."""
-
-    part: Condition
-
-    def node(self, node: Node) -> tuple[Node, ...]:
-        if not isinstance(node, If) or self.part not in _parts(node.condition):
-            return (node,)
-        rest = tuple(each for each in _parts(node.condition) if each != self.part)
-        return (replace(node, condition=conjunction(*rest)),) if rest else node.body
-
-
-def _parts(condition: Condition) -> tuple[Condition, ...]:
-    return condition.parts if isinstance(condition, Every) else (condition,)
-
-
-def _variables(condition: Condition) -> set[str]:
-    return {
-        name
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for index in (part.left, part.right)
-        for name in variables(index)
-    }
-
-
-def _end(condition: Condition, variable: str) -> Index | None:
-    """Return where a loop ends of whose variable something is asked."""
-    match condition:
-        case Relation("<", left, right):
-            return total(right, difference(Var(variable), left))
-        case Relation("<=", left, right):
-            return total(right, difference(Var(variable), left), 1)
-        case _:
-            return None
 
 
 def _is_reached(blocks: Range, width: Index, start: Index, end: Index) -> bool:

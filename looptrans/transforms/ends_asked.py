@@ -1,0 +1,82 @@
+"""What guards ask of indices wherever something is done, and where loops might end because of it.
+
+    for j in range(0, N):
+        if j <= i:                  ->    i + 1
+            …
+
+Whether the end may stand in the range of the loop is for others to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looptrans.ir.affine import (
+    difference,
+    form_of,
+    total,
+)
+from looptrans.ir.condition import Condition, Every, Relation, conjunction, walk_condition
+from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.program import If, Loop, Node
+
+
+def asked_in(body: tuple[Node, ...]) -> tuple[Condition, ...]:
+    """Return what is asked of indices wherever something is done in a block."""
+    found: list[tuple[Condition, ...]] = []
+    for node in body:
+        match node:
+            case Loop(variable):
+                inside = asked_in(node.body)
+                found.append(tuple(c for c in inside if variable not in _variables(c)))
+            case If(condition, then, ()):
+                found.append((*parts_of(condition), *asked_in(then)))
+            case _:
+                return ()
+    first, *others = found or [()]
+    return tuple(part for part in first if all(part in each for each in others))
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """Takes what is asked of indices out of guards."""
+
+    part: Condition
+
+    def node(self, node: Node) -> tuple[Node, ...]:
+        """Return a node without it."""
+        if not isinstance(node, If) or self.part not in parts_of(node.condition):
+            return (node,)
+        rest = tuple(each for each in parts_of(node.condition) if each != self.part)
+        return (replace(node, condition=conjunction(*rest)),) if rest else node.body
+
+
+def parts_of(condition: Condition) -> tuple[Condition, ...]:
+    """Return what a condition asks, each thing by itself."""
+    return condition.parts if isinstance(condition, Every) else (condition,)
+
+
+def _variables(condition: Condition) -> set[str]:
+    return {
+        name
+        for part in walk_condition(condition)
+        if isinstance(part, Relation)
+        for index in (part.left, part.right)
+        for name in variables(index)
+    }
+
+
+def end_of(condition: Condition, variable: str) -> Index | None:
+    """Return where a loop ends if a condition holds in its iterations up to there, else None."""
+    match condition:
+        case Relation("<=", low, high) | Relation(">=", high, low):
+            beyond = 1
+        case Relation("<", low, high) | Relation(">", high, low):
+            beyond = 0
+        case _:
+            return None
+    here = Var(variable)
+    # low <= high is variable < end, where the variable stands once on the left alone.
+    end = total(difference(high, low), here, beyond)
+    counted = form_of(difference(low, high)).terms.get(here) == 1
+    return end if counted and variable not in variables(end) else None
