@@ -147,7 +147,7 @@ def text_of(text: str) -> str:
 
 @pytest.mark.parametrize(("text", "scores"), [(LAYER, 2), (LATENT, 3)])
 def test_gradients_read_what_a_nest_made_whole(text: str, scores: int) -> None:
-    """No product stands inside a score; a layer's scores come in two nests, as those of attention."""
+    """No product stands inside a score; scores come in two nests, as attention's do."""
     found = text_of(text)
     assert found.count("= exp(") == scores and "k: Float32" in found
     assert " sum(sum(" not in found and "* sum(" not in found

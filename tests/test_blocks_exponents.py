@@ -208,3 +208,14 @@ def test_weights_of_the_backward_pass(name: str) -> None:
     ]
     assert len(of_products) == 2
     assert [calls(kernel) for kernel in of_products] == [["exp2"], ["exp2"]]
+
+
+def test_a_row_is_asked_once_whether_it_sees_anything() -> None:
+    text = emitted_with_backward(spec("attention_bias")).text
+    body = text[text.index("def attention_bias_backward_dQ_kernel(") :]
+    before, loop = body.split("for j_first in", 1)
+    assert 'lse_i_seen = tl.where(lse_i.to(tl.float32) > float("-inf")' in before
+    assert (
+        "P = tl.exp2(S * 1.4426950408889634 - (lse_i_seen * 1.4426950408889634)[:, None])" in loop
+    )
+    assert "-inf" not in loop[: loop.index("for j_first in")]

@@ -86,6 +86,72 @@ def test_a_narrow_operand_that_is_widened_has_a_copy() -> None:
     assert '"ieee" if c_ptr.dtype.element_ty == tl.float32 else None' in text
 
 
+GATES = """
+def f(
+    Q: Float[Array, "M E"], F: Float[Array, "M E"], K: Float[Array, "N E"], G: Float[Array, "N E"],
+    V: Float[Array, "N D"]
+):
+    O = zeros((M, D))
+    for i in range(M):
+        l = sum(exp(sum(Q[i, e] * F[i, e] * (K[j, e] * G[j, e]) for e in range(E)))
+                for j in range(N))
+        for j in range(N):
+            p = exp(sum(Q[i, e] * F[i, e] * (K[j, e] * G[j, e]) for e in range(E))) / l
+            for d in range(D):
+                O[i, d] = O[i, d] + p * V[j, d]
+    return O
+"""
+
+
+def test_operands_that_are_both_worked_out_are_multiplied_in_pairs_on_tensor_cores() -> None:
+    made = emitted(program(GATES))
+    assert '"ieee" if Q_ptr.dtype.element_ty == tl.float32 else _PAIRS' in made.text
+    (needed,) = footprints(made.blocks.kernels[0])
+    scores = [piece.bytes for piece in needed.resident if piece.sizes[1] == "BLOCK_E"]
+    assert scores == [4, 4]
+    (each,) = inspect(made, ["cuda:90"], "bfloat16", {"E": 64, "D": 64}, {}).kernels
+    assert isinstance(each.result, Measurement) and each.result.code is not None
+    # Three of scores and one of values, each of one or more instructions.
+    assert all(loop.kinds["wgmma"] >= 4 for loop in each.result.code.loops)
+    assert not each.result.spills
+
+
+def test_float32_arrays_are_no_pairs() -> None:
+    text = emitted(program(GATES.replace("Float[", "Float32["))).text
+    assert "_PAIRS" not in text and 'input_precision="ieee"' in text
+
+
+def test_both_operands_of_a_gradient_are_rounded_but_not_those_of_scores() -> None:
+    text = emitted_with_backward(program(GATES)).text
+    start = text.index("        dQ = tl.dot(")
+    product = text[start : text.index(")  #", start)]
+    assert product.count(".to(dO_ptr.dtype.element_ty)") == 2 and "_PAIRS" not in product
+    assert "_PAIRS" in text[text.index("def f_backward_dQ_dF_kernel") : start]
+
+
+def test_a_power_that_may_be_too_large_for_16_bits_is_not_rounded() -> None:
+    text = emitted_with_backward(
+        program("""
+def f(X: Float[Array, "N F"], Y: Float[Array, "P F"]):
+    Z = zeros((N, P))
+    for n in range(N):
+        for p in range(P):
+            Z[n, p] = sum(exp(X[n, f]) * exp(Y[p, f]) for f in range(F))
+    return Z
+""")
+    ).text
+    assert "exp_X_nf.to(" not in text and "_PAIRS" in text
+
+
+def test_factors_of_a_row_stand_behind_the_loop_and_sums_that_differ_by_them_are_one() -> None:
+    text = emitted_with_backward(program(GATES)).text
+    body = text[text.index("def f_backward_dQ_dF_kernel(") :]
+    body = body[: body.index("tl.store")]
+    assert "dF = tl.dot" not in body and "dF = tl.zeros" not in body
+    after = body[body.rindex("for j_first") :]
+    assert after.index("dF = dQ * Q_ie") < after.index("dQ = dQ * F_ie")
+
+
 def test_the_estimate_is_what_the_compiler_asks_for() -> None:
     made = emitted(spec("attention"))
     (each,) = inspect(made, ["cuda:90"], "bfloat16", {"E": 64, "D": 64}, {}).kernels

@@ -36,6 +36,7 @@ from looptrans.blocks.expr import (
     Reduce,
     Unary,
     Where,
+    children,
     dims_of,
     kind_of,
     union,
@@ -281,11 +282,27 @@ def _is_rounded(b: Builder, operand: Expr) -> bool:
 
 
 def _both_rounded(b: Builder, left: Expr, right: Expr) -> str | None:
-    """Return the array of input type whose type two operands get that are worked out of inputs."""
-    if not b.rounded or is_divided(b, left) or is_divided(b, right):
+    """Return the array of input type whose type two operands get that are worked out of inputs.
+
+    Not where a power may be too large for 16 bits: such are multiplied in pairs.
+    """
+    if not b.rounded or any(is_divided(b, x) or _has_power(b, x) for x in (left, right)):
         return None
     arrays = [_input_in(b, side) for side in (left, right)]
     return arrays[0] if None not in arrays else None
+
+
+def _has_power(b: Builder, expr: Expr) -> bool:
+    """Tell whether a value is made of a power that is not surely at most 1."""
+    if is_at_most_one(b, expr):
+        return False
+    match expr:
+        case Call("exp" | "exp2" | "pow"):
+            return True
+        case Name(name):
+            return name in b.defined and _has_power(b, b.defined[name])
+        case _:
+            return any(_has_power(b, part) for part in children(expr))
 
 
 def _input_in(b: Builder, expr: Expr) -> str | None:

@@ -9,6 +9,7 @@ from itertools import count
 from looptrans.algebra.append import Append, appends
 from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.balance import grows
+from looptrans.blocks.behind import factors_behind
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.conditions import in_one
 from looptrans.blocks.configs import choices
@@ -60,6 +61,7 @@ from looptrans.blocks.sites import Path, sites
 from looptrans.blocks.slices import sliced, whole
 from looptrans.blocks.storage import Storage, stored
 from looptrans.blocks.unit_steps import unit_steps
+from looptrans.blocks.unseen import asked_by_row
 from looptrans.derivation.step import Derivation
 from looptrans.ir.affine import simplified
 from looptrans.ir.index import Index, Int, Param, parameters
@@ -239,8 +241,10 @@ class _Lowering:
         ops = tuple(frame.ops[first_ops:])
         for dim, start, stop in reversed(read):
             ops = (RowBlock(dim, start, stop, ops),)
-        ops = in_powers_of_two(bounded((*frame.ops[:first_ops], *ops)), b.name)
-        ops = in_one(outside(b, shared(needed(met(ops)), b.name)))
+        ops = asked_by_row((*frame.ops[:first_ops], *ops), b.name)
+        ops = in_powers_of_two(bounded(ops), b.name)
+        ops = factors_behind(b, met(ops))
+        ops = in_one(outside(b, shared(needed(ops), b.name)))
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
         arrays, scalars = self._arguments(ops, dims, storage)
