@@ -271,3 +271,18 @@ def test_the_last_writer_of_a_row_among_strides() -> None:
         "flow/value S2 -> S1 B (<) (1) x",
         "flow/value S2 -> S3 B () () -",
     ]
+
+
+def test_twice_a_size_is_a_parameter_that_sets_of_distances_do_not_name() -> None:
+    """Isl takes the name `2*H` for a number."""
+    text = """
+def f(A: Float[Array, "2*H*G"], H: Const):
+    for g in range(G):
+        for h in range(H):
+            A[2 * H * g + h + H] = A[2 * H * g + h] + A[2 * H * g]
+"""
+    found = api.dependences(program(text))
+    assert found.unknown is None
+    assert lines(text, "flow/value") == []
+    for dependence in found.dependences:
+        assert "looptrans" not in (dependence.distance_set or "")

@@ -563,3 +563,56 @@ def test_rows_that_others_look_at_are_not_set_beyond_their_sequence() -> None:
     """Sequences of the other kind would find there what no iteration of the listing has set."""
     with pytest.raises(NotDifferentiated):
         backward(program(OF_OTHER_ROWS))
+
+
+SAMPLED = """
+def f(ptr: Int[Array, "N+1", "0:Z+1"], col: Int[Array, "Z", "0:M"], A: Float[Array, "N D"],
+      B: Float[Array, "M D"]):
+    assert all(ptr[i] <= ptr[i + 1] for i in range(N))
+    S = zeros(Z)
+    for i in range(N):
+        for k in range(ptr[i], ptr[i + 1]):
+            S[k] = sum(A[i, d] * B[col[k], d] for d in range(D))
+    return S
+"""
+
+
+def test_products_at_the_places_of_a_sparse_matrix() -> None:
+    """What a column receives is gathered row by row: only there an entry is known to be of it."""
+    found = backward(program(SAMPLED))
+    ptr, col = np.array([0, 2, 2, 5]), np.array([1, 3, 0, 1, 1])
+    rng = np.random.default_rng(0)
+    a, b, ds = rng.normal(size=(3, 2)), rng.normal(size=(4, 2)), rng.normal(size=5)
+    da, db = np.zeros_like(a), np.zeros_like(b)
+    for k, i in enumerate([0, 0, 2, 2, 2]):
+        da[i] += ds[k] * b[col[k]]
+        db[col[k]] += ds[k] * a[i]
+    given = {"ptr": ptr, "col": col, "A": a, "B": b, "dS": ds}
+    got = execute(found.program, inputs=given)
+    np.testing.assert_allclose(got["dA"], da, rtol=1e-12)
+    np.testing.assert_allclose(got["dB"], db, rtol=1e-12)
+
+
+SCATTERED = """
+def f(src: Int[Array, "E", "0:N"], dst: Int[Array, "E", "0:N"], w: Float[Array, "E"],
+      X: Float[Array, "N D"]):
+    O = zeros((N, D))
+    for e in range(E):
+        for d in range(D):
+            O[dst[e], d] += w[e] * X[src[e], d]
+    return O
+"""
+
+
+def test_what_is_added_where_an_index_says_receives_its_gradient_from_there() -> None:
+    found = backward(program(SCATTERED))
+    src, dst = np.array([0, 2, 2, 1, 0]), np.array([1, 1, 0, 2, 1])
+    rng = np.random.default_rng(0)
+    w, x, do = rng.normal(size=5), rng.normal(size=(3, 2)), rng.normal(size=(3, 2))
+    dw, dx = (do[dst] * x[src]).sum(1), np.zeros_like(x)
+    np.add.at(dx, src, w[:, None] * do[dst])
+    given = {"src": src, "dst": dst, "w": w, "X": x, "dO": do}
+    got = execute(found.program, inputs=given)
+    np.testing.assert_allclose(got["dw"], dw, rtol=1e-12)
+    np.testing.assert_allclose(got["dX"], dx, rtol=1e-12)
+    assert "dst[e] ==" not in listing(found.program)

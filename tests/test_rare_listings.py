@@ -19,6 +19,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 from looptrans.adjoint.backward import backward
 from looptrans.cli.main import main
 from looptrans.frontend.parse import load
+from looptrans.ir.listing import listing
 from tests.analysis import verdicts
 
 ROWS = """
@@ -307,6 +308,17 @@ def f(X: Float[Array, "2*N"]):
         z[i] = sum(Y[i] * Y[N + i] * X[k] for k in range(N))
     return z
 """
+# How many there are is worked out of where they begin, and divides.
+HOW_MANY = """
+def f(X: Float[Array, "M N"]):
+    Y = zeros((M, N))
+    for i in range(M):
+        for t in range(N):
+            lo = max(0, t - 3)
+            n = t + 1 - lo
+            Y[i, t] = sqrt(sum((X[i, u] - X[i, t]) ** 2 for u in range(lo, t + 1)) / n + 0.5)
+    return Y
+"""
 # Guards inside the loop are what keeps the rows in the array.
 MORE_ROWS = """
 def f(A: Float[Array, "M N"], P: int):
@@ -352,11 +364,12 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (ROUNDED, "M=3,N=20", "forward"),
         (MORE_ROWS, "M=5,N=7,P=40", "forward"),
         (PIECES, "M=3,R=7,F=2", "both"),
+        (HOW_MANY, "M=2,N=9", "both"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
          "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows",
          "made", "columns", "one more", "start", "digits", "shared", "two rates", "long",
-         "rounded", "more rows", "pieces"],
+         "rounded", "more rows", "pieces", "how many"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -432,3 +445,33 @@ def f(X: Float[Array, "F"]):
     return Y
 """)
     assert main(["emit", str(path), "-o", str(tmp_path)]) == status
+
+
+# A rotation of neighbours written into arrays, which a product then reads whole.
+NEIGHBOURS = """
+def f(q: Float[Array, "T E"], k: Float[Array, "T E"], c: Float[Array, "T F"]):
+    assert E == 2 * F
+    rq = empty((T, E)); rk = zeros((T, E)); S = zeros((T, T))
+    for t in range(T):
+        for f in range(F):
+            rq[t, 2 * f] = q[t, 2 * f] * c[t, f] - q[t, 2 * f + 1]
+            rq[t, 2 * f + 1] = q[t, 2 * f + 1] * c[t, f] + q[t, 2 * f]
+            rk[t, 2 * f] = k[t, 2 * f] * c[t, f] - k[t, 2 * f + 1]
+            rk[t, 2 * f + 1] = k[t, 2 * f + 1] * c[t, f] + k[t, 2 * f]
+    for t in range(T):
+        for u in range(T):
+            S[t, u] = tanh(sum(rq[t, f] * rk[u, f] for f in range(E)))
+    return S
+"""
+
+
+def test_what_neighbours_are_written_into_is_read_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text(NEIGHBOURS)
+    text = listing(backward(load(str(path))).program)
+    assert "for f in range(0, E):" in text
+    assert "drq = zeros((T, E)" in text
+    status = main(["verify", str(path), "--dtype", "float32", "--sizes", "T=5,E=6,F=3"])
+    assert status == 0, capsys.readouterr()

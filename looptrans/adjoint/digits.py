@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.adjoint.views import created, shaped
+from looptrans.adjoint.views import Use, created, shaped
+from looptrans.adjoint.whole_digits import InTwo, Pair, joined_again, pairs_of
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import Relation
@@ -65,11 +66,13 @@ class Parted:
         listing: The listing.
         program: The listing as it is seen.
         views: How its arrays are seen.
+        pairs: The loops over all of a dimension that are two there.
     """
 
     listing: Program
     program: Program
     views: Views
+    pairs: Mapping[tuple[str, str], Pair]
 
     @property
     def certificate(self) -> Certificate:
@@ -95,6 +98,11 @@ class Parted:
         here = {array.name: array.rank for array in program.arrays}
         views = {name: view for name, view in views.items() if here.get(name) == ranks[name]}
 
+        for array in program.arrays:
+            if array.role == "local" and array.name not in views:
+                own = dict(self._made(array))
+                views |= {array.name: own} if own else {}
+
         def merged(access: Access) -> Access:
             found = list(access.subscripts)
             for dimension in sorted(views.get(access.array, ())):
@@ -113,11 +121,25 @@ class Parted:
                 shape[dimension : dimension + 2] = [views[array.name][dimension].extent]
             return tuple(shape)
 
-        return _shown(program, merged, extents)
+        found = _shown(program, merged, extents)
+        return replace(found, body=joined_again(found.body, self.pairs))
+
+    def _made(self, array: Array) -> Iterator[tuple[int, Digits]]:
+        """Yield the dimensions of an array that are two of those that loops were made two for."""
+        extents = list(zip(array.shape, array.shape[1:], strict=False))
+        for number, (high, low) in enumerate(extents):
+            if high is None or low is None:
+                continue
+            for pair in self.pairs.values():
+                if is_same(high, pair.count) and is_same(low, pair.radix):
+                    yield number, Digits(Int(0), Int(0), pair.count, pair.radix, pair.whole.stop)
+                    break
 
 
-def parted(program: Program) -> Parted | None:
+def parted(listed: Program) -> Parted | None:
     """Return a listing in which subscripts of two digits are two; None where none is written."""
+    in_two = _in_two(listed)
+    program = listed if in_two is None else in_two.run()
     views: dict[str, dict[int, Digits]] = {}
     made = {t.array for p in placed(program) if isinstance(p.node, Assign) for t in p.node.targets}
     for array in program.arrays:
@@ -149,7 +171,23 @@ def parted(program: Program) -> Parted | None:
 
     changed = _shown(program, lambda access: seen(access, around), extents)
     again = parse(Source(f"<{program.name}>", listing(changed)))
-    return Parted(program, again, views)
+    return Parted(listed, again, views, {} if in_two is None else in_two.made)
+
+
+def _in_two(program: Program) -> InTwo | None:
+    """Return what makes loops over all of a dimension two where digits write it."""
+    declared = _declared(program)
+
+    def is_extent(stop: Index, extent: Index) -> bool:
+        said = _said_to_be(extent, program.contracts)
+        return is_same(stop, extent) or any(is_same(stop, each) for each in said)
+
+    def ways(use: Use, index: Index, extent: Index) -> list[tuple[Index, Index]]:
+        each = _digits(index, extent, use.around, program.contracts, declared)
+        return [(digits.count, digits.radix) for digits in each]
+
+    pairs = pairs_of(program, is_extent, ways)
+    return InTwo(program, pairs, {}) if pairs else None
 
 
 def _ranges(program: Program) -> dict[str, Range]:

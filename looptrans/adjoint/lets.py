@@ -16,7 +16,17 @@ from looptrans.ir.rewrite import (
     rewritten,
     value_changed,
 )
-from looptrans.ir.value import Access, IndexValue, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Const,
+    IndexValue,
+    Range,
+    Read,
+    Reduce,
+    Value,
+    walk_value,
+)
 from looptrans.ir.walk import accesses, nodes
 
 
@@ -54,29 +64,37 @@ def with_indices_put_in(program: Program) -> Program:
     """
     program = replace(program, body=rewritten(program.body, _of_indices))
     once = _set_once(program)
-    return replace(program, body=_with_numbers(program.body, once, {})) if once else program
+    if not once:
+        return program
+    written = {t.array for n in nodes(program.body) if isinstance(n, Assign) for t in n.targets}
+    given = {a.name for a in program.arrays if a.element == "int" and a.role == "input"}
+    body = _with_numbers(program.body, once, frozenset(given - written), {})
+    return replace(program, body=body)
 
 
 def _set_once(program: Program) -> frozenset[str]:
-    """Return the integer scalars that one statement sets, to an index expression."""
+    """Return the integer scalars that one statement sets, and nothing but that one."""
     found: dict[str, list[bool]] = {}
     for node in (n for n in nodes(program.body) if isinstance(n, Assign)):
-        plainly = len(node.targets) == 1 and isinstance(node.values[0], IndexValue)
         for target in node.targets:
-            found.setdefault(target.array, []).append(plainly)
+            found.setdefault(target.array, []).append(len(node.targets) == 1)
     integers = {a.name for a in program.arrays if a.element == "int" and a.role == "local"}
     integers = {a.name for a in program.arrays if a.name in integers and not a.rank}
     return frozenset(name for name in integers if found.get(name) == [True])
 
 
 def _with_numbers(
-    body: tuple[Node, ...], once: frozenset[str], known: Mapping[str, Index]
+    body: tuple[Node, ...],
+    once: frozenset[str],
+    given: frozenset[str],
+    known: Mapping[str, Value],
 ) -> tuple[Node, ...]:
     """Return a block in which what reads a scalar behind the statement that sets it has its value.
 
     Args:
         body: The block.
         once: The scalars that are set once.
+        given: The integer arrays that nothing writes.
         known: What those stand for that were set before, in this iteration of all loops around.
     """
     here = dict(known)
@@ -85,37 +103,68 @@ def _with_numbers(
         new: Node = node
         match node:
             case Assign(targets=targets):
-                new = replace(node, values=tuple(_number(value, here) for value in node.values))
-                match new.values:
-                    case (IndexValue(index),) if targets[0].array in once:
-                        here[targets[0].array] = index
+                values = tuple(_number(value, here) for value in node.values)
+                new = replace(node, values=values)
+                if targets[0].array in once and _is_of_indices(values[0], given):
+                    here[targets[0].array] = values[0]
             case If():
                 condition = with_operands(node.condition, value=lambda v: _number(v, here))
-                then, other = (_with_numbers(b, once, here) for b in (node.body, node.orelse))
+                then, other = (
+                    _with_numbers(b, once, given, here) for b in (node.body, node.orelse)
+                )
                 new = replace(node, condition=condition, body=then, orelse=other)
             case Loop(variable):
-                inside = {name: i for name, i in here.items() if variable not in variables(i)}
-                new = replace(node, body=_with_numbers(node.body, once, inside))
+                inside = {name: v for name, v in here.items() if variable not in _variables(v)}
+                new = replace(node, body=_with_numbers(node.body, once, given, inside))
             case Atomic() | BlockReduce():
-                new = replace(node, body=_with_numbers(node.body, once, here))
+                new = replace(node, body=_with_numbers(node.body, once, given, here))
             case _:
                 pass
         found.append(new)
     return tuple(found)
 
 
-def _number(value: Value, known: Mapping[str, Index]) -> Value:
-    """Return a value with scalars replaced by the index expressions that they stand for."""
+def _number(value: Value, known: Mapping[str, Value]) -> Value:
+    """Return a value with scalars replaced by what they stand for."""
     bound = {g.variable for p in walk_value(value) if isinstance(p, Reduce) for g in p.generators}
 
     def change(part: Value) -> Value | None:
         match part:
-            case Read(Access(name, ())) if name in known and not bound & {*variables(known[name])}:
-                return IndexValue(known[name])
+            case Read(Access(name, ())) if name in known and not bound & _variables(known[name]):
+                return known[name]
             case _:
                 return None
 
     return replaced(value, change)
+
+
+def _is_of_indices(value: Value, given: frozenset[str]) -> bool:
+    """Tell whether a value is made of indices and of integers that are given alone."""
+    match value:
+        case IndexValue():
+            return True
+        case Const(number):
+            return isinstance(number, int)
+        case Read(access):
+            return access.array in given and not access.rank
+        case Binary(_, left, right):
+            return _is_of_indices(left, given) and _is_of_indices(right, given)
+        case _:
+            return False
+
+
+def _variables(value: Value) -> set[str]:
+    """Return the variables that a value hangs on."""
+    found: set[str] = set()
+    for part in walk_value(value):
+        match part:
+            case IndexValue(index):
+                found |= {*variables(index)}
+            case Read(access):
+                found |= {name for index in access.indices for name in variables(index)}
+            case _:
+                pass
+    return found
 
 
 def unread_integers(program: Program) -> frozenset[str]:
@@ -185,14 +234,32 @@ def _without_lets(node: Node) -> Node:
                 node, condition=found, body=body, orelse=tuple(map(_without_lets, node.orelse))
             )
         case Loop():
-            ends = node.range
-            if _moves(ends.start) or _moves(ends.stop):
-                ends = Range(plain(ends.start), plain(ends.stop), ends.step)
-            return replace(node, range=ends, body=tuple(map(_without_lets, node.body)))
+            body = tuple(map(_without_lets, node.body))
+            return replace(node, range=_range_without_lets(node.range), body=body)
+        case Assign():
+            return replace(node, values=tuple(map(_sums_without_lets, node.values)))
         case Atomic() | BlockReduce():
             return replace(node, body=tuple(map(_without_lets, node.body)))
         case _:
             return node
+
+
+def _range_without_lets(ends: Range) -> Range:
+    if _moves(ends.start) or _moves(ends.stop):
+        return Range(plain(ends.start), plain(ends.stop), ends.step)
+    return ends
+
+
+def _sums_without_lets(value: Value) -> Value:
+    """Return a value whose sums say what rows they hold for."""
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Reduce):
+            return None
+        generators = tuple(replace(g, range=_range_without_lets(g.range)) for g in part.generators)
+        return replace(part, generators=generators, body=replaced(part.body, change))
+
+    return replaced(value, change)
 
 
 def _indices(condition: Condition) -> Iterator[Index]:

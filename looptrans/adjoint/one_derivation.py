@@ -74,7 +74,7 @@ class Derivation:
         stored = returned | {each.name for each in self.held}
         self.carried = carried(self.system, frozenset(self.outputs.values()))
         self.prepared = prepared(self.system, stored, asked, guarded)
-        self.sizes: Sizes = sizes_of(program, self.system, self.outputs)
+        self.sizes: Sizes = sizes_of(program, self.system, self.outputs, self.reading.last)
         self.incoming = {name: self.system.names.array(f"d{name}") for name in of}
         self.gradients = {name: self.system.names.array(f"d{name}") for name in self.inputs}
         wanted = _leading_to(self.system, frozenset(self.inputs))

@@ -30,7 +30,7 @@ from looptrans.adjoint.pulling import Contribution, Pull
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.simplifying import Finding, Simplifier, counted, outside
 from looptrans.adjoint.size import Sizes
-from looptrans.adjoint.solving import simplified_brackets, solved
+from looptrans.adjoint.solving import declared, simplified_brackets, solved
 from looptrans.adjoint.sums import (
     Term,
     bracketed,
@@ -156,7 +156,8 @@ class Reverse:
         for subscripts, term in self.pending.get(name, ()):
             program = self.program
             here = solved(term, subscripts, indices, program.contracts, program.arrays)
-            kept = simplified_brackets(here, facts)
+            known = facts.and_(*declared(here.brackets, program.arrays))
+            kept = simplified_brackets(here, known)
             if kept is not None:
                 raw.append(kept)
         return self.simplifier.simplified(self._only_needed(name, raw), facts, f"d{name}")
@@ -212,6 +213,8 @@ class Reverse:
         self.system.add(Definition(name, definition.indices, value, "adjoint", definition.label))
         if len(split) == 1 and split[0].generators:
             self.prepared.learn(self.system.definitions[name], split[0])
+        if definition.name in self.sizes.pieces and isinstance(whole, Reduce):
+            self.kept.add(name)  # each piece reads another part of it
         return cell
 
     def _is_multiple(self, term: Term) -> bool:

@@ -3,21 +3,25 @@
 A definition that is as small as a part of an argument or output (one number for each row) is kept.
 A sum over products whose result has an index of each factor, such as S[i, j] = Q[i, e] * K[j, e]
 summed over e, grows: it is kept only where it is as large as an output, else worked out again.
+An array that the listing fills in pieces, Y[i, 2 * f] and Y[i, 2 * f + 1], is kept where it is a
+factor of a sum: worked out again, each cell would be all pieces and a choice between them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.algebra.cells import value_moved
 from looptrans.ir.affine import form_of, simplified
+from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
-from looptrans.ir.value import Access, Read, Reduce, walk_value
+from looptrans.ir.value import Access, Read, Reduce, Select, walk_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,13 @@ class Sizes:
         all: The extents of every float argument and output.
         returned: Those of the outputs.
         outputs: The definitions of the outputs.
+        pieces: Those of arrays that are filled in pieces and read in sums.
     """
 
     all: tuple[Counter[str], ...]
     returned: tuple[Counter[str], ...]
     outputs: frozenset[str]
+    pieces: frozenset[str] = frozenset()
 
     def is_small(self, extents: tuple[Index, ...]) -> bool:
         """Tell whether an array is smaller than an argument or output by a dimension or more."""
@@ -67,7 +73,7 @@ class Sizes:
 
     def is_stored(self, system: System, definition: Definition) -> bool:
         """Tell whether a definition is kept in memory once worked out."""
-        if definition.name in self.outputs:
+        if definition.name in self.outputs | self.pieces:
             return True
         ranges = [g.range for g in definition.indices]
         if any(r.step != 1 or r.start != Int(0) or variables(r.stop) for r in ranges):
@@ -145,8 +151,17 @@ def _is_worked_out_sum(system: System, definition: Definition, sizes: Sizes) -> 
     )
 
 
-def sizes_of(program: Program, system: System, outputs: dict[str, str]) -> Sizes:
-    """Return what definitions of a listing are compared with."""
+def sizes_of(
+    program: Program, system: System, outputs: Mapping[str, str], last: Mapping[str, str]
+) -> Sizes:
+    """Return what definitions of a listing are compared with.
+
+    Args:
+        program: The listing.
+        system: Its definitions.
+        outputs: The definition of each output.
+        last: The definition of what each array holds in the end.
+    """
     arguments = [
         _counted(tuple(e for e in a.shape if e is not None))
         for a in program.arrays
@@ -157,7 +172,30 @@ def sizes_of(program: Program, system: System, outputs: dict[str, str]) -> Sizes
         for name in outputs.values()
         if name in system.definitions
     ]
-    return Sizes(tuple(arguments + returned), tuple(returned), frozenset(outputs.values()))
+    pieces = frozenset(_in_pieces(program, system, last))
+    return Sizes(tuple(arguments + returned), tuple(returned), frozenset(outputs.values()), pieces)
+
+
+def _in_pieces(program: Program, system: System, last: Mapping[str, str]) -> Iterator[str]:
+    """Yield the last versions of arrays that are chosen by an index, where sums read them."""
+    summed = {
+        part.access.array
+        for definition in system.definitions.values()
+        for reduction in walk_value(definition.value)
+        if isinstance(reduction, Reduce)
+        for part in walk_value(reduction.body)
+        if isinstance(part, Read)
+    }
+    for array in program.arrays:
+        definition = system.definitions.get(last.get(array.name, ""))
+        if definition is None or definition.name not in summed or array.role != "local":
+            continue
+        own = definition.variables
+        match definition.value:
+            case Select(Relation("==", Var(name), Int()), Read(), Read()) if name in own:
+                yield definition.name
+            case _:
+                pass
 
 
 def _counted(extents: tuple[Index, ...]) -> Counter[str]:

@@ -9,10 +9,10 @@ a condition, a Kronecker delta.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from looptrans.adjoint.choices import is_of_indices
+from looptrans.adjoint.choices import compared, is_of_indices
 from looptrans.adjoint.definitions import plain_name
 from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.sums import Term, bracketed, term_moved
@@ -265,7 +265,7 @@ def replacing(old: Index, new: Index) -> Callable[[Index], Index]:
 
 def simplified_brackets(term: Term, facts: Facts) -> Term | None:
     """Leave out brackets that always hold; return None where one never does."""
-    term = _at_numbers(term)
+    term = _at_one_value(term)
     inside = facts.inside(term.generators)
     kept: list[Condition] = []
     for number, condition in enumerate(term.brackets):
@@ -279,18 +279,29 @@ def simplified_brackets(term: Term, facts: Facts) -> Term | None:
     return replace(term, brackets=tuple(kept))
 
 
-def _at_numbers(term: Term) -> Term:
-    """Do sums of which a bracket leaves the one term where the variable is some number."""
+def declared(conditions: Iterable[Condition], arrays: tuple[Array, ...]) -> Iterator[Condition]:
+    """Yield what is declared of the integers that conditions compare: `0 <= c[i]`, `c[i] < K`."""
+    ranges = {a.name: a.value_range for a in arrays if a.value_range is not None}
+    for term in {t: None for c in conditions for index in compared(c) for t in opaque_terms(index)}:
+        if term.array in ranges:
+            low, high = ranges[term.array]
+            yield Relation(">=", term, low)
+            yield Relation("<", term, high)
+
+
+def _at_one_value(term: Term) -> Term:
+    """Do sums of which a bracket leaves the one term where the variable has some value."""
     for g in term.generators:
         here = Var(g.variable)
         for bracket in term.brackets:
             match bracket:
-                case Relation("==", Int() as number, other) if other == here:
+                case Relation("==", value, other) if other == here:
                     pass
-                case Relation("==", other, Int() as number) if other == here:
+                case Relation("==", other, value) if other == here:
                     pass
                 case _:
                     continue
-            if g.range.step == 1:
-                return _at_numbers(_put(term, g, number)[0])
+            fixed = here.name not in variables(value)
+            if g.range.step == 1 and fixed and _can_be_ordered(term, here.name, value):
+                return _at_one_value(_put(term, g, value)[0])
     return term

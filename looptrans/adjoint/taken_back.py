@@ -12,17 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.views import Use, View, accesses_in, created, shaped, uses_of
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same, simplified
-from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Index, Int, Var
+from looptrans.ir.condition import ALWAYS, Condition, Relation
+from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.walk import nodes
 from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of
 
 
@@ -122,7 +124,8 @@ class TakenBack:
     def _cut(self, body: tuple[Node, ...], around: dict[str, Range]) -> tuple[Node, ...]:
         """Cut loops over rows back to those of their sequence."""
         found: list[Node] = []
-        for node in body:
+        for given in body:
+            node = self._sequence_first(given) if isinstance(given, Loop) else given
             match node:
                 case Loop():
                     rows = self._of(node.variable, accesses_in(node.body), around)
@@ -145,6 +148,37 @@ class TakenBack:
                     found.append(node)
         return tuple(found)
 
+    def _sequence_first(self, loop: Loop) -> Loop:
+        """Put the loop over sequences outside of one over rows, where both only add something up.
+
+        for k: if col[k] == m:                      for i:
+            for i: dB[m] += dS[i, k] …      ->          for k: if col[k] == m: …
+        """
+        match loop.body:
+            case (Loop() as inner,):
+                body = inner.body
+            case (If(_, (Loop() as inner,), ()) as guard,):
+                body = (replace(guard, body=inner.body),)
+            case _:
+                return loop
+        rows = (self._row_of(access) for access, _ in accesses_in(inner.body))
+        if (inner.variable, loop.variable) not in rows or _mentions(inner.range, loop.variable):
+            return loop
+        if not _adds_up(inner.body) or _mentions(loop.range, inner.variable):
+            return loop
+        return replace(inner, body=(replace(loop, body=body),))
+
+    def _row_of(self, access: Access) -> tuple[str, str] | None:
+        """Return the variables of the sequence and of the row that an access is to."""
+        view = self.views.get(access.array)
+        if view is None or len(access.subscripts) <= max(view.places):
+            return None
+        match tuple(access.subscripts[n] for n in view.places):
+            case (Var(batch), Var(row)):
+                return batch, row
+            case _:
+                return None
+
     def _sums(self, value: Value, around: dict[str, Range]) -> Value:
         """Cut sums over rows back to those of their sequence."""
 
@@ -154,7 +188,7 @@ class TakenBack:
             generators: list[Generator] = []
             inside = dict(around)
             read = _reads(part.body)
-            for g in part.generators:
+            for g in self._sequences_first(part):
                 rows = self._of(g.variable, ((access, False) for access in read), inside)
                 bounds = g.range
                 if rows is not None and not self._is_of(bounds, rows):
@@ -165,6 +199,19 @@ class TakenBack:
             return Reduce(part.function, tuple(generators), self._sums(part.body, inside))
 
         return replaced(value, change)
+
+    def _sequences_first(self, sum_: Reduce) -> tuple[Generator, ...]:
+        """Return the generators of a sum with those over sequences before those over rows."""
+        order = list(sum_.generators)
+        for found in map(self._row_of, _reads(sum_.body)):
+            names = [g.variable for g in order]
+            if found is None or not {*found} <= {*names}:
+                continue
+            batch, row = map(names.index, found)
+            free = not any(_mentions(order[batch].range, name) for name in names)
+            if row < batch and order[batch].condition == ALWAYS and free:
+                order.insert(row, order.pop(batch))
+        return tuple(order)
 
     def _is_of(self, bounds: Range, rows: tuple[str, str]) -> bool:
         """Tell whether a range has rows of a sequence, given by its ends and its variable."""
@@ -202,6 +249,26 @@ class TakenBack:
         """Refuse a loop that is no loop over all rows."""
         if bounds.step != 1 or simplified(bounds.start) != Int(0):
             raise NotDifferentiated(f"{variable} does not go over all rows that {ends} divides")
+
+
+def _mentions(bounds: Range, variable: str) -> bool:
+    return any(variable in variables(end) for end in (bounds.start, bounds.stop))
+
+
+def _adds_up(body: tuple[Node, ...]) -> bool:
+    """Tell whether nothing is done but additions, of what is not added to, to what is there."""
+    written = {a.array for a, is_write in accesses_in(body) if is_write}
+    for node in nodes(body):
+        match node:
+            case Assign(targets=(target,), values=(value,)):
+                found = accumulation(target, value)
+                if found is None or found[0] != "sum" or arrays_in(found[1]) & written:
+                    return False
+            case Loop() | If(orelse=()):
+                pass
+            case _:
+                return False
+    return True
 
 
 def _without_bounds(body: tuple[Node, ...], variable: str, bounds: Range) -> tuple[Node, ...]:

@@ -16,22 +16,35 @@ from looptrans.ir.value import Access, Generator
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A target's indices: their ranges, their loops, what loop variables are, what must hold."""
+    """A target's indices: their ranges, their loops, what loop variables are, what must hold.
+
+    Of that, `pinned` says of indices without a loop which they are: x == 1 of `Y[i, 1]`.
+    """
 
     indices: tuple[Generator, ...]
     dimensions: tuple[Position | None, ...]
     values: dict[str, Index]
     conditions: tuple[Condition, ...]
+    pinned: tuple[Condition, ...]
 
 
-def solved_target(state: State, target: Access, place: Place) -> Solved:
-    """Return the indices of a target in terms of the loops around it."""
+def solved_target(state: State, target: Access, place: Place, *, adds: bool = False) -> Solved:
+    """Return the indices of a target in terms of the loops around it.
+
+    Args:
+        state: What is known.
+        target: The cell.
+        place: The statement.
+        adds: Whether it adds to what is there: then the iterations that write a cell need not be
+            told from its subscripts, `H[c[i]] += w[i]` is a sum over all i for which c[i] == x.
+    """
     free = {x.variable: x for x in place.around.loops}
     count = len(target.subscripts)
     dimensions: list[Position | None] = [None] * count
     indices: list[Generator | None] = [None] * count
     values: dict[str, Index] = {}
     conditions: list[Condition] = []
+    pinned: list[Condition] = []
     for number, index in enumerate(target.indices):
         if isinstance(index, Var) and index.name in free:
             loop = free.pop(index.name)
@@ -45,10 +58,14 @@ def solved_target(state: State, target: Access, place: Place) -> Solved:
         indices[number] = own
         here = Var(own.variable)
         if not open_:
-            conditions.append(Relation("==", here, index))
+            pinned.append(Relation("==", here, index))
+            conditions.append(pinned[-1])
             continue
         form = form_of(index)
         unit = [name for name in open_ if abs(form.terms.get(Var(name), 0)) == 1]
+        if (len(open_) != 1 or not unit) and adds:
+            conditions.append(Relation("==", index, here))
+            continue
         if len(open_) != 1 or not unit:
             raise NotDifferentiated(
                 f"which iteration writes a cell of {target.array} cannot be told from its "
@@ -66,4 +83,4 @@ def solved_target(state: State, target: Access, place: Place) -> Solved:
         ]
         dimensions[number] = loop.position
     found = tuple(g for g in indices if g is not None)
-    return Solved(found, tuple(dimensions), values, tuple(conditions))
+    return Solved(found, tuple(dimensions), values, tuple(conditions), tuple(pinned))

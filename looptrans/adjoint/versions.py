@@ -61,7 +61,8 @@ def write(state: State, place: Place, target: Access, value: Value) -> None:
     """
     target, value, place = by_elements(state, target, value, place)
     around = place.around
-    solved = solved_target(state, target, place)
+    adds = accumulation(target, value) is not None
+    solved = solved_target(state, target, place, adds=adds)
     rest = [x for x in around.loops if x.position not in solved.dimensions]
     before = state.current[target.array]
     if target.array in arrays_in(value):
@@ -110,7 +111,11 @@ def write(state: State, place: Place, target: Access, value: Value) -> None:
         state.current[target.array] = version
         return
     if old is None:
-        _define(state, target.array, tuple(full_indices), new, place, version)
+        # Cells that nothing is known of may have this value, too, but those of other numbers:
+        # then what comes back to it would be gathered from all of them, and the rest left out.
+        which = [c for c in needs if c in solved.pinned and is_of_indices(c)]
+        value = Select(conjunction(*which), new, Const(0.0)) if which else new
+        _define(state, target.array, tuple(full_indices), value, place, version)
         return
     if inner_needs and not _affine(inner_needs):
         both = Select(conjunction(*needs), new, old)

@@ -7,6 +7,7 @@ distance `1-D` is listed as the two it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -319,8 +320,14 @@ class _Cutter:
         shown = distances.reset_tuple_id()
         if shown.n_basic_set() <= MOST_SHORTENED:
             shown = shown.gist_params(self.counts.context)
+        # A product of sizes is a parameter, too; isl takes `2*H` for a number.
+        products: dict[str, str] = {}
         for number, name in enumerate(self.model.parameters):
-            shown = shown.set_dim_name(_PARAM, number, name)
+            own = name
+            if name[0] in "-0123456789":
+                own = f"looptrans_product_{number}"
+                products[own] = f"({name})"
+            shown = shown.set_dim_name(_PARAM, number, own)
         used = set(self.model.parameters)
         for number, loop in enumerate(self.source.loops[: self.depth]):
             name = loop.variable if loop.variable not in used else f"{loop.variable}'"
@@ -328,7 +335,10 @@ class _Cutter:
         for number in reversed(range(len(self.model.parameters))):
             if not shown.involves_dims(_PARAM, number, 1):
                 shown = shown.project_out(_PARAM, number, 1)
-        return str(shown)
+        text = str(shown)
+        for own, name in products.items():
+            text = re.sub(rf"\b{own}\b", name, text)
+        return text
 
 
 def _start_is_affine(bound: Bound) -> bool:

@@ -152,7 +152,7 @@ def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> Derivat
         reading = definitions_of(with_choices(program))
     except NotDifferentiated as error:
         raise NotDone(f"its arrays are not each defined once: {error.reason}") from None
-    writer = _Writer(program, reading, sizes_of(program, reading.system, reading.outputs))
+    writer = _Writer(program, reading, sizes_of(program, reading.system, reading.outputs, {}))
     gone = tuple(name for name in arrays if writer.is_gone(name))
     if set(reading.outputs) != set(program.outputs) or not gone:
         raise NotDone("no large array is handed to another nest that need not be kept")
