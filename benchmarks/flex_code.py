@@ -28,7 +28,7 @@ from looptrans.blocks.program import Kernel
 from looptrans.emit import Pointer, signature
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.frontend import load
-from looptrans.runtime.inspect import Module, backward_module
+from looptrans.runtime.inspect import backward_module
 from looptrans.runtime.inspect_arguments import job
 from looptrans.runtime.inspect_code import Work
 from looptrans.runtime.inspect_compile import measure
@@ -119,8 +119,11 @@ def role(kernel: Kernel) -> str | None:
     return found[0] if found else None
 
 
-def of_emitted(case: str, size: int, module: Module, folder: Path) -> Iterator[Counted]:
+def of_emitted(case: str, size: int, folder: Path) -> Iterator[Counted]:
     """Compile the emitted kernels of a case in the same blocks."""
+    program = load(str(ROOT / "specs" / f"{SPECS[case]}.py"))
+    module = backward_module(emitted_with_backward(program), both=True)
+    unasked = {f"d{each.name}" for each in program.parameters if each.kind == "real"}
     text = loaded(module.text, folder)
     for kernel, name in zip(module.kernels, module.called, strict=True):
         which = role(kernel)
@@ -136,9 +139,9 @@ def of_emitted(case: str, size: int, module: Module, folder: Path) -> Iterator[C
         arguments = signature(kernel)
         what = job(kernel, name, arguments, TARGET, "bfloat16", sizes, config)
         types, constants = dict(what.signature), dict[str, Any](what.constants)
-        # FlexAttention has no gradient of a number: it is not asked for.
+        # FlexAttention has no gradients of numbers: they are not asked for.
         for each in arguments:
-            if isinstance(each, Pointer) and each.array.startswith("dscale"):
+            if isinstance(each, Pointer) and each.array.removesuffix("_part") in unasked:
                 types[each.name], constants[each.name] = "constexpr", None
         divisible = [each for each in what.divisible if types[each] != "constexpr"]
         found = measure(
@@ -199,10 +202,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for case in arguments.case or CASES:
             print(f"{case} …", file=sys.stderr, flush=True)
-            made = emitted_with_backward(load(str(ROOT / "specs" / f"{SPECS[case]}.py")))
             found += of_flex(case, arguments.size, Path(folder))
-            module = backward_module(made, both=True)
-            found += of_emitted(case, arguments.size, module, Path(folder))
+            found += of_emitted(case, arguments.size, Path(folder))
     print(table(found))
     if arguments.output is not None:
         text = json.dumps(document(found, arguments.size), indent=2)

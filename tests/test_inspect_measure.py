@@ -230,6 +230,12 @@ def test_occupancy() -> None:
     assert occupancy(hopper, 4, 64, 227 * 1024 + 1) == Occupancy(0, "shared memory")
     assert occupancy(ampere, 4, 64, 163 * 1024) == Occupancy(1, "shared memory")
     assert occupancy(ampere, 4, 64, 227 * 1024) == Occupancy(0, "shared memory")
+    # 100 KB and 48 warps; a program gets 99 KB at most.
+    for small in (DEVICES["cuda:89"], DEVICES["cuda:120"]):
+        assert occupancy(small, 4, 32, 0) == Occupancy(12, "warps")
+        assert occupancy(small, 1, 16, 0) == Occupancy(24, "programs")
+        assert occupancy(small, 4, 64, 99 * 1024) == Occupancy(1, "shared memory")
+        assert occupancy(small, 4, 64, 99 * 1024 + 1) == Occupancy(0, "shared memory")
     assert occupancy(blackwell, 4, 64, 1024, 256) == Occupancy(2, "tensor memory")
     # 512 registers for each of the lanes of a SIMD, 8 waves at the most, 4 SIMDs.
     assert occupancy(cdna, 4, 64, 0) == Occupancy(8, "warps")

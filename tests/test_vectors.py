@@ -355,3 +355,18 @@ def f(A: Float[Array, "N"]):
     found = execute_vectors(program, Inputs({"N": 5}, {}, {"A": values}))
     assert_array_equal(values, np.arange(5.0))
     assert_array_equal(found["A"], 2 * np.arange(5.0))
+
+
+def test_a_sum_leaves_out_rows_that_an_outer_one_of_its_loops_does_not_have() -> None:
+    listing = """
+def f(A: Float[Array, "M 3 D"], c: Int[Array, "M"]):
+    C = zeros(M); L = zeros(M)
+    for i in parallel(0, M):
+        C[i] = sum(A[i, h, d] for h in range(c[i], 2) for d in range(D))
+        L[i] = max(0.0, sum(A[i, h, d] for h in range(3) if h < c[i] for d in range(D)))
+    return C, L
+"""
+    program = program_of(listing)
+    A = np.random.default_rng(0).random((5, 3, 4)) + 1.0
+    inputs = prepare(program, {"M": 5, "D": 4}, inputs={"A": A, "c": np.array([0, 1, 2, 0, 1])})
+    assert_same(execute_vectors(program, inputs), execute_on(program, inputs))

@@ -143,6 +143,10 @@ class Filled:
     rounded: bool = False
 
 
+Reach: TypeAlias = tuple[str, int, tuple[Index, ...], Index]
+"""An array, a dimension, and how many elements it must have where all the numbers are positive."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlockProgram:
     """A listing as kernels.
@@ -156,8 +160,7 @@ class BlockProgram:
         assumptions: Conditions that the launcher checks.
         steps: The steps of the derivation, a phrase each.
         notes: What the reader should know: loops run one element at a time and why, and the like.
-        reached: For dimensions of undeclared extent, an array, the dimension, and how many
-            elements it must have at least.
+        reached: Dimensions whose extents may be too few.
     """
 
     listing: Program
@@ -168,7 +171,7 @@ class BlockProgram:
     assumptions: tuple[Condition, ...] = ()
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
-    reached: tuple[tuple[str, int, Index], ...] = ()
+    reached: tuple[Reach, ...] = ()
 
 
 class NotLowered(Exception):

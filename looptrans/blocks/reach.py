@@ -1,45 +1,78 @@
-"""How far a nest goes into arrays whose shape the listing does not declare."""
+"""How far a nest goes into its arrays, where their shapes do not say that it stays inside."""
 
 from __future__ import annotations
 
-from looptrans.blocks.program import NotLowered
+from looptrans.blocks.program import NotLowered, Reach
 from looptrans.blocks.ranges import slope
 from looptrans.blocks.sites import Site, sites
-from looptrans.ir.affine import extremum, simplified, total
-from looptrans.ir.index import Index, Int, Opaque, Var, substitute, variables, walk
+from looptrans.ir.affine import difference, extremum, form_of, sides, simplified, total
+from looptrans.ir.index import (
+    Arith,
+    Index,
+    Int,
+    Opaque,
+    Param,
+    Var,
+    children,
+    substitute,
+    variables,
+    walk,
+)
 from looptrans.ir.program import Program
 from looptrans.ir.value import Whole
 
 
-def reached(program: Program) -> tuple[tuple[str, int, Index], ...]:
-    """Return how many elements dimensions of undeclared extent must have.
+def reached(program: Program) -> tuple[Reach, ...]:
+    """Return how many elements dimensions must have, as far as their extents may be too few.
 
-    What stands under a guard is left out: the guard may be what keeps it inside.
+    What stands under a guard, or is read where a condition of its value says so, is left out: that
+    may be what keeps it inside.
 
     Raises:
-        NotLowered: It cannot be told.
+        NotLowered: It cannot be told of an array whose shape is not declared.
     """
-    needed: dict[tuple[str, int], list[Index]] = {}
+    needed: dict[tuple[str, int, tuple[Index, ...]], list[Index]] = {}
+    counts = {
+        extent.name
+        for array in program.arrays
+        for extent in array.shape
+        if isinstance(extent, Param)
+    }
     for site in sites(program.body):
         array = program.array(site.array)
-        if array.role != "input" or site.guards:
+        if site.guards or site.chosen:
             continue
         for axis, (subscript, extent) in enumerate(zip(site.subscripts, array.shape, strict=True)):
-            if extent is None and not isinstance(subscript, Whole):
-                last = _last(site, subscript)
-                if last is None:
-                    raise NotLowered(
-                        f"{site.label}: it cannot be told how far {array.name} is read; declare "
-                        f'its shape, {array.name}: Float[Array, "…"]',
-                        site.label or None,
-                    )
-                needed.setdefault((array.name, axis), []).append(simplified(total(last, 1)))
-    return tuple((name, axis, extremum("max", ends)) for (name, axis), ends in needed.items())
+            if isinstance(subscript, Whole) or (extent is None and array.role != "input"):
+                continue
+            last = _last(site, subscript)
+            if last is None and extent is None:
+                raise NotLowered(
+                    f"{site.label}: it cannot be told how far {array.name} is read; declare "
+                    f'its shape, {array.name}: Float[Array, "…"]',
+                    site.label or None,
+                )
+            if last is None:
+                continue
+            least = simplified(total(last[0], 1))
+            if extent is not None and _is_within(least, extent, counts):
+                continue
+            lengths = _lengths(site, last[1])
+            if any(isinstance(each, Int) and each.value <= 0 for each in lengths):
+                continue  # as `range(i + 1, N)` at i = N - 1
+            plain = tuple(each for each in lengths if not _is_open(each))
+            if extent is None or plain == lengths:
+                where = tuple(e for e in plain if not isinstance(e, Int) and e != least)
+                needed.setdefault((array.name, axis, where), []).append(least)
+    return tuple((*where, extremum("max", ends)) for where, ends in needed.items())
 
 
-def _last(site: Site, subscript: Index) -> Index | None:
-    """Return the greatest value of a subscript, over sizes; None where it is not plain."""
-    found = subscript
+def _last(site: Site, subscript: Index) -> tuple[Index, dict[str, Index]] | None:
+    """Return the greatest value of a subscript, over sizes, and the iteration that has it.
+
+    None where it is not plain.
+    """
+    found, chosen = subscript, dict[str, Index]()
     for binding in reversed(site.bindings):
         if binding.variable not in variables(found):
             continue
@@ -47,8 +80,46 @@ def _last(site: Site, subscript: Index) -> Index | None:
         if way is None or binding.range.step != 1:
             return None
         end = total(binding.range.stop, -1) if way > 0 else binding.range.start
+        chosen[binding.variable] = end
         found = substitute(found, {binding.variable: end})
-    rest = list(walk(found))
-    if any(isinstance(part, Var | Opaque) for part in rest):
-        return None
-    return found if rest else Int(0)
+    return None if _is_open(found) else (found, chosen)
+
+
+def _lengths(site: Site, chosen: dict[str, Index]) -> tuple[Index, ...]:
+    """Return how many iterations the loops around have where the variables are what is chosen."""
+    found = []
+    for binding in site.bindings:
+        length = difference(binding.range.stop, binding.range.start)
+        for _ in site.bindings:
+            length = simplified(substitute(length, chosen))
+        found.append(length)
+    return tuple(dict.fromkeys(found))
+
+
+def _is_open(index: Index) -> bool:
+    """Tell whether an index is known only to the kernel."""
+    return any(isinstance(part, Var | Opaque) for part in walk(index))
+
+
+def _is_within(least: Index, extent: Index, counts: set[str]) -> bool:
+    """Tell whether an extent is surely so large; the counts are sizes that are never negative."""
+    if isinstance(extent, Int) and isinstance(least, Int):
+        return least.value <= extent.value
+    largest = sides("max", least)
+    if len(largest) > 1:
+        return all(_is_within(each, extent, counts) for each in largest)
+    smallest = sides("min", least)
+    if len(smallest) > 1:
+        return any(_is_within(each, extent, counts) for each in smallest)
+    form = form_of(difference(extent, least))
+    return form.constant >= 0 and all(
+        count > 0 and _is_count(term, counts) for term, count in form.terms.items()
+    )
+
+
+def _is_count(term: Index, counts: set[str]) -> bool:
+    if isinstance(term, Arith) and term.op in ("*", "//", "%"):
+        return all(_is_count(each, counts) for each in children(term))
+    return (isinstance(term, Int) and term.value >= 0) or (
+        isinstance(term, Param) and term.name in counts
+    )

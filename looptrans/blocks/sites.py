@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.program import NotLowered
-from looptrans.ir.condition import Condition, Data, Relation, walk_condition
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Data,
+    Every,
+    Not,
+    Relation,
+    Some,
+    Truth,
+)
 from looptrans.ir.index import Index, Let, Opaque, walk
 from looptrans.ir.program import Assign, Atomic, Declaration, If, Loop, Node
 from looptrans.ir.value import (
@@ -58,6 +67,7 @@ class Site:
         guards: The places of the branches of guards it stands in.
         label: The label of the statement.
         atomic: Whether it is to something that the atomic part it stands in changes.
+        chosen: Whether a condition of the value it stands in decides if it is read.
     """
 
     array: str
@@ -68,6 +78,7 @@ class Site:
     guards: tuple[Path, ...]
     label: str
     atomic: bool = False
+    chosen: bool = field(default=False, compare=False)
 
     def binding(self, variable: str) -> Binding | None:
         """Return what binds a variable here."""
@@ -127,10 +138,18 @@ class _Reader:
     path: Path
     guards: tuple[Path, ...]
     label: str
+    chosen: bool = False
 
     def site(self, access: Access, is_write: bool, bindings: tuple[Binding, ...]) -> Site:
         return Site(
-            access.array, access.subscripts, is_write, self.path, bindings, self.guards, self.label
+            access.array,
+            access.subscripts,
+            is_write,
+            self.path,
+            bindings,
+            self.guards,
+            self.label,
+            chosen=self.chosen,
         )
 
     def index(self, index: Index, bindings: tuple[Binding, ...]) -> Iterator[Site]:
@@ -145,12 +164,20 @@ class _Reader:
         yield from self.index(range_.stop, bindings)
 
     def condition(self, condition: Condition, bindings: tuple[Binding, ...]) -> Iterator[Site]:
-        for part in walk_condition(condition):
-            if isinstance(part, Data):
-                yield from self.value(part.value, bindings)
-            elif isinstance(part, Relation):
-                yield from self.index(part.left, bindings)
-                yield from self.index(part.right, bindings)
+        match condition:
+            case Data(value):
+                yield from self.value(value, bindings)
+            case Relation(_, left, right):
+                yield from self.index(left, bindings)
+                yield from self.index(right, bindings)
+            case Not(part):
+                yield from self.condition(part, bindings)
+            case Every(parts) | Some(parts):
+                for number, part in enumerate(parts):
+                    side = replace(self, chosen=True) if number else self
+                    yield from side.condition(part, bindings)
+            case Truth():
+                pass
 
     def value(self, value: Value, bindings: tuple[Binding, ...]) -> Iterator[Site]:
         match value:
@@ -164,15 +191,18 @@ class _Reader:
                 yield from self.condition(condition, bindings)
             case Select(condition, chosen, otherwise):
                 yield from self.condition(condition, bindings)
-                yield from self.value(chosen, bindings)
-                yield from self.value(otherwise, bindings)
+                side = replace(self, chosen=True)
+                yield from side.value(chosen, bindings)
+                yield from side.value(otherwise, bindings)
             case Reduce(_, generators, body):
-                around = bindings
+                around, inside = bindings, self
                 for number, generator in enumerate(generators):
-                    yield from self.range(generator.range, around)
+                    yield from inside.range(generator.range, around)
                     around = (*around, self._bound(generator, number))
-                    yield from self.condition(generator.condition, around)
-                yield from self.value(body, around)
+                    yield from inside.condition(generator.condition, around)
+                    if generator.condition != ALWAYS:
+                        inside = replace(self, chosen=True)
+                yield from inside.value(body, around)
             case _:
                 for child in value_children(value):
                     yield from self.value(child, bindings)

@@ -16,7 +16,7 @@ from looptrans.cli.verb import (
     parameters,
 )
 
-TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
+TARGETS = ("cuda:80", "cuda:89", "cuda:90", "cuda:100", "cuda:120", "hip:gfx942")
 PASSES = ("forward", "backward", "both")
 DTYPES = ("bfloat16", "float16", "float32")
 

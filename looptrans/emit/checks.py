@@ -189,14 +189,26 @@ class Checks:
         return lines
 
     def _check_reach(self) -> list[str]:
-        """Return the checks of extents that the listing does not declare."""
+        """Return the checks of extents that need not be as large as the loops ask."""
         lines: list[str] = []
-        for array, axis, least in self.facts.program.reached:
+        seen: set[str] = set()
+        for array, axis, lengths, least in self.facts.program.reached:
             if array not in self.facts.names:
                 continue
+            declared = self.facts.program.listing.array(array).shape[axis]
             extent = f"{self.facts.names[array]}.shape[{axis}]"
+            if declared is not None:
+                extent = index_python(declared, self.facts.names)
             needed = index_python(least, self.facts.names)
-            lines += statement(f"if {extent} < {needed}:", 1)
+            condition = f"{extent} < {needed}"
+            if lengths:
+                around = ", ".join(index_python(each, self.facts.names) for each in lengths)
+                around = f"min({around})" if len(lengths) > 1 else around
+                condition = f"{around} > 0 and {condition}"
+            if condition in seen:
+                continue
+            seen.add(condition)
+            lines += statement(f"if {condition}:", 1)
             values = f"{{{needed}}} elements along dimension {axis}; it has {{{extent}}}"
             lines += _raised(f"{array} should have at least ", values, 2)
         return lines

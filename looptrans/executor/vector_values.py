@@ -318,12 +318,20 @@ def _generators(
     machine: Vectors, generators: tuple[Generator, ...], body: ValueCode, axis: int
 ) -> Callable[[Taken], None]:
     """Compile what hands over the values of all iterations in order, the last loop as an axis."""
+    loops = _loops(machine, generators, body, axis)
+    return lambda take: loops(take, machine.mask)
+
+
+def _loops(
+    machine: Vectors, generators: tuple[Generator, ...], body: ValueCode, axis: int
+) -> Callable[[Taken, Mask], None]:
+    """Compile the same, told which lanes there are outside of all the loops."""
     first, rest = generators[0], generators[1:]
     name, bounds = first.variable, _bounds(machine, first.range)
     test = machine.test(first.condition)
-    inner = _generators(machine, rest, body, axis) if rest else None
+    inner = _loops(machine, rest, body, axis) if rest else None
 
-    def one_by_one(take: Taken) -> None:
+    def one_by_one(take: Taken, outside: Mask) -> None:
         assert inner is not None
         for index, present in machine.ramps(*bounds(), axis):
             count = machine.lanes[axis]
@@ -338,11 +346,10 @@ def _generators(
                     some, mask = machine.narrowed(test())
                     if some:
                         with machine.under(mask):
-                            inner(take)
+                            inner(take, outside)
             machine.lanes[axis] = count
 
-    def together(take: Taken) -> None:
-        outside = machine.mask
+    def together(take: Taken, outside: Mask) -> None:
         for index, present in machine.ramps(*bounds(), axis):
             machine.frame[name] = index
             some, mask = machine.narrowed(present)

@@ -48,8 +48,10 @@ class Device:
     tensor_memory: int = 0
 
 
-def _cuda(capability: int, shared_kb: int, tensor_memory: int = 0) -> Device:
-    """Return an NVIDIA GPU: 64 K registers and 64 warps in four parts, 1 KB kept per program."""
+def _cuda(
+    capability: int, shared_kb: int, *, warps: int = 64, programs: int = 32, tensor_memory: int = 0
+) -> Device:
+    """Return an NVIDIA GPU: 64 K registers and its warps in four parts, 1 KB kept per program."""
     return Device(
         target=f"cuda:{capability}",
         backend="cuda",
@@ -58,8 +60,8 @@ def _cuda(capability: int, shared_kb: int, tensor_memory: int = 0) -> Device:
         quarters=4,
         registers=512,
         register_step=8,
-        warps=16,
-        programs=32,
+        warps=warps // 4,
+        programs=programs,
         shared=shared_kb * 1024,
         shared_step=128,
         shared_reserved=1024,
@@ -72,8 +74,10 @@ DEVICES: dict[str, Device] = {
     device.target: device
     for device in (
         _cuda(80, 164),
+        _cuda(89, 100, warps=48, programs=24),
         _cuda(90, 228),
         _cuda(100, 228, tensor_memory=512),
+        _cuda(120, 100, warps=48, programs=24),
         Device(
             target="hip:gfx942",
             backend="hip",

@@ -1,0 +1,49 @@
+"""How far a nest goes into its arrays: what a launcher asks of extents that may be too few."""
+
+from __future__ import annotations
+
+import pytest
+
+from looptrans.blocks.reach import reached
+from looptrans.frontend import parse
+from looptrans.ir.listing import index_text
+from looptrans.ir.source import Source
+
+HEAD = 'def f(x: Float[Array, "N"], c: Float[Array, "F"], n: Int[Array, "B"], y, z):\n'
+
+
+def asked(*lines: str) -> list[str]:
+    body = "".join(f"    {line}\n" for line in lines)
+    found = reached(parse(Source("listing.py", HEAD + body)))
+    return [
+        f"{name}.{axis} >= {index_text(least)}"
+        + "".join(f" if {index_text(each)} > 0" for each in where)
+        for name, axis, where, least in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        # What is declared and never left is not asked for, nor how large what is not declared is.
+        (("for i in range(N):", "    y[i] = x[i]"), ["y.0 >= N"]),
+        (("for i in range(1, N):", "    y[i] = x[i - 1]"), ["y.0 >= N if N - 1 > 0"]),
+        (("for i in range(min(N, F)):", "    x[i] = c[i]"), []),
+        # One too many, and as many as another array has.
+        (("for i in range(N):", "    y[i] = x[i + 1]"), ["x.0 >= N + 1 if N > 0", "y.0 >= N"]),
+        (("for i in range(F):", "    x[i] = c[i]"), ["x.0 >= F"]),
+        (
+            ("for i in range(F):", "    for j in range(B):", "        y[j] = x[i]"),
+            ["y.0 >= B if F > 0", "x.0 >= F if B > 0"],
+        ),
+        # Conditions that may keep it inside: guards, ternaries, what stands behind an `and`.
+        (("for i in range(F):", "    if i < N:", "        x[i] = c[i]"), []),
+        (("for i in range(N):", "    x[i] = y[i + 1] if i + 1 < N else 0.0"), []),
+        (("for i in range(F):", "    c[i] = sum(x[k] for k in range(F) if k < N)"), []),
+        (("for i in range(F):", "    if i < B and n[i] > 0:", "        c[i] = 0.0"), []),
+        # The last row has no iterations inside.
+        (("for i in range(N):", "    for j in range(i + 1, N):", "        x[j] = x[i + 1]"), []),
+    ],
+)
+def test_what_is_asked_of_extents(lines: tuple[str, ...], found: list[str]) -> None:
+    assert sorted(asked(*lines)) == sorted(found)
