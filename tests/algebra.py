@@ -99,6 +99,17 @@ WELFORD_BY_INDEX = loop(
     ["d = x[j] - mean", "mean = mean + d / (j + 1)", "M2 = M2 + d * (x[j] - mean)"],
     "mean, M2",
 )
+COVARIANCE = loop(
+    ["n = 0.0", "p = 0.0", "q = 0.0", "C = 0.0"],
+    [
+        "n = n + 1.0",
+        "d = x[j] - p",
+        "p = p + d / n",
+        "q = q + (v[j] - q) / n",
+        "C = C + d * (v[j] - q)",
+    ],
+    "n, p, q, C",
+)
 ARGMAX = loop(["m = -inf", "k = 0"], ["if x[j] > m:", "    m = x[j]", "    k = j"], "m, k")
 VITERBI = loop(["h = -inf"], ["h = max(h + a[j], x[j])"], "h")
 NORM = loop(["h = 0.0"], ["h = sqrt(h * h + x[j] * x[j])"], "h")
@@ -128,6 +139,7 @@ SPLITTABLE: dict[str, Program] = {
     "log-sum-exp and mean": LSE_AND_MEAN,
     "welford": WELFORD,
     "welford by index": WELFORD_BY_INDEX,
+    "covariance": COVARIANCE,
     "argmax": ARGMAX,
     "viterbi": VITERBI,
     "norm": NORM,

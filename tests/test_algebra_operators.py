@@ -392,3 +392,13 @@ def test_a_mean_becomes_a_sum_and_what_divides_by_nothing_stays() -> None:
     (change,) = freed_of_division(recurrence(WELFORD, "j"))[:1]
     assert value_text(change.recurrence.state("s2").update) == "s2 + x1"
     assert freed_of_division(recurrence(UNNORMALIZED, "j")) == ()
+
+
+def test_a_search_for_numbers_that_leads_nowhere_leaves_it_open() -> None:
+    """Volume rendering that ends once little light is left."""
+    cut = loop(
+        ["w = 1.0", "o = 0.0"],
+        ["if w > 0.1:", "    o = o + w * a[j] * x[j]", "    w = w * (1 - a[j])"],
+        "w, o",
+    )
+    assert found(cut).decision == "unknown"

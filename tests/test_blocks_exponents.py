@@ -53,7 +53,7 @@ def f(
     Z = zeros((M, D))
     for i in range(0, M):
         for j in range(0, N):
-            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + X[i, j]
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + X[i, j] * X[i, j]
             for d in range(0, D):
                 Z[i, d] = Z[i, d] + exp({exponent}) * V[j, d]
     return Z
@@ -66,6 +66,8 @@ def f(
         ("s - Y[i]", "exp2"),
         # Both may be large and close to each other: their difference is exact.
         ("X[i, j] - Y[i]", "exp"),
+        # What is added may be the least float, and is to stay one.
+        ("s + X[i, j] - Y[i]", "exp"),
         ("s", "exp"),
     ],
 )
@@ -82,7 +84,7 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], B: Float[Array, "N"], c: f
         for j in range(0, N):
             dot = sum(Q[i, e] * K[j, e] for e in range(0, E))
             capped = c * tanh(dot / c)
-            S = capped + B[j]
+            S = capped + B[j] * B[j]
             new = max(m, S)
             l = l * exp(m - new) + exp(S - new)
             m = new
@@ -107,13 +109,13 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"], T: F
         m = -inf
         l = 0.0
         for j in range(0, N):
-            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j]
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j] * T[j]
             t = max(m, s)
             l = l * exp(m - t) + exp(s - t)
             m = t
         lse = m + log(l)
         for j in range(0, N):
-            w = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j] - {taken})
+            w = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j] * T[j] - {taken})
             if w > 0.001:
                 Z[i] = Z[i] + w * V[j]
     return Z

@@ -22,7 +22,16 @@ Capture = pytest.CaptureFixture[str]
 
 def work(**counts: Any) -> Work:
     nothing: dict[str, Any] = dict.fromkeys(
-        ("exp2", "divisions", "spill_stores", "spill_loads", "waits", "exp2_in_flight"), 0
+        (
+            "exp2",
+            "divisions",
+            "spill_stores",
+            "spill_loads",
+            "waits",
+            "exp2_in_flight",
+            "instructions",
+        ),
+        0,
     )
     return Work(**{"matrix": {}, **nothing, **counts})
 

@@ -16,6 +16,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 import torch
 
+import looptrans
 from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.free import freed
 from looptrans.blocks.expr import Dot, walk
@@ -888,3 +889,56 @@ def test_rows_masked_with_the_least_number_are_means_of_all(tmp_path: Path) -> N
     path = tmp_path / "a.py"
     path.write_text(LEAST)
     assert main(["verify", str(path), "--sizes", "M=9,N=5,D=2", "--pass", "forward"]) == 0
+
+
+# The least float32, read from a mask that is added: times log2(e) it is -inf, and rows of it nan.
+ADDED = """
+def added(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+          B: Float[Array, "M N"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            s = Q[i] @ K[j] + B[i, j]
+            n = max(m, s)
+            l = l * exp(m - n) + exp(s - n)
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - n) + exp(s - n) * V[j, d]
+            m = n
+        for d in range(D):
+            O[i, d] /= l
+    return O
+"""
+
+
+def test_masks_of_the_least_number_that_are_added_leave_means() -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(n, 4, generator=generator) for n in (5, 20, 20))
+    mask = torch.where(
+        torch.rand(5, 20, generator=generator) < 0.5, 0.0, torch.finfo(torch.float32).min
+    )
+    mask[2] = torch.finfo(torch.float32).min
+    out = looptrans.compile(ADDED)(q, k, v, mask)
+    torch.testing.assert_close(out, torch.softmax(q @ k.T + mask, -1) @ v)
+
+
+# Truth values that are added are 1 and 0, as in Python; a bit and a bit would be no bit.
+SIGNS = """
+def signs(A: Float[Array, "M N"], C: Int[Array, "M N"]):
+    O = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            s = (C[i, j] > 0) - (C[i, j] < 0)
+            O[i, j] = A[i, j] * s + ((A[i, j] > 0) + (C[i, j] > 1)) - max(i < j, C[i, j] > 0)
+    return O
+"""
+
+
+def test_truth_values_are_numbers_where_they_are_added() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(3, 9, generator=generator)
+    c = torch.randint(-2, 3, (3, 9), generator=generator)
+    upper = torch.ones(3, 9).triu(1).bool()
+    expected = a * c.sign() + (a > 0).int() + (c > 1).int() - (upper | (c > 0)).int()
+    torch.testing.assert_close(looptrans.compile(SIGNS)(a, c), expected)

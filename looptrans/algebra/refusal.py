@@ -186,7 +186,8 @@ class _Trial:
         begin = tuple(rows[n][name] + mpmath.mpf("0.1") for n, name in slots)
         try:
             solution = mpmath.findroot(gap, begin, tol=1e-45, maxsteps=30)
-        except (ValueError, ZeroDivisionError, NoNumber):
+        except (ValueError, ZeroDivisionError, NoNumber, TypeError):
+            # A TypeError is mpmath's where it finds no pivot: steps led away from all numbers.
             return None
         values = tuple(solution) if len(slots) > 1 else (solution,)
         return put_in(

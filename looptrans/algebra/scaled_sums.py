@@ -30,7 +30,7 @@ from looptrans.algebra.weights import Weight
 from looptrans.ir.value import Call, Const, Real, Value
 
 MOST_FACTORS = 5
-MOST_MONOMIALS = 24
+MOST_MONOMIALS = 64
 
 
 def affine(draft: Draft, state: StateVariable) -> bool:
@@ -252,7 +252,7 @@ def _correction(
     inputs = [terms.normal(Real(g.name)) for g in draft.recurrence.inputs if not g.is_truth]
     powers = [
         sympy.Mul(*chosen)
-        for degree in (0, 1, 2)
+        for degree in (0, 1, 2, 3)
         for chosen in combinations_with_replacement(inputs, degree)
     ]
     if not names or len(monomials) + len(powers) > MOST_MONOMIALS:

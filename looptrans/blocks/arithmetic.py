@@ -29,6 +29,8 @@ from looptrans.blocks.expr import (
 LOG2E: Final = Number(math.log2(math.e))
 LN2: Final = Number(math.log(2.0))
 TRUE: Final = Number(True)
+LARGEST: Final = (2.0 - 2.0**-23) * 2.0**127 * math.log(2.0)
+"""What is larger, times log2(e), is no float32."""
 
 
 def times(left: Expr, right: Expr) -> Expr:
@@ -159,6 +161,13 @@ def as_float(expr: Expr) -> Expr:
     if kind_of(expr) == "int":
         return Cast(expr)
     return expr
+
+
+def as_number(expr: Expr) -> Expr:
+    """Return a value that can be added: a truth value is 1 or 0."""
+    if isinstance(expr, Number) and isinstance(expr.value, bool):
+        return Number(int(expr.value))
+    return Where(expr, Number(1), Number(0)) if kind_of(expr) == "bool" else expr
 
 
 def factors(expr: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:

@@ -39,6 +39,7 @@ from looptrans.blocks.expr import (
     dims_of,
     kind_of,
     union,
+    walk,
 )
 from looptrans.blocks.finite import is_finite
 from looptrans.blocks.identities import Monoid, counted, identity
@@ -279,6 +280,28 @@ def _is_rounded(b: Builder, operand: Expr) -> bool:
     return b.rounded and not is_divided(b, operand)
 
 
+def _both_rounded(b: Builder, left: Expr, right: Expr) -> str | None:
+    """Return the array of input type whose type two operands get that are worked out of inputs."""
+    if not b.rounded or is_divided(b, left) or is_divided(b, right):
+        return None
+    arrays = [_input_in(b, side) for side in (left, right)]
+    return arrays[0] if None not in arrays else None
+
+
+def _input_in(b: Builder, expr: Expr) -> str | None:
+    """Return an array of input type that a value is worked out from."""
+    left, seen = [expr], set[str]()
+    while left:
+        for part in walk(left.pop()):
+            held = _held(b, part)
+            if held is not None:
+                return held
+            if isinstance(part, Name) and part.name in b.defined and part.name not in seen:
+                seen.add(part.name)
+                left.append(b.defined[part.name])
+    return None
+
+
 def _fits(b: Builder, expr: Expr) -> str | None:
     """Return an array of input type that could hold a value without rounding it.
 
@@ -355,6 +378,8 @@ def _dot(
         left, right = _in_type(b, left, held[0]), Cast(right, like=held[0])
     elif held[1] is not None and _is_rounded(b, left):
         left, right = Cast(left, like=held[1]), _in_type(b, right, held[1])
+    elif (array := _both_rounded(b, left, right)) is not None:
+        left, right = Cast(left, like=array), Cast(right, like=array)
     else:
         left, right = as_float(left), as_float(right)
     # Where an iteration does not count one operand must be 0, and the other a finite number.

@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import isinf
+from math import inf, isinf
 
 from looptrans.blocks.arithmetic import (
+    LARGEST,
     LN2,
     LOG2E,
     factors,
@@ -37,11 +38,14 @@ from looptrans.blocks.arithmetic import (
 from looptrans.blocks.expr import (
     Binary,
     Call,
+    Cast,
     Dot,
     Expr,
+    Load,
     Name,
     Number,
     Position,
+    Scalar,
     Unary,
     Where,
     dims_of,
@@ -259,9 +263,34 @@ def _taken_off(argument: Expr, known: dict[str, Let]) -> Expr | None:
     match argument:
         case Binary("-", score, taken) if kind_of(argument) == "float":
             apart = set(dims_of(score)) == set(dims_of(argument)) > set(dims_of(taken))
-            if apart and _is_scored(score, known):
+            if apart and _is_scored(score, known) and not _adds_what_is_given(score, known):
                 return Call("exp2", (minus(times(score, LOG2E), times(taken, LOG2E)),))
     return None
+
+
+def _adds_what_is_given(score: Expr, known: dict[str, Let]) -> bool:
+    """Tell whether a term of a score is a number as it is given, which may be the least float.
+
+    Times log2(e) that is -inf, and so is what is taken off a row that has nothing else.
+    """
+    match score:
+        case Load():
+            return True
+        case Name(name) if name in known:
+            rest = {other: let for other, let in known.items() if other != name}
+            return _adds_what_is_given(known[name].value, rest)
+        case Scalar(_, kind):
+            return kind == "float"
+        case Number(value):
+            return LARGEST < abs(value) < inf
+        case Binary("+" | "-", left, right):
+            return _adds_what_is_given(left, known) or _adds_what_is_given(right, known)
+        case Cast(operand) | Unary("-", operand):
+            return _adds_what_is_given(operand, known)
+        case Where(_, chosen, otherwise):
+            return _adds_what_is_given(chosen, known) or _adds_what_is_given(otherwise, known)
+        case _:
+            return False
 
 
 def _is_scored(expr: Expr, known: dict[str, Let]) -> bool:

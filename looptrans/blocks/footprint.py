@@ -253,10 +253,15 @@ def _footprint(ops: tuple[Op, ...], before: tuple[Op, ...], exact: frozenset[str
     ]
     # An operand that is not multiplied as it was loaded has a copy.
     resident += [Piece(_sizes(side), 4) for side in dict.fromkeys(sides) if _is_widened(side)]
+    # One that is worked out as float32 is multiplied as a pair of 16-bit numbers.
+    made = [p for p in products if not any(map(_is_of_inputs, (p.left, p.right)))]
+    pairs = dict.fromkeys(side for p in made for side in (p.left, p.right))
+    resident += [Piece(_sizes(side), 4) for side in pairs]
     staged = [_piece(load, exact) for _, load in loads]
     beside = [_sizes(load) for name, load in loads if name not in names and load not in operands]
     numbers = [_sizes(op.value) for op in carried]
-    numbers += [_sizes(product) for product in products if product not in sums]
+    begun = {product.accumulator for product in products}
+    numbers += [_sizes(product) for product in products if product not in sums | begun]
     numbers += [sizes for sizes in beside if len(sizes) > 1]
     numbers += _places(ops)
     return Footprint(_blocks(resident), _blocks(staged), tuple(numbers))
@@ -299,6 +304,13 @@ def _blocks(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
 
 def _is_widened(side: Expr) -> bool:
     return isinstance(side, Cast) and side.like is None and isinstance(side.operand, Name | Load)
+
+
+def _is_of_inputs(side: Expr) -> bool:
+    """Tell whether an operand has the type of an array: its element, or rounded to it."""
+    if isinstance(side, Cast):
+        return side.like is not None or isinstance(side.operand, Name | Load)
+    return isinstance(side, Load) or (isinstance(side, Name) and side.holds is not None)
 
 
 def _is(value: Expr, product: Dot) -> bool:

@@ -10,11 +10,11 @@ other factor. Without such a sum the innermost loops of the grid are rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Path
-from looptrans.ir.affine import difference, extremum, total
+from looptrans.ir.affine import difference, extremum, form_of, total
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -144,16 +144,14 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
     grid = [loop.variable for loop in loops if loop.variable not in deciding | single]
     body = loops[-1].body
     reads = _reads(body)
-    bounds = {
-        node.variable: {v for end in _ends(node) for v in variables(end)}
-        for node in nodes(body)
-        if isinstance(node, Loop)
-    }
+    bounds = {n.variable: _telling(n.range.start) for n in nodes(body) if isinstance(n, Loop)}
     chosen: set[str] = set()
-    for over, factors in _sums(body):
+    for over, factors, around in _sums(body):
         sets = [_bounded(_depends(factor, reads), bounds) for factor in factors]
         inside = [own for own in sets if over in own or over is None]
-        chosen |= _apart(inside, grid) or _alone(inside, grid)
+        if over is not None:
+            inside = _without_batches(inside, around - {over})
+        chosen |= apart(inside, grid) or _alone(inside, grid)
     if not chosen:
         deep = any(isinstance(node, Loop) for node in body) or any(
             isinstance(part, Reduce) for part in _values(body)
@@ -162,7 +160,36 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
     return tuple(v for v in grid if v in chosen)[-2:]
 
 
-def _apart(inside: list[set[str]], grid: list[str]) -> set[str]:
+def _telling(start: Index) -> set[str]:
+    """Return the variables each of whose iterations begins a loop at a place of its own.
+
+    In `range(g * R, g * R + R)` another g has other iterations; in `range(max(0, i - W), i + 1)`
+    neighbouring i have nearly the same, and share blocks of them.
+    """
+    steps = {
+        term.name
+        for term, count in form_of(start).terms.items()
+        if isinstance(term, Var) and abs(count) == 1
+    }
+    if isinstance(start, Extremum):
+        return set().union(*map(_telling, start.arguments))
+    return set(variables(start)) - steps
+
+
+def _without_batches(inside: list[set[str]], around: frozenset[str]) -> list[set[str]]:
+    """Leave out of a factor's variables those of the grid where a loop around gives it columns.
+
+    x[n, f] * w[p, q, f] with p of the grid and q of a loop inside: a program does one p.
+    """
+    found = []
+    for number, own in enumerate(inside):
+        others = set().union(*(each for n, each in enumerate(inside) if n != number))
+        has_columns = bool((own & around) - others)
+        found.append(own & others if has_columns and len(inside) > 1 else own)
+    return found
+
+
+def apart(inside: list[set[str]], grid: list[str]) -> set[str]:
     """Return the two variables of which each factor has at most one, if there are such.
 
     x[n, f] * (w[p, f] - z[p]) * s[p, f // G]    ->    n, p
@@ -200,28 +227,38 @@ def _reads(body: tuple[Node, ...]) -> dict[str, list[Value]]:
     return found
 
 
-def _sums(body: tuple[Node, ...]) -> Iterator[tuple[str | None, tuple[Value, ...]]]:
-    """Yield products that are summed: the variable, where it is known, and the factors."""
-    for part in _values(body):
-        if isinstance(part, Reduce) and part.function == "sum":
-            yield part.generators[-1].variable, _factors(part.body)
-    yield from _folds(body, None)
+_Sum: TypeAlias = tuple[str | None, tuple[Value, ...], frozenset[str]]
 
 
-def _folds(
-    body: tuple[Node, ...], loop: str | None
-) -> Iterator[tuple[str | None, tuple[Value, ...]]]:
+def _sums(body: tuple[Node, ...]) -> Iterator[_Sum]:
+    """Yield products that are summed: over what, where it is known, the factors, what is around."""
+    yield from _inner_sums(body, frozenset())
+    yield from _folds(body, None, frozenset())
+
+
+def _inner_sums(body: tuple[Node, ...], around: frozenset[str]) -> Iterator[_Sum]:
+    for node in body:
+        if isinstance(node, Loop):
+            yield from _inner_sums(node.body, around | {node.variable})
+        elif isinstance(node, If):
+            yield from _inner_sums((*node.body, *node.orelse), around)
+        else:
+            for part in _values((node,)):
+                if isinstance(part, Reduce) and part.function == "sum":
+                    yield part.generators[-1].variable, factors_of(part.body), around
+
+
+def _folds(body: tuple[Node, ...], loop: str | None, around: frozenset[str]) -> Iterator[_Sum]:
     for node in body:
         if isinstance(node, Loop):
             inner = node.variable if node.execution == "sequential" else loop
-            yield from _folds(node.body, inner)
+            yield from _folds(node.body, inner, around | {node.variable})
         elif isinstance(node, Assign) and loop is not None:
             for value in node.values:
                 for term in _terms(value):
-                    yield loop, _factors(term)
+                    yield loop, factors_of(term), around
         elif isinstance(node, If):
-            yield from _folds(node.body, loop)
-            yield from _folds(node.orelse, loop)
+            yield from _folds((*node.body, *node.orelse), loop, around)
 
 
 def _terms(value: Value) -> tuple[Value, ...]:
@@ -234,14 +271,15 @@ def _terms(value: Value) -> tuple[Value, ...]:
             return (value,)
 
 
-def _factors(value: Value) -> tuple[Value, ...]:
+def factors_of(value: Value) -> tuple[Value, ...]:
+    """Return what a value is a product of; what divides it is left out."""
     match value:
         case Binary("*", left, right):
-            return (*_factors(left), *_factors(right))
+            return (*factors_of(left), *factors_of(right))
         case Binary("/", left, _):
-            return _factors(left)
+            return factors_of(left)
         case Unary(_, operand):
-            return _factors(operand)
+            return factors_of(operand)
         case _:
             return (value,)
 

@@ -54,10 +54,11 @@ def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
         case Unary("-", operand):
             low, high = bounds(b, operand)
             return -high, -low
-        case Call("exp" | "exp2", (operand,)):
+        case Call("exp" | "exp2" as function, (operand,)):
             low, high = bounds(b, operand)
-            return (math.exp(low) if low > -700 else 0.0), (
-                math.exp(high) if high < 700 and high <= 0 else math.inf
+            power = math.exp if function == "exp" else math.exp2
+            return (power(min(low, 0.0)) if low > -700 else 0.0), (
+                power(high) if high <= 0 else math.inf
             )
         case Call("tanh" | "sin" | "cos", _):
             return -1.0, 1.0

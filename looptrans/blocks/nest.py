@@ -234,7 +234,9 @@ class Nest:
         bounds = ranges.common
         dim = self.b.dim(node.variable, "tile", bounds.start, bounds.stop)
         context: Appending | None = None
-        if fact is not None:
+        if fact is None:
+            self.shapes.free.add(dim)
+        else:
             context = Appending(self.b, self.v, fact, dim, path, node.body, frozenset(pure))
             context.outer = self.statements.appending[-1] if self.statements.appending else None
             context.enter()

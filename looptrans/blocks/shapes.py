@@ -23,16 +23,24 @@ class Shapes:
         rows: The dimensions of rows.
         around: The loops in the kernel, outermost first, by place; with their dimensions, None for
             a loop whose iterations are one after the other in the text.
+        free: Loops over blocks that carry nothing: what is inside goes over blocks as outside.
     """
 
     b: Builder
     rows: tuple[Dim, ...]
     around: list[tuple[Path, Dim | None]] = field(default_factory=list)
+    free: set[Dim] = field(default_factory=set)
 
     @property
     def vectors(self) -> list[Dim]:
         """The dimensions of the loops around that blocks have."""
         return [dim for _, dim in self.around if dim is not None and dim.is_vector]
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether a loop around goes over elements, or over blocks that it carries values along."""
+        loops = [dim for _, dim in self.around if dim is not None and dim not in self.free]
+        return any(dim.role in ("tile", "element") for dim in loops)
 
     def lanes(self, variable: str, start: Index, stop: Index) -> Dim:
         """Return the dimension of a loop all of whose iterations are in one block.

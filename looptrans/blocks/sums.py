@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from looptrans.adjoint.definitions import free_variables
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import reduced, summed
-from looptrans.blocks.expr import Call, Expr, Name, Number, Position, kind_of, union
+from looptrans.blocks.expr import Call, Dim, Expr, Name, Number, Position, kind_of, union
+from looptrans.blocks.grid import apart, factors_of
 from looptrans.blocks.identities import Monoid, counted, identity
 from looptrans.blocks.lifting import narrowed
-from looptrans.blocks.ops import Let, TileLoop
+from looptrans.blocks.ops import ElementLoop, Let, TileLoop
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.ranges import Ranges, bounds_of
 from looptrans.blocks.runs import parts
 from looptrans.blocks.shapes import Shapes, is_of_sizes
 from looptrans.blocks.values import Values
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import walk
+from looptrans.ir.index import variables, walk
 from looptrans.ir.program import Assign
-from looptrans.ir.value import Reduce, Value
+from looptrans.ir.value import Generator, Reduce, Value
 
 
 @dataclass(slots=True)
@@ -40,18 +42,24 @@ class Sums:
     def __post_init__(self) -> None:
         self.v = Values(self.b, self.reduce)
 
-    def reduce(self, value: Reduce) -> Expr:
-        """Return a sum, maximum or minimum, done in one block or in a loop over blocks before."""
+    def reduce(self, value: Reduce, onto: Name | None = None) -> Expr:
+        """Return a sum, maximum or minimum, done in one block or in a loop over blocks before.
+
+        Args:
+            value: The reduction.
+            onto: The block that a sum is added to.
+        """
         op: Monoid = "+" if value.function == "sum" else value.function
         generator, *rest = value.generators
         inner = Reduce(value.function, tuple(rest), value.body) if rest else value.body
         start, stop = generator.range.start, generator.range.stop
         sized = all(is_of_sizes(p) for index in (start, stop) for p in walk(index))
-        deep = any(d is not None and d.role in ("tile", "element") for _, d in self.shapes.around)
         if generator.range.step != 1:
             raise NotLowered(f"a sum in steps of {generator.range.step} has no form in blocks")
         shared = self._range_of_cells(value, generator.variable)
-        if (deep or shared) and sized:
+        if onto is None and sized and not shared and self._is_of_products(value):
+            return self._in_elements(value)
+        if sized and (shared or self.shapes.is_deep or self._is_in_one_block(generator)):
             dim = self.shapes.lanes(shared or generator.variable, start, stop)
             with self.b.bound(generator.variable, Position(dim)):
                 guard = None
@@ -61,9 +69,63 @@ class Sums:
                     body = self._kept(inner)
                 mask = both(self.b.inside((dim,)), guard)
             if op == "+":
-                return summed(self.b, body, dim, mask)
+                return summed(self.b, body, dim, mask, onto)
             return reduced(self.b, op, body, dim, mask)
-        return self._in_tiles(value, op, inner)
+        return self._in_tiles(value, op, inner, onto)
+
+    def _is_in_one_block(self, generator: Generator) -> bool:
+        """Tell whether as many iterations are in one block already, inside another loop."""
+        own = generator.range
+        lanes = [d for d in self.b.dims if d.role == "lanes"] if self.shapes.around else []
+        return any((d.start, d.stop) == (own.start, own.stop) for d in lanes)
+
+    def _is_of_products(self, value: Reduce) -> bool:
+        """Tell whether a sum is one of matrix products, summed over its last variable each."""
+        over = value.generators[-1].variable
+        plain = all(g.condition == ALWAYS and g.range.step == 1 for g in value.generators)
+        if value.function != "sum" or len(value.generators) < 2 or not plain:
+            return False
+        own = {g.variable for g in value.generators}
+        ends = [end for g in value.generators for end in (g.range.start, g.range.stop)]
+        if any(own & set(variables(end)) for end in ends):
+            return False
+        factors = [set(free_variables(factor)) for factor in factors_of(value.body)]
+        dims = [dim.name for dim in union(self.shapes.rows, self.shapes.vectors)]
+        return bool(apart([own for own in factors if over in own], dims))
+
+    def _in_elements(self, value: Reduce) -> Expr:
+        """Add matrix products up, one for each iteration of all variables but the last.
+
+        sum(A[h, i, d] * B[c, h, d] for h for d)    ->    for h: total = dot(A_id, B_cd, total)
+        """
+        name, dims = self._carried(value)
+        self.b.emit(Let(name, Number(0.0), (self._label(),), dims=dims))
+        carried = Name(name, dims, "float")
+        self._add_up(value, carried)
+        return carried
+
+    def _add_up(self, value: Reduce, carried: Name) -> None:
+        generator, *rest = value.generators
+        if not rest:
+            whole = self.reduce(value, carried)
+            if whole != carried:
+                self.b.emit(Let(carried.name, whole, (self._label(),), dims=carried.dims))
+            return
+        start, stop = self.b.index(generator.range.start), self.b.index(generator.range.stop)
+        dim = self.b.dim(generator.variable, "element", generator.range.start, generator.range.stop)
+        self.shapes.free.add(dim)
+        self.shapes.around.append(((-1,), dim))
+        with self.b.frame({dim.name}) as frame, self.b.bound(generator.variable, Position(dim)):
+            self._add_up(Reduce(value.function, tuple(rest), value.body), carried)
+        self.shapes.around.pop()
+        why = "of each it is a matrix product"
+        self.b.emit(ElementLoop(dim, start, stop, tuple(frame.ops), why))
+
+    def _carried(self, value: Reduce) -> tuple[str, tuple[Dim, ...]]:
+        """Return what holds a reduction that is done in a loop, and its dimensions."""
+        stem = self.statement.targets[0].array if self.statement is not None else "value"
+        name = self.b.name(f"{stem}_{value.function}", (self._label(), value))
+        return name, union(self.shapes.rows, self.shapes.vectors)
 
     def _range_of_cells(self, value: Reduce, variable: str) -> str | None:
         """Return the variable of the lanes that a sum goes over, where it reads a register."""
@@ -79,14 +141,13 @@ class Sums:
     def _label(self) -> str:
         return self.statement.label if self.statement is not None else ""
 
-    def _in_tiles(self, value: Reduce, op: Monoid, inner: Value) -> Expr:
+    def _in_tiles(self, value: Reduce, op: Monoid, inner: Value, onto: Name | None) -> Expr:
         """Reduce block by block, in a loop of its own before the statement."""
         generator = value.generators[0]
         label = (self._label(),)
-        stem = self.statement.targets[0].array if self.statement is not None else "value"
-        name = self.b.name(f"{stem}_{value.function}", (self._label(), value))
-        inside = self.shapes.vectors
-        dims = union(self.shapes.rows, inside)
+        name, dims = self._carried(value)
+        if onto is not None:
+            name, dims = onto.name, onto.dims
         ops, begun = self.b.frames[-1].ops, len(self.b.frames[-1].ops)
         start = Number(identity(op, Number(0.0)))
         dim = self.b.dim(generator.variable, "tile", generator.range.start, generator.range.stop)
@@ -115,7 +176,8 @@ class Sums:
                 self.b.emit(Let(name, joined, label, dims=dims))
             done = tuple(frame.ops)
             self.b.emit(TileLoop(dim, part.start, part.stop, part.kind, done, part.note))
-        ops.insert(begun, Let(name, start, label, dims=dims))
+        if onto is None:
+            ops.insert(begun, Let(name, start, label, dims=dims))
         self.shapes.around.pop()
         del self.b.stops[dim]
         return Name(name, dims, kind_of(start))

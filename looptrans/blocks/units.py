@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from looptrans.blocks.arithmetic import LARGEST
 from looptrans.blocks.values import value_terms
 from looptrans.ir.condition import Condition, Data, walk_condition
 from looptrans.ir.index import lets
 from looptrans.ir.program import Assign, If, Loop, Node
 from looptrans.ir.value import (
+    Binary,
     Call,
     Compare,
     Const,
     Holds,
     Read,
+    Real,
     Reduce,
     Select,
+    Unary,
     Value,
     value_children,
     walk_value,
 )
 from looptrans.ir.walk import nodes
-
-LARGEST = (2.0 - 2.0**-23) * 2.0**127 * math.log(2.0)
-"""What is larger, times log2(e), is no float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,46 @@ def in_units(body: tuple[Node, ...], state: str, pure: set[str]) -> Units | None
     folded = {n for n in beside - spoilt if written.count(n) == 1}
     if not _is_summed(statements, members, beside, pure):
         return None
+    made = {
+        t.array: n.values[0] for n in statements for t in n.targets if t.array in pure - members
+    }
+    taken = [n.values[0] for n in statements if _takes(n, members)]
+    scores = [*(each for value in taken for each in value_children(value))]
+    scores += [made[name] for name in beside if name in made]
+    if any(_adds_what_is_given(score, made) for score in scores if not _is_read(score, members)):
+        return None
     return Units(frozenset(members), frozenset(folded))
 
 
 def _is_too_large(value: Value) -> bool:
     """Tell whether a number would be infinite in units of log2(e), such as the least float32."""
     return isinstance(value, Const) and LARGEST < abs(value.value) < math.inf
+
+
+def _is_read(value: Value, names: set[str]) -> bool:
+    return isinstance(value, Read) and value.access.array in names
+
+
+def _adds_what_is_given(score: Value, made: Mapping[str, Value]) -> bool:
+    """Tell whether a term of a score is a given number as it is: a mask or a bias.
+
+    Masks hold the least number there is to leave elements out, which times log2(e) is -inf: where
+    all of a row have it nothing would be left of the row. A bias has to be multiplied by log2(e)
+    element by element, so that its score had better be, too, once the maximum was taken off.
+    """
+    match score:
+        case Read(access):
+            inner = made.get(access.array)
+            rest = {name: value for name, value in made.items() if name != access.array}
+            return inner is None or _adds_what_is_given(inner, rest)
+        case Real():
+            return True
+        case Binary("+" | "-") | Unary() | Call("max" | "min" | "where" | "float"):
+            return any(_adds_what_is_given(part, made) for part in value_children(score))
+        case Select(_, chosen, otherwise):
+            return _adds_what_is_given(chosen, made) or _adds_what_is_given(otherwise, made)
+        case _:
+            return False
 
 
 def _is_summed(

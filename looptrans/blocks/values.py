@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from looptrans.blocks.arithmetic import (
     LOG2E,
     as_float,
+    as_number,
     factors,
     minus,
     negative,
@@ -88,7 +89,7 @@ class Values:
             case Read(access):
                 return self._read(access)
             case source.Unary(op, operand):
-                inner = self.lower(operand)
+                inner = as_number(self.lower(operand))
                 inner = as_float(inner) if kind_of(inner) == "float" else inner
                 return negative(inner) if op == "-" else inner
             case source.Binary():
@@ -114,9 +115,7 @@ class Values:
         """Return a value as what an array holds: an integer as it is, or in float32."""
         if self.b.program.array(array).element != "int":
             return self.number(value)
-        found = self.lower(value)
-        if kind_of(found) == "bool":
-            return Where(found, Number(1), Number(0))
+        found = as_number(self.lower(value))
         return found if kind_of(found) == "int" else as_float(found)
 
     def truth_of(self, value: Value) -> Expr:
@@ -130,6 +129,8 @@ class Values:
     def _alike(self, left: Expr, right: Expr) -> tuple[Expr, Expr]:
         if "float" in (kind_of(left), kind_of(right)):
             return as_float(left), as_float(right)
+        if kind_of(left) != kind_of(right):
+            return as_number(left), as_number(right)
         return left, right
 
     def _read(self, access: Access) -> Expr:
@@ -166,7 +167,7 @@ class Values:
             return self._at(rest, value)
 
     def _binary(self, value: source.Binary) -> Expr:
-        left, right = self.lower(value.left), self.lower(value.right)
+        left, right = as_number(self.lower(value.left)), as_number(self.lower(value.right))
         if value.op == "@":
             raise NotLowered(f"{value_text(value)} has no form in blocks")
         if value.op == "**":
@@ -228,9 +229,7 @@ class Values:
             first = self.lower(chosen)
         with self.b.guarded(Unary("not", condition)):
             second = self.lower(otherwise)
-        if "float" in (kind_of(first), kind_of(second)):
-            first, second = as_float(first), as_float(second)
-        return Where(condition, first, second)
+        return Where(condition, *self._alike(first, second))
 
     def _call(self, value: source.Call) -> Expr:
         function, arguments = value.function, value.arguments
@@ -241,15 +240,15 @@ class Values:
         if function == "exp":
             return self._exp(arguments[0])
         if function in ("max", "min"):
-            parts = [self.lower(argument) for argument in arguments]
+            parts = [as_number(self.lower(argument)) for argument in arguments]
             if any(kind_of(part) == "float" for part in parts):
                 parts = [as_float(part) for part in parts]
             found = parts[0]
             for part in parts[1:]:
                 found = Call(function, (found, part))
             return found
-        if function == "abs" and kind_of(self.lower(arguments[0])) == "int":
-            return Call("abs", (self.lower(arguments[0]),))
+        if function == "abs" and kind_of(as_number(self.lower(arguments[0]))) == "int":
+            return Call("abs", (as_number(self.lower(arguments[0])),))
         if function in _ELEMENTWISE:
             return Call(function, (self.number(arguments[0]),))
         if function in ("float", "float32"):
@@ -257,7 +256,7 @@ class Values:
         if function in _FLOATS:
             return Cast(Cast(self.number(arguments[0]), function), "float32")
         if function in ("int", "int32", "int64"):
-            inner = self.lower(arguments[0])
+            inner = as_number(self.lower(arguments[0]))
             whole = "int64" if function == "int64" else "int32"
             return inner if kind_of(inner) == "int" else Cast(as_float(inner), whole)
         if function == "bool":

@@ -41,7 +41,10 @@ what no iterations give.
 
 Outputs are poisoned before, so that what nobody writes shows; every tensor lies between guard zones
 that must stay what they were, as must inputs that the listing does not write. Inputs are normal,
-ten times as large (there with odd strides), and with maxima that rise along every dimension.
+ten times as large (there with odd strides), and with maxima that rise along every dimension. The
+interpreter runs one program after the other; so every load and store of every program is written
+down there, and what a GPU might do in another order, between programs or between the threads of
+one, is an error, as is a load of what nobody has written.
 
 Sizes are found: small odd ones, some beyond blocks, some in whole blocks, all 1, and each of them 0
 in turn, as far as the contracts allow. --sizes names one set instead, and may be given again; what

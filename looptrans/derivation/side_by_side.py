@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from looptrans.algebra.cells import mentions
+from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access, Read, walk_value
 from looptrans.ir.walk import accesses, nodes
@@ -92,8 +93,16 @@ def _share(program: Program, first: Loop, second: Loop) -> bool:
 
 
 def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
-    """Tell whether the second reads what the first writes, and nothing else does."""
-    written = {a.array for a in _touched((first,), writes=True)}
+    """Tell whether the second reads rows that the first writes, and nothing else does.
+
+    A matrix for each iteration is no row: what it is made by, and used by, runs in parallel apart.
+    """
+    inside = {node.variable for node in nodes(first.body) if isinstance(node, Loop)}
+    cells = set(_touched((first,), writes=True))
+    written = {cell.array for cell in cells}
+    for cell in cells:
+        if sum(bool(inside & set(variables(index))) for index in cell.indices) > 1:
+            written.discard(cell.array)
     handed = written & {a.array for a in _touched((second,))}
     known = set(statements_in((first, second)))
     others = [n for n in nodes(program.body) if isinstance(n, Assign) and n.label not in known]

@@ -36,6 +36,7 @@ from looptrans.blocks.expr import (
 from looptrans.blocks.program import Kernel
 from looptrans.emit.functions import DIRECT, IDENTITY, JOINED, REDUCTIONS
 from looptrans.emit.mentions import Mentions
+from looptrans.emit.precision import Precision
 from looptrans.emit.widths import Widths
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Param
 
@@ -83,6 +84,7 @@ class Expressions(Mentions):
         self.widths = Widths()
         self.flipped: set[str] = set()
         self.tensors: set[str] = set()
+        self._precisions = Precision(kernel)
 
     # Index expressions.
 
@@ -292,24 +294,14 @@ class Expressions(Mentions):
         return _called("tl.dot", *arguments, f"input_precision={self._precision(dot)}")
 
     def _precision(self, dot: Dot) -> str:
-        """Return how exact the operands of a product are.
-
-        Float32 is multiplied as such. But where 16-bit inputs are only widened to meet what may not
-        fit into 16 bits, the matrix units' own way with float32 loses nothing of them.
-        """
-        exact = {array.name for array in self.kernel.arrays if array.dtype is not None}
-        for side in (dot.left, dot.right):
-            if (
-                isinstance(side, Cast)
-                and side.like is None
-                and isinstance(side.operand, Name | Load)
-            ):
-                source = side.operand
-                array = source.holds if isinstance(source, Name) else source.array
-                if array is not None and array not in exact:
-                    kind = f"{self.pointer(array)}.dtype.element_ty"
-                    return f'"ieee" if {kind} == tl.float32 else None'
-        return '"ieee"'
+        """Return how exact the operands of a product are: float32 inputs are multiplied as such."""
+        way, array = self._precisions.way(dot)
+        if way == "float32":
+            return '"ieee"'
+        if way == "pairs":
+            self.used.helpers.add("_PAIRS")
+        other = "_PAIRS" if way == "pairs" else "None"
+        return f'"ieee" if {self.pointer(array)}.dtype.element_ty == tl.float32 else {other}'
 
     def _operand(self, expr: Expr, dims: tuple[Dim, Dim]) -> str:
         """Return an operand of a matrix product, transposed where its dimensions are."""

@@ -35,6 +35,11 @@ REDUCTIONS: Mapping[str, str] = {"+": "tl.sum", "max": "tl.max", "min": "tl.min"
 
 # Their variables have long names, which those of a listing seldom are.
 HELPERS: Mapping[str, str] = {
+    "_PAIRS": """\
+# How float32 operands that are made of 16-bit inputs are multiplied: in pairs of bfloat16, with an
+# error of 2**-16. Triton's interpreter, which has no such pairs, multiplies float32.
+_PAIRS = tl.constexpr("ieee" if triton.knobs.runtime.interpret else "bf16x3")
+""",
     "_multiply": """\
 @triton.jit
 def _multiply(left, right):

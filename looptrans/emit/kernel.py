@@ -50,6 +50,9 @@ from looptrans.emit.head import arguments_of, declared, docstring, grouped, side
 from looptrans.emit.layout import INDENT, filled, fits, heading, statement
 from looptrans.emit.widths import Widths, accesses_of
 
+# Threads that share an element each load it, and one of them stores: the others may be late.
+LOADED_BEFORE = "all threads have loaded"
+
 _TYPES = {"float": "tl.float32", "bool": "tl.int1"}
 
 
@@ -136,6 +139,7 @@ class _Writer:
     ops: tuple[Op, ...] = field(init=False)
     counts: Counter[str] = field(init=False)
     widths: Widths = field(init=False)
+    loaded: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.expr = Expressions(self.kernel)
@@ -145,6 +149,8 @@ class _Writer:
         self.text_body = self.kernel.body if both is None else both
         self.ops = tuple(ops_in(self.text_body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
+        nodes = (node for op in self.ops for expr in exprs_of(op) for node in walk(expr))
+        self.loaded = frozenset(node.array for node in nodes if isinstance(node, Load))
         self.expr.flipped = _flipped(self.ops)
         self.expr.widths = self.widths = Widths.of(self.text_body)
         self._choose_names()
@@ -236,18 +242,25 @@ class _Writer:
 
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[str]:
         lines: list[str] = []
+        waiting = True  # whether threads may not have loaded yet what is stored next
         for op in ops:
             match op:
                 case Let():
+                    waiting = True
                     lines += self._labelled(self._let(op), op.labels, op.note, depth)
                 case Store(array, subscripts, value, mask, labels, note, added):
                     text = self.expr.store(array, subscripts, value, mask, added=added)
                     is_guarded = array in self.optional
+                    if array in self.loaded:
+                        if waiting:
+                            lines += statement("tl.debug_barrier()", depth, LOADED_BEFORE)
+                        waiting = False
                     if is_guarded:
                         pointer = self.expr.pointer(array)
                         lines += statement(f"if {pointer} is not None:", depth)
                     lines += self._labelled(text, labels, note, depth + is_guarded)
                 case TileLoop() | ElementLoop() | Branch() | RowBlock() if op.body:
+                    waiting = True
                     lines += self._block(op, depth)
                 case _:
                     pass

@@ -205,4 +205,5 @@ def _loop_entry(loop: Work) -> dict[str, Any]:
         "spill_loads": loop.spill_loads,
         "waits": loop.waits,
         "exp2_in_flight": loop.exp2_in_flight,
+        "instructions": loop.instructions,
     }

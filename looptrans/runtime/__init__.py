@@ -3,6 +3,7 @@
 called from Python        compile, attention, attention_call, gradients, empty_rows
 modules, where they run   load, cache, device, threads
 verify                    verify, verification, reference, and the files called verify_
+launches watched          traffic, traffic_watch
 gradients to compare with the files called gradient_
 inspect                   inspect, and the files called inspect_
 bench                     bench, and the files called bench_

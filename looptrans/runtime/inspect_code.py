@@ -50,6 +50,7 @@ class Work:
             any more.
         exp2_in_flight: The exponentials that stand between the issue of a wgmma instruction and the
             wait for it.
+        instructions: All instructions.
     """
 
     matrix: Mapping[str, int]
@@ -59,6 +60,7 @@ class Work:
     spill_loads: int
     waits: int
     exp2_in_flight: int
+    instructions: int
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -295,6 +297,7 @@ def _work(instructions: Sequence[Instruction]) -> Work:
         spill_loads=_count(instructions, r"LDL\b|scratch_load"),
         waits=sum(_allowed(each) == 0 for each in instructions),
         exp2_in_flight=_in_flight(instructions),
+        instructions=len(instructions),
     )
 
 

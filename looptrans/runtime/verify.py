@@ -2,7 +2,8 @@
 
 Every run has its outputs poisoned, so that an element nobody writes shows, and every tensor inside
 guard zones, so that what is written outside shows; inputs must be what they were, bit for bit. Some
-runs have unusual strides.
+runs have unusual strides. In the interpreter launches are watched besides: what a GPU might do in
+another order is wrong there too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -34,6 +36,7 @@ from looptrans.runtime.verify_call import (
     called,
     element_type,
     guarded_arguments,
+    guarding,
     once_rounded,
     rounded,
     value_of,
@@ -70,11 +73,13 @@ class Launcher:
         run: The function: the arguments, then `out` and options.
         arguments: What the arguments are in the listing, in order.
         given: The outputs that `out` takes, in order.
+        module: The module it is from, whose new tensors are watched; None where it has none.
     """
 
     run: Callable[..., Any]
     arguments: tuple[str, ...]
     given: tuple[str, ...]
+    module: ModuleType | None = None
 
 
 def verify(
@@ -151,7 +156,7 @@ def launcher_of(text: str, name: str, blocks: BlockProgram) -> Launcher:
     module = load_module(f"looptrans_emitted_{key}", text, kept.path)
     filled = {each.array for each in blocks.made}
     given = tuple(output for output in dict.fromkeys(blocks.outputs) if output in filled)
-    return Launcher(getattr(module, name), launcher_parameters(blocks).names, given)
+    return Launcher(getattr(module, name), launcher_parameters(blocks).names, given, module)
 
 
 def verify_launcher(
@@ -339,7 +344,10 @@ class _Session:
         if outputs:
             given = tuple(each.tensor for each in outputs.values())
             named["out"] = given if len(given) > 1 else given[0]
-        result, problems = called(self.launcher.run, values, named, self.device)
+        with guarding(self.launcher.module) as made:
+            result, problems = called(self.launcher.run, values, named, self.device)
+        for tensor in made:
+            problems += written_outside("a tensor of the launcher", tensor)
         if problems:
             return problems
         expected = [{**arguments, **outputs}[name].tensor for name in self.program.outputs]

@@ -13,6 +13,7 @@ import torch
 
 from looptrans.executor.inputs import Inputs
 from looptrans.ir.program import Declaration, Program
+from looptrans.runtime.traffic_watch import watched
 from looptrans.runtime.verify_inputs import with_arrays
 from looptrans.runtime.verify_memory import ODD_LAYOUTS, Guarded, guarded, to_array, to_tensor
 
@@ -118,8 +119,11 @@ def called(
     }
     try:
         with np.errstate(all="ignore"):  # the interpreter works with NumPy
+            if device == "cpu":
+                with watched() as problems:
+                    result = run(*positional, **named)
+                return result, problems
             result = run(*positional, **named)
-        if device != "cpu":
             torch.cuda.synchronize()
     except Exception as error:  # whatever it raises is what is wrong with it
         return None, [f"{type(error).__name__}: {' '.join(str(error).split())}"]

@@ -22,7 +22,7 @@ beginning: Triton compiles other code, without vectors and asynchronous copies, 
 
 _BITS: dict[int, torch.dtype] = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 # A nan that no arithmetic makes, and integers that are no subscripts.
-_SENTINEL = {1: 0x55, 2: 0x7FED, 4: 0x7FDEAD01, 8: 0x7FF8DEAD01020304}
+SENTINEL = {1: 0x55, 2: 0x7FED, 4: 0x7FDEAD01, 8: 0x7FF8DEAD01020304}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def guarded(
     guard = GUARD[layout]
     length = 2 * guard + (reach + 1 if math.prod(shape) else 0)
     buffer = torch.empty(length, dtype=dtype, device=device)
-    _bits(buffer).fill_(_SENTINEL[buffer.element_size()])
+    _bits(buffer).fill_(SENTINEL[buffer.element_size()])
     tensor = torch.as_strided(buffer, shape, strides, guard)
     if values is not None:
         tensor.copy_(values)

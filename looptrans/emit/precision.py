@@ -1,0 +1,76 @@
+"""How exact a matrix product is whose operands are float32 numbers made of 16-bit inputs.
+
+    float32 inputs                           as float32
+    16-bit inputs widened, times float32     in the matrix units' own way with float32, TF32
+    both worked out of 16-bit inputs         in pairs of bfloat16, a number and what it lacks
+
+Pairs have 16 bits and the range of float32: next to float32 that is nothing where inputs have 11 or
+8, and matrix units multiply them, which float32 they do not.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from looptrans.blocks.expr import Cast, Dot, Expr, Load, Name, walk
+from looptrans.blocks.ops import Let, ops_in
+from looptrans.blocks.program import Kernel
+
+Way: TypeAlias = Literal["float32", "tf32", "pairs"]
+
+
+class Precision:
+    """Chooses for the products of one kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._of_inputs = {
+            array.name: None
+            for array in kernel.arrays
+            if array.dtype is None and array.element == "float"
+        }
+        self._made_of: dict[str, dict[str, None]] = {}
+        lets = [op for op in ops_in(kernel.body) if isinstance(op, Let)]
+        while True:
+            before = sum(map(len, self._made_of.values()))
+            for let in lets:
+                known = self._made_of.setdefault(let.name, {})
+                known |= self._arrays(let.value)
+            if sum(map(len, self._made_of.values())) == before:
+                break
+
+    def way(self, dot: Dot) -> tuple[Way, str]:
+        """Return how a product is worked out, and an array that has the type of the inputs."""
+        sides = (dot.left, dot.right)
+        for side in sides:
+            if isinstance(side, Cast) and side.like is None:
+                array = self._held(side.operand)
+                if array is not None:
+                    return "tf32", array
+        if any(self._is_rounded(side) for side in sides):
+            return "float32", ""
+        arrays = [self._arrays(side) for side in sides]
+        return ("pairs", next(iter(arrays[0]))) if all(arrays) else ("float32", "")
+
+    def _held(self, expr: Expr) -> str | None:
+        """Return the array of the inputs' type whose elements a value is, untouched."""
+        match expr:
+            case Name(_, _, _, str(array)) | Load(array) if array in self._of_inputs:
+                return array
+            case _:
+                return None
+
+    def _is_rounded(self, side: Expr) -> bool:
+        return (isinstance(side, Cast) and side.like is not None) or self._held(side) is not None
+
+    def _arrays(self, expr: Expr) -> dict[str, None]:
+        """Return the arrays of the inputs' type that a value is made of."""
+        found: dict[str, None] = {}
+        for part in walk(expr):
+            match part:
+                case Load(array) if array in self._of_inputs:
+                    found[array] = None
+                case Name(name):
+                    found |= self._made_of.get(name, {})
+                case _:
+                    pass
+        return found
