@@ -49,6 +49,10 @@ CASES: dict[str, tuple[str, list[tuple[str, int, str]]]] = {
     "float subscript": (in_loop("x[1.5] = 0.0"), [("E012", 4, "1.5")]),
     "division by what varies": (in_loop("x[i // j] = 0.0"), [("E012", 4, "i // j")]),
     "modulo zero": (in_loop("x[i % 0] = 0.0"), [("E012", 4, "i % 0")]),
+    "modulo zero in a value": (
+        in_loop("x[i] = x[i] if i % 0 == 0 else 0.0"),
+        [("E012", 4, "i % 0")],
+    ),
     "call in a subscript": (in_loop("x[exp(i)] = 0.0"), [("E012", 4, "exp(i)")]),
     "real in a subscript": (
         in_loop("x[i + a] = 0.0", arguments="x, N, a: float"),

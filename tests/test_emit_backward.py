@@ -144,6 +144,18 @@ def test_a_listing_with_the_module_s_own_names(names: tuple[str, ...]) -> None:
     assert made.launcher in {function.name for function in functions}
 
 
+def test_a_size_with_the_name_of_an_option_of_a_launch() -> None:
+    """A kernel whose parameter is `num_warps` would be given two of them."""
+    made = emitted_backward(backward(parse(Source("<listing>", squares()))))
+    renamed = squares().replace("N", "num_warps")
+    again = emitted_backward(backward(parse(Source("<listing>", renamed))))
+    for text, own in ((made.text, "N"), (again.text, "num_warps_")):
+        kernels = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
+        named = {a.arg for k in kernels if k.name.endswith("_kernel") for a in k.args.args}
+        assert own in named
+        assert "num_warps" not in named
+
+
 def test_emit_writes_one_module_for_both_passes(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "listing.py"
     path.write_text(squares())

@@ -15,8 +15,11 @@ from collections.abc import Iterable
 
 # What an emitted module calls its own: imports and helpers.
 MODULE_WORDS = ("torch", "triton", "tl", "math")
-# What a kernel calls its own.
-KERNEL_WORDS = ("tl", "pid", "INDEX")
+# What a kernel calls its own, and what a launch of one takes besides its parameters.
+KERNEL_WORDS = (
+    *("tl", "pid", "INDEX"),
+    *("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion"),
+)
 # What a launcher calls its own.
 LAUNCHER_WORDS = (
     *MODULE_WORDS,

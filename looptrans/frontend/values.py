@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import pi
 from typing import Literal, cast
 
+from looptrans.frontend.affine import constant_of
 from looptrans.frontend.annotations import OPERATORS
 from looptrans.frontend.conditions import Conditions
 from looptrans.frontend.creations import creation_element
@@ -195,6 +196,8 @@ class Values(Conditions):
             self.require_rank(right, 1, node.right)
             return Binary(operator, left, right)
         first, second = _index_in(left), _index_in(right)
+        if operator in ("/", "//", "%") and first is not None and second is not None:
+            self._no_zero(second, node)
         exact = OPERATORS.get(type(node.op))
         if exact is not None and first is not None and second is not None:
             try:
@@ -203,6 +206,16 @@ class Values(Conditions):
                 return Binary(operator, left, right)
         self.join(left, right, node)
         return Binary(operator, left, right)
+
+    def _no_zero(self, divisor: Index, node: ast.BinOp) -> None:
+        """Require that an integer is not divided by 0, which Python refuses when it runs."""
+        if constant_of(divisor) == 0:
+            raise NonAffineIndex(
+                f"{short(node)} divides by 0",
+                span_of(node),
+                why="an integer divided by 0 is an error in Python",
+                remedy="divide by another number",
+            )
 
     def join(self, left: Value, right: Value, node: ast.expr) -> None:
         """Require that two operands are numbers or rows, not something of more dimensions."""
