@@ -711,6 +711,8 @@ def attention_alibi_backward_dQ_kernel(
     )  # S3
     slopes_h = tl.load(slopes_ptr + h * stride_slopes_h)  # S5
     lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
+    # inf where a row sees nothing
+    lse_i_seen = tl.where(lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf"))
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
@@ -724,16 +726,12 @@ def attention_alibi_backward_dQ_kernel(
             K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
         )  # S3
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        P = tl.where(
-            lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp2(
-                s_sum * S_scale
-                - (i[:, None] - j[None, :]).to(tl.float32) * (
-                    slopes_h.to(tl.float32) * 1.4426950408889634
-                )
-                - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-            ),
-            0.0
+        P = tl.exp2(
+            s_sum * S_scale
+            - (i[:, None] - j[None, :]).to(tl.float32) * (
+                slopes_h.to(tl.float32) * 1.4426950408889634
+            )
+            - (lse_i_seen * 1.4426950408889634)[:, None]
         )  # S5, S4, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
@@ -753,16 +751,12 @@ def attention_alibi_backward_dQ_kernel(
             other=0.0
         )  # S3
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        P = tl.where(
-            lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp2(
-                s_sum * S_scale
-                - (i[:, None] - j[None, :]).to(tl.float32) * (
-                    slopes_h.to(tl.float32) * 1.4426950408889634
-                )
-                - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-            ),
-            0.0
+        P = tl.exp2(
+            s_sum * S_scale
+            - (i[:, None] - j[None, :]).to(tl.float32) * (
+                slopes_h.to(tl.float32) * 1.4426950408889634
+            )
+            - (lse_i_seen * 1.4426950408889634)[:, None]
         )  # S5, S4, S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -932,16 +926,16 @@ def attention_alibi_backward_dK_dV_kernel(
         )  # S12
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S15
-        P_2 = tl.where(
-            lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp2(
-                s_sum_2 * S_2_scale
-                - (i[None, :] - j[:, None]).to(tl.float32) * (
-                    slopes_h.to(tl.float32) * 1.4426950408889634
-                )
-                - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-            ),
-            0.0
+        # inf where a row sees nothing
+        lse_i_seen = tl.where(
+            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
+        )
+        P_2 = tl.exp2(
+            s_sum_2 * S_2_scale
+            - (i[None, :] - j[:, None]).to(tl.float32) * (
+                slopes_h.to(tl.float32) * 1.4426950408889634
+            )
+            - (lse_i_seen * 1.4426950408889634)[None, :]
         )  # S14, S13, S15
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
@@ -979,16 +973,16 @@ def attention_alibi_backward_dK_dV_kernel(
         )  # S12
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S15
-        P_2 = tl.where(
-            lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp2(
-                s_sum_2 * S_2_scale
-                - (i[None, :] - j[:, None]).to(tl.float32) * (
-                    slopes_h.to(tl.float32) * 1.4426950408889634
-                )
-                - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-            ),
-            0.0
+        # inf where a row sees nothing
+        lse_i_seen = tl.where(
+            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
+        )
+        P_2 = tl.exp2(
+            s_sum_2 * S_2_scale
+            - (i[None, :] - j[:, None]).to(tl.float32) * (
+                slopes_h.to(tl.float32) * 1.4426950408889634
+            )
+            - (lse_i_seen * 1.4426950408889634)[None, :]
         )  # S14, S13, S15
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
@@ -1010,16 +1004,16 @@ def attention_alibi_backward_dK_dV_kernel(
         )  # S12
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S15
-        P_2 = tl.where(
-            lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp2(
-                s_sum_2 * S_2_scale
-                - (i[None, :] - j[:, None]).to(tl.float32) * (
-                    slopes_h.to(tl.float32) * 1.4426950408889634
-                )
-                - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-            ),
-            0.0
+        # inf where a row sees nothing
+        lse_i_seen = tl.where(
+            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
+        )
+        P_2 = tl.exp2(
+            s_sum_2 * S_2_scale
+            - (i[None, :] - j[:, None]).to(tl.float32) * (
+                slopes_h.to(tl.float32) * 1.4426950408889634
+            )
+            - (lse_i_seen * 1.4426950408889634)[None, :]
         )  # S14, S13, S15
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
@@ -1553,7 +1547,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op(_free("attention_alibi_forward_ffeb45c4"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_forward_285293db"), mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1572,7 +1566,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_alibi_backward_ffeb45c4"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_backward_285293db"), mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -269,11 +269,11 @@ def attention_bias_kernel(
                 other=0.0
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S5
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp2(m - m_bhij_finite)  # S6
-        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S6
+        exp_m = tl.exp(m - m_bhij_finite)  # S6
+        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -316,11 +316,11 @@ def attention_bias_kernel(
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S5
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp2(m - m_bhij_finite)  # S6
-        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S6
+        exp_m = tl.exp(m - m_bhij_finite)  # S6
+        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
         if LATE:
             O = O * exp_m[:, None]  # S4

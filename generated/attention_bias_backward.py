@@ -440,11 +440,11 @@ def attention_bias_kernel(
                 other=0.0
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S7
+        exp_m = tl.exp(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -487,11 +487,11 @@ def attention_bias_kernel(
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp2(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S7
+        exp_m = tl.exp(m - m_bhij_finite)  # S7
+        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S7
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -517,7 +517,6 @@ def attention_bias_kernel(
             other=0.0
         )  # S4
         O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-    m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
     tl.store(
@@ -719,6 +718,8 @@ def attention_bias_backward_dQ_kernel(
         other=0.0
     )  # S3
     lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S5
+    # inf where a row sees nothing
+    lse_i_seen = tl.where(lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf"))
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
@@ -738,11 +739,7 @@ def attention_bias_backward_dQ_kernel(
             other=0.0
         )  # S4
         S = scale * S_sum + bias_ij.to(tl.float32)  # S4
-        P = tl.where(
-            lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp2(S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]),
-            0.0
-        )  # S5
+        P = tl.exp(S - lse_i_seen[:, None])  # S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S6
@@ -765,11 +762,7 @@ def attention_bias_backward_dQ_kernel(
             other=0.0
         )  # S4
         S = scale * S_sum + bias_ij.to(tl.float32)  # S4
-        P = tl.where(
-            lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp2(S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]),
-            0.0
-        )  # S5
+        P = tl.exp(S - lse_i_seen[:, None])  # S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
@@ -923,13 +916,11 @@ def attention_bias_backward_dK_dV_kernel(
         )  # S12
         S_2 = scale * S_sum_2 + bias_ij.to(tl.float32)  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
-        P_2 = tl.where(
-            lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp2(
-                S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-            ),
-            0.0
-        )  # S13
+        # inf where a row sees nothing
+        lse_i_seen = tl.where(
+            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
+        )
+        P_2 = tl.exp(S_2 - lse_i_seen[None, :])  # S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
@@ -956,13 +947,11 @@ def attention_bias_backward_dK_dV_kernel(
         )  # S12
         S_2 = scale * S_sum_2 + bias_ij.to(tl.float32)  # S12
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
-        P_2 = tl.where(
-            lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp2(
-                S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-            ),
-            0.0
-        )  # S13
+        # inf where a row sees nothing
+        lse_i_seen = tl.where(
+            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
+        )
+        P_2 = tl.exp(S_2 - lse_i_seen[None, :])  # S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -1113,11 +1102,11 @@ def attention_bias_backward_dbias_kernel(
         S_sum_3 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S19
         S_3 = scale * S_sum_3 + bias_ij.to(tl.float32)  # S20
         lse_i = tl.load(lse_ptr + b * stride_lse_b + i * stride_lse_i, mask=i < M, other=0.0)  # S21
-        P_3 = tl.where(
-            lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp(S_3 - lse_i.to(tl.float32)[:, None]),
-            0.0
-        )  # S21
+        # inf where a row sees nothing
+        lse_i_seen = tl.where(
+            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
+        )
+        P_3 = tl.exp(S_3 - lse_i_seen[:, None])  # S21
         dO_id = tl.load(
             dO_ptr + b * stride_dO_b + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -1688,7 +1677,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_60e18d53"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_d435d118"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1708,7 +1697,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_60e18d53"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_d435d118"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

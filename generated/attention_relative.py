@@ -274,11 +274,11 @@ def attention_relative_kernel(
             other=0.0
         )  # S3
         S_bhij = s + relative_ij.to(tl.float32)  # S3
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp2(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -322,11 +322,11 @@ def attention_relative_kernel(
         )  # S3
         S_bhij = s + relative_ij.to(tl.float32)  # S3
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp2(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -352,7 +352,6 @@ def attention_relative_kernel(
             other=0.0
         )  # S7
         O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
-    m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S6
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S8
     tl.store(

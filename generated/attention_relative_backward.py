@@ -455,11 +455,11 @@ def attention_relative_kernel(
             other=0.0
         )  # S3
         S_bhij = s + relative_ij.to(tl.float32)  # S3
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp2(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -503,11 +503,11 @@ def attention_relative_kernel(
         )  # S3
         S_bhij = s + relative_ij.to(tl.float32)  # S3
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * 1.4426950408889634)  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp2(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp2(S_bhij * 1.4426950408889634 - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp(m - m_bhij_finite)  # S10
+        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -533,7 +533,6 @@ def attention_relative_kernel(
             other=0.0
         )  # S7
         O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
-    m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S6
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S8
     tl.store(
@@ -735,6 +734,8 @@ def attention_relative_backward_dQ_kernel(
         other=0.0
     )  # S3
     lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
+    # inf where a row sees nothing
+    lse_i_seen = tl.where(lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf"))
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
@@ -755,11 +756,7 @@ def attention_relative_backward_dQ_kernel(
             other=0.0
         )  # S5
         S = s + relative_ij.to(tl.float32)  # S5
-        P = tl.where(
-            lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp2(S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]),
-            0.0
-        )  # S6
+        P = tl.exp(S - lse_i_seen[:, None])  # S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S7
@@ -782,11 +779,7 @@ def attention_relative_backward_dQ_kernel(
             other=0.0
         )  # S5
         S = s + relative_ij.to(tl.float32)  # S5
-        P = tl.where(
-            lse_i.to(tl.float32)[:, None] > float("-inf"),
-            tl.exp2(S * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]),
-            0.0
-        )  # S6
+        P = tl.exp(S - lse_i_seen[:, None])  # S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
@@ -936,13 +929,11 @@ def attention_relative_backward_dK_dV_kernel(
         )  # S13
         S_2 = s_2 + relative_ij.to(tl.float32)  # S13
         lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
-        P_2 = tl.where(
-            lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp2(
-                S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-            ),
-            0.0
-        )  # S14
+        # inf where a row sees nothing
+        lse_i_seen = tl.where(
+            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
+        )
+        P_2 = tl.exp(S_2 - lse_i_seen[None, :])  # S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
@@ -970,13 +961,11 @@ def attention_relative_backward_dK_dV_kernel(
         )  # S13
         S_2 = s_2 + relative_ij.to(tl.float32)  # S13
         lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
-        P_2 = tl.where(
-            lse_i.to(tl.float32)[None, :] > float("-inf"),
-            tl.exp2(
-                S_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-            ),
-            0.0
-        )  # S14
+        # inf where a row sees nothing
+        lse_i_seen = tl.where(
+            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
+        )
+        P_2 = tl.exp(S_2 - lse_i_seen[None, :])  # S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -1737,7 +1726,7 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_b92b686f"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_aa458804"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1756,7 +1745,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_b92b686f"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_aa458804"), mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

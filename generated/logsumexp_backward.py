@@ -237,16 +237,14 @@ def logsumexp_backward_kernel(
     j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
 
     y_i = tl.load(y_ptr + i * stride_y_i, mask=i < M, other=0.0)  # S1
+    # inf where a row sees nothing
+    y_i_seen = tl.where(y_i.to(tl.float32) > float("-inf"), y_i.to(tl.float32), float("inf"))
     X_ij = tl.load(
         X_ptr + i[:, None] * stride_X_i + j[None, :] * stride_X_j,
         mask=(i[:, None] < M) & (j[None, :] < N) & (y_i.to(tl.float32)[:, None] > float("-inf")),
         other=0.0
     )  # S1
-    P = tl.where(
-        y_i.to(tl.float32)[:, None] > float("-inf"),
-        tl.exp(X_ij.to(tl.float32) - y_i.to(tl.float32)[:, None]),
-        0.0
-    )  # S1
+    P = tl.exp(X_ij.to(tl.float32) - y_i_seen[:, None])  # S1
     dy_i = tl.load(dy_ptr + i * stride_dy_i, mask=i < M, other=0.0)  # S2
     tl.store(
         dX_ptr + i[:, None] * stride_dX_i + j[None, :] * stride_dX_j,
@@ -454,7 +452,7 @@ def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op(_free("logsumexp_forward_ec79704e"), mutates_args=())
+@torch.library.custom_op(_free("logsumexp_forward_6f876929"), mutates_args=())
 def _logsumexp_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return logsumexp_forward(X, tune=tune)[0]
 
@@ -465,7 +463,7 @@ def _(X, tune):
     return torch.empty((M,), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op(_free("logsumexp_backward_ec79704e"), mutates_args=())
+@torch.library.custom_op(_free("logsumexp_backward_6f876929"), mutates_args=())
 def _logsumexp_backward_operator(
     X: torch.Tensor, y: torch.Tensor, dy: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

@@ -256,16 +256,14 @@ def softmax_cross_entropy_backward_kernel(
     v = (pid % blocks_v) * BLOCK_V + tl.arange(0, BLOCK_V)
 
     lse_n = tl.load(lse_ptr + n * stride_lse_n, mask=n < N, other=0.0)  # S1
+    # inf where a row sees nothing
+    lse_n_seen = tl.where(lse_n.to(tl.float32) > float("-inf"), lse_n.to(tl.float32), float("inf"))
     X_nv = tl.load(
         X_ptr + n[:, None] * stride_X_n + v[None, :] * stride_X_v,
         mask=(n[:, None] < N) & (v[None, :] < V) & (lse_n.to(tl.float32)[:, None] > float("-inf")),
         other=0.0
     )  # S1
-    P = tl.where(
-        lse_n.to(tl.float32)[:, None] > float("-inf"),
-        tl.exp(X_nv.to(tl.float32) - lse_n.to(tl.float32)[:, None]),
-        0.0
-    )  # S1
+    P = tl.exp(X_nv.to(tl.float32) - lse_n_seen[:, None])  # S1
     dloss_n = tl.load(dloss_ptr + n * stride_dloss_n, mask=n < N, other=0.0)  # S2
     y_n = tl.load(y_ptr + n * stride_y_n, mask=n < N, other=0)  # S2
     tl.store(
@@ -498,7 +496,7 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
     return (dX,)
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_forward_d3637479"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_forward_a6777b9d"), mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -514,7 +512,7 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_backward_d3637479"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_backward_a6777b9d"), mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor, wanted: list[bool],
     tune: bool
