@@ -299,3 +299,15 @@ def test_the_emitted_kernels_give_the_same(tmp_path: Path) -> None:
     kernels, errors = json.loads(done.stdout)
     assert kernels == 3
     assert max(errors) < 5e-6
+
+
+def test_what_may_be_close_is_subtracted_before_it_is_multiplied() -> None:
+    text = """
+def f(A: Float[Array, "M"], B: Float[Array, "M"], C: Float[Array, "M"]):
+    L = zeros(M)
+    for i in range(0, M):
+        L[i] = sqrt((A[i] - B[i]) ** 2 + 1e-12) * ((A[i] - C[i]) ** 2 + 1e-12)
+    return L
+"""
+    derived = text_of(backward(parse(Source("<f>", text))).program)
+    assert "(A[i] - B[i])" in derived and "(A[i] - C[i])" in derived

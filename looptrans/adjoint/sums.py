@@ -306,12 +306,49 @@ def value_of(terms: Iterable[Term]) -> Value:
     if len(listed) == 1:
         return _product(listed[0])
     common, rest = _common(listed)
-    total = add(*[_signed(term) for term in sorted(rest, key=lambda t: t.coefficient < 0)])
+    pairs = _differences(rest)
+    if pairs:
+        total = add(*map(value_of, pairs))
+    else:
+        total = add(*[_signed(term) for term in sorted(rest, key=lambda t: t.coefficient < 0)])
     if common == ONE:
         return total
     inside = replace(common, brackets=())
     product = total if inside == ONE else _product(inside, total)
     return _under(common.brackets, product)
+
+
+def _differences(terms: list[Term]) -> list[list[Term]]:
+    """Return a sum as products with differences of two, where it is nothing else; else nothing.
+
+        a * x + b * x - a * y - b * z   ->   a * (x - y) + b * (x - z)
+
+    What is close to each other is to be subtracted before it is multiplied: a may be large.
+    """
+    left = [term for term in terms if term.coefficient < 0]
+    pairs = []
+    for term in terms:
+        if term.coefficient > 0:
+            other = next((t for t in left if _is_difference(term, t)), None)
+            if other is None:
+                return []
+            left.remove(other)
+            pairs.append([term, other])
+    return pairs if len(pairs) > 1 and not left else []
+
+
+def _is_difference(first: Term, second: Term) -> bool:
+    """Tell whether two terms of a sum are a number times a difference of two factors."""
+    shared = set(first.factors) & set(second.factors)
+    return (
+        first.coefficient == -second.coefficient
+        and not first.generators
+        and not second.generators
+        and set(first.brackets) == set(second.brackets)
+        and bool(shared)
+        and len(first.factors) == len(second.factors) == len(shared) + 1
+        and all(p == 1 for t in (first, second) for _, p in set(t.factors) - shared)
+    )
 
 
 def _common(terms: list[Term]) -> tuple[Term, list[Term]]:
