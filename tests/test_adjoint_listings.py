@@ -870,6 +870,30 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"], a: f
             m = top
         O[i] = O[i] / l
     return O
+### a cell that is set twice under one guard
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"]):
+    O = zeros((M, N))
+    for i in range(0, M):
+        for j in range(0, N):
+            if j <= i:
+                O[i, j] = sum(Q[i, e] * K[j, e] for e in range(0, E))
+                O[i, j] = O[i, j] * V[j]
+                for e in range(0, E):
+                    O[i, j] += Q[i, e] * V[j]
+    return O
+### weights that are divided in place, under guards
+def f(X: Float[Array, "M N"], V: Float[Array, "N"]):
+    P = zeros((M, N))
+    l = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            if j <= i:
+                P[i, j] = exp(X[i, j] * V[j])
+                l[i] += P[i, j]
+        for j in range(0, N):
+            if j <= i:
+                P[i, j] = P[i, j] / l[i]
+    return P
 """
 PAGED = "pages and places in them, each with a name"
 CHOSEN = "blocks of keys that are chosen for each row"
@@ -1413,3 +1437,30 @@ def f(X: Float[Array, "N"], Y: Float[Array, "G N"], Z: Float[Array, "R"]):
 def test_a_loop_over_two_blocks_is_not_taken_for_one_over_its_first() -> None:
     found = backward(program(OVERLAPPING))
     assert "h // R" in text_of(found.program)
+
+
+@pytest.mark.parametrize(("more", "is_wider"), [("", False), (" + 1e-6", True)])
+def test_rows_that_nothing_visits_are_worked_out_only_where_nothing_is_infinite(
+    more: str, is_wider: bool
+) -> None:
+    """The adjoint of a norm is multiplied by its power -3/2, in rows that no query sees, too."""
+    text = f"""
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
+    assert M <= N
+    O = zeros(M)
+    for i in range(M):
+        for j in range(1, i + 1):
+            c = 1.0 / sqrt(sum(K[j, t] * K[j, t] for t in range(E)){more})
+            O[i] += c * sum(Q[i, e] * K[j, e] for e in range(E))
+    return O
+"""
+    found = backward(program(text))
+    assert ("c_sum = zeros(N" in text_of(found.program)) == is_wider
+    q, k = np.ones((3, 2)), np.ones((5, 2))
+    k[3:] = 0.0
+    given = execute(found.forward, inputs={"Q": q, "K": k})
+    need = {a.name for a in found.program.arrays if a.role == "input"}
+    known = {n: v for n, v in {"Q": q, "K": k, **given}.items() if n in need}
+    got = execute(found.program, inputs={**known, "dO": np.ones(3)})
+    assert not np.isnan(got["dK"]).any()
+    assert not got["dK"][3:].any()

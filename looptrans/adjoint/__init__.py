@@ -9,7 +9,7 @@ made ready for reading    lets, digits, whole_digits, lengths, packed, views, ta
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
 loops of more than sums   closing, closed_nodes, nested_folds, kept_values,
                           carrying
-equations put in order    known_choices, equal, apart, together, shared_terms, offered
+equations put in order    known_choices, equal, finite, apart, together, shared_terms, offered
 softmax and its kin       weights, totals, statistics, tops, hanging
 rows that see nothing     guards, empty, idle, nothing
 adjoints                  reverse, pulling, derivatives, solving, in_range

@@ -34,6 +34,7 @@ from looptrans.adjoint.definitions import (
     full,
 )
 from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.finite import comes_back_finite, is_finite
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.ir.affine import form_of, is_same, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, with_operands
@@ -154,6 +155,8 @@ class _Equal:
             return None
         if any(s != chosen or e is None or not is_same(e, extent) for s, e in found):
             return None
+        if not self._is_there(own, index.variable):
+            return None
         called = index.variable
         if isinstance(extent, Param) and extent.name.lower() not in self.system.names.taken:
             called = extent.name.lower()
@@ -165,13 +168,18 @@ class _Equal:
         """Let an index not depend on others than `free`, where the value is there all the same.
 
         for i: for j in range(max(0, i - W + 1), i + 1): k = K[j] * w    ->    k[j] for j below M
+
+        There may be cells that nothing asks for: there, too, a sum and its slope must be numbers.
         """
         if {*variables(index.range.start), *variables(index.range.stop)} <= free:
             return index
         if index.range.step != 1:
             return index
-        stop = self._last_stop(own, index)
-        if stop is None:
+        there = self._is_there(own, index.variable)
+        stop = self._last_stop(own, index) if there or not own.has_reduction else None
+        # What lies behind a length that is read may be anything.
+        is_read = opaque_terms(index.range.start) or opaque_terms(index.range.stop)
+        if stop is None and there and not is_read:
             stop = self._extent_of_reads(own, index.variable)
         return index if stop is None else replace(index, range=Range(Int(0), stop))
 
@@ -198,14 +206,25 @@ class _Equal:
                 return None
         return stop
 
+    def _is_there(self, own: Definition, variable: str) -> bool:
+        """Tell whether it may be worked out in rows that the listing does not look at.
+
+        Nothing comes back from there if its derivatives are finite; no sum may run further there.
+        """
+        for part in walk_value(own.value):
+            for g in part.generators if isinstance(part, Reduce) else ():
+                ends = {*variables(g.range.start), *variables(g.range.stop)}
+                if variable in ends | condition_variables(g.condition):
+                    return False
+        if not is_finite(own.value, self.system):
+            return False
+        return comes_back_finite(own, variable, self.system)
+
     def _extent_of_reads(self, own: Definition, variable: str) -> Index | None:
-        """Return the extent along which all arrays are read by a variable, whatever is asked.
+        """Return the extent along which all arrays are read by a variable.
 
         Wherever the listing works the value out, the variable lies inside of that.
         """
-        for part in walk_value(own.value):
-            if isinstance(part, Select | Holds) and variable in condition_variables(part.condition):
-                return None
         extents: list[Index] = []
         for subscript, extent in self._subscripts(own.value, variable):
             if subscript != Var(variable) or extent is None or variables(extent):

@@ -14,7 +14,7 @@ from looptrans.adjoint.accumulating import IDENTITIES, accumulation, arrays_in
 from looptrans.adjoint.apart import added
 from looptrans.adjoint.choices import is_of_indices
 from looptrans.adjoint.definitions import Definition, full
-from looptrans.adjoint.facts import bounds_of
+from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.resolving import read_of, resolved, resolved_condition
 from looptrans.adjoint.rows import by_elements
@@ -146,7 +146,8 @@ def _old(
         )
     cell = _each_cell(target, solved)
     try:
-        found = read_of(state, cell, place, place.around.facts)
+        # Where the guard does not hold: nothing of it is known there.
+        found = read_of(state, cell, place, Facts())
     except NotDifferentiated:
         # Where no cell is written twice, each holds in the end what its one statement sets it to.
         if before.name is None or not is_written_once(state.program, target.array):
@@ -256,9 +257,11 @@ def _accumulated(
         operator=function,
     )
     before = state.current[target.array]
+    # It is added to what is there everywhere, unless that is known under a guard alone.
+    held = facts if before.lost else Facts()
     cell = (
         value_moved(
-            read_of(state, _each_cell(target, solved), place, facts, accumulates=function),
+            read_of(state, _each_cell(target, solved), place, held, accumulates=function),
             solved.values,
         )
         if before.name is not None or before.inner is not None
