@@ -82,6 +82,7 @@ class Launch:
     problems: dict[str, str] = field(default_factory=dict)
     _programs: list[Numbers] = field(default_factory=list)
     _here: list[Numbers] = field(default_factory=list)
+    _number: int = 0
     _time: int = 0
     _barriers: int = 0
 
@@ -137,9 +138,10 @@ class Launch:
             # Of each place once what is done with it; of several values the last one.
             _, last = np.unique((where * len(KINDS) + kinds)[::-1], return_index=True)
             kept = events.shape[1] - 1 - last
-            number = np.full(kept.shape, len(self._programs))
+            number = np.full(kept.shape, self._number)
             self._programs.append(np.stack([where[kept], kinds[kept], number, bits[kept]]))
         self._here, self._barriers, self._time = [], 0, 0
+        self._number += 1
 
     def end(self) -> None:
         """Take note that the launch has ended."""

@@ -28,6 +28,7 @@ def watched() -> Iterator[list[str]]:
     builder, executor = interpreter.interpreter_builder, interpreter.GridExecutor
     names = ("create_masked_load", "create_masked_store", "create_atomic_rmw", "create_atomic_cas")
     own = {name: getattr(builder, name) for name in (*names, "create_barrier", "set_grid_idx")}
+    before = {name: method for name, method in own.items() if name in vars(builder)}
     call = executor.__call__
     for name, method in own.items():
         setattr(builder, name, functools.partial(getattr(watch, name), method))
@@ -38,6 +39,8 @@ def watched() -> Iterator[list[str]]:
         executor.__call__ = call
         for name in own:
             delattr(builder, name)
+        for name, method in before.items():
+            setattr(builder, name, method)
 
 
 class _Watch:
@@ -46,6 +49,7 @@ class _Watch:
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
         self._now = Launch("", ())
+        self._is_first = True
 
     def launch(self, call: Callable[..., Any], executor: Any, args: Any, kwargs: Any) -> Any:
         handed = {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}
@@ -54,7 +58,7 @@ class _Watch:
             for name, each in handed.items()
             if isinstance(each, torch.Tensor)
         ]
-        self._now = Launch(executor.fn.__name__, places)
+        self._now, self._is_first = Launch(executor.fn.__name__, places), True
         result = call(executor, *args, **kwargs)
         self._now.end()
         self._problems += [
@@ -63,7 +67,9 @@ class _Watch:
         return result
 
     def set_grid_idx(self, method: Callable[..., Any], *index: int) -> None:
-        self._now.end_program()
+        if not self._is_first:
+            self._now.end_program()
+        self._is_first = False
         method(*index)
 
     def create_barrier(self, method: Callable[..., Any]) -> None:
