@@ -48,12 +48,12 @@ def test_which_function(value: str, exponent: str, function: str) -> None:
 BESIDE = """
 def f(
     X: Float[Array, "M N"], Y: Float[Array, "M"], Q: Float[Array, "M E"], K: Float[Array, "N E"],
-    V: Float[Array, "N D"]
+    V: Float[Array, "N D"], r: float
 ):
     Z = zeros((M, D))
     for i in range(0, M):
         for j in range(0, N):
-            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + X[i, j] * X[i, j]
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + tanh(X[i, j])
             for d in range(0, D):
                 Z[i, d] = Z[i, d] + exp({exponent}) * V[j, d]
     return Z
@@ -68,6 +68,16 @@ def f(
         ("X[i, j] - Y[i]", "exp"),
         # What is added may be the least float, and is to stay one.
         ("s + X[i, j] - Y[i]", "exp"),
+        ("s + X[i, j] * 3.0 - Y[i]", "exp"),
+        ("s - abs(X[i, j]) - Y[i]", "exp"),
+        ("(s + X[i, j]) / 3.0 - Y[i]", "exp"),
+        ("min(s, X[i, j]) - Y[i]", "exp"),
+        ("s * 0.5 + (1.0 - X[i, j]) * r - Y[i]", "exp"),
+        ("s * 0.5 + (i < j) * r - Y[i]", "exp"),
+        # Infinite two steps away, this is no mask; nor is what scores are multiplied with.
+        ("s * 0.5 + (i - j) * r - Y[i]", "exp2"),
+        ("s * r - Y[i]", "exp2"),
+        ("r * tanh(s / r) - Y[i]", "exp2"),
         ("s", "exp"),
     ],
 )
@@ -84,7 +94,7 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], B: Float[Array, "N"], c: f
         for j in range(0, N):
             dot = sum(Q[i, e] * K[j, e] for e in range(0, E))
             capped = c * tanh(dot / c)
-            S = capped + B[j] * B[j]
+            S = capped + tanh(B[j])
             new = max(m, S)
             l = l * exp(m - new) + exp(S - new)
             m = new
@@ -109,13 +119,13 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"], T: F
         m = -inf
         l = 0.0
         for j in range(0, N):
-            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j] * T[j]
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + tanh(T[j])
             t = max(m, s)
             l = l * exp(m - t) + exp(s - t)
             m = t
         lse = m + log(l)
         for j in range(0, N):
-            w = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[j] * T[j] - {taken})
+            w = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) + tanh(T[j]) - {taken})
             if w > 0.001:
                 Z[i] = Z[i] + w * V[j]
     return Z
@@ -215,7 +225,5 @@ def test_a_row_is_asked_once_whether_it_sees_anything() -> None:
     body = text[text.index("def attention_bias_backward_dQ_kernel(") :]
     before, loop = body.split("for j_first in", 1)
     assert 'lse_i_seen = tl.where(lse_i.to(tl.float32) > float("-inf")' in before
-    assert (
-        "P = tl.exp2(S * 1.4426950408889634 - (lse_i_seen * 1.4426950408889634)[:, None])" in loop
-    )
+    assert "P = tl.exp(S - lse_i_seen[:, None])" in loop
     assert "-inf" not in loop[: loop.index("for j_first in")]

@@ -923,6 +923,48 @@ def test_masks_of_the_least_number_that_are_added_leave_means() -> None:
     torch.testing.assert_close(out, torch.softmax(q @ k.T + mask, -1) @ v)
 
 
+# The same in other spellings: masks of ones and zeros times a number, of one side, after a scale.
+SPELLED = """
+def spelled(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+            B: Float[Array, "M N"], neg: float):
+    O = zeros((M, D))
+    S = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            S[i, j] = {score}
+    for i in range(M):
+        m = max(S[i, j] for j in range(N))
+        l = sum(exp(S[i, j] - m) for j in range(N))
+        for d in range(D):
+            O[i, d] = sum(exp(S[i, j] - m) * V[j, d] for j in range(N)) / l
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        "Q[i] @ K[j] + B[i, j] * neg",
+        "Q[i] @ K[j] * 0.5 + (1.0 - B[i, j]) * neg",
+        "Q[i] @ K[j] * 0.5 + B[2, j] * neg",
+        "Q[i] @ K[j] - abs(B[i, j] * neg)",
+        "(Q[i] @ K[j] + B[i, j] * neg) / 1.0",
+        "Q[i] @ K[j] + (B[i, j] > 0.0) * neg",
+    ],
+)
+def test_masks_of_the_least_number_leave_means_however_they_are_written(score: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(n, 4, generator=generator) for n in (5, 20, 20))
+    mask = (torch.rand(5, 20, generator=generator) < 0.5).float()
+    mask[2] = 1.0
+    bits = 1.0 - mask if "1.0 -" in score else mask
+    least = torch.finfo(torch.float32).min
+    out = looptrans.compile(SPELLED.format(score=score))(q, k, v, bits, least)
+    scores = q @ k.T * (0.5 if "0.5" in score else 1.0)
+    added = mask[2] if "B[2" in score else mask
+    torch.testing.assert_close(out, torch.softmax(scores + added * least, -1) @ v)
+
+
 # Truth values that are added are 1 and 0, as in Python; a bit and a bit would be no bit.
 SIGNS = """
 def signs(A: Float[Array, "M N"], C: Int[Array, "M N"]):

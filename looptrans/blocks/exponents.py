@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf, isinf
+from math import isinf
 
 from looptrans.blocks.arithmetic import (
-    LARGEST,
     LN2,
     LOG2E,
     factors,
@@ -38,20 +37,18 @@ from looptrans.blocks.arithmetic import (
 from looptrans.blocks.expr import (
     Binary,
     Call,
-    Cast,
     Dot,
     Expr,
-    Load,
     Name,
     Number,
     Position,
-    Scalar,
     Unary,
     Where,
     dims_of,
     kind_of,
     walk,
 )
+from looptrans.blocks.masks import Makeup, makeup_of_expr
 from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop, exprs_of
 
 Naming = Callable[[str, object], str]
@@ -230,6 +227,9 @@ def _power(
     # Outside loops there is no time to be saved.
     if not asked and not any(dim.role == "tile" for dim in whole):
         return None
+    # What is as large as the least float is not to be multiplied by log2(e).
+    if not asked and _makeup(_score_of(argument), known).is_masked:
+        return None
     stem = next((let.name for let in lets), "exponent")
     saves = False
     parts: Terms = []
@@ -263,34 +263,22 @@ def _taken_off(argument: Expr, known: dict[str, Let]) -> Expr | None:
     match argument:
         case Binary("-", score, taken) if kind_of(argument) == "float":
             apart = set(dims_of(score)) == set(dims_of(argument)) > set(dims_of(taken))
-            if apart and _is_scored(score, known) and not _adds_what_is_given(score, known):
+            if apart and _is_scored(score, known) and not _makeup(score, known).given:
                 return Call("exp2", (minus(times(score, LOG2E), times(taken, LOG2E)),))
     return None
 
 
-def _adds_what_is_given(score: Expr, known: dict[str, Let]) -> bool:
-    """Tell whether a term of a score is a number as it is given, which may be the least float.
+def _score_of(argument: Expr) -> Expr:
+    """Return what is left of an exponent without the numbers of rows or columns taken off it."""
+    match argument:
+        case Binary("-", score, taken) if kind_of(argument) == "float":
+            if set(dims_of(score)) == set(dims_of(argument)) > set(dims_of(taken)):
+                return _score_of(score)
+    return argument
 
-    Times log2(e) that is -inf, and so is what is taken off a row that has nothing else.
-    """
-    match score:
-        case Load():
-            return True
-        case Name(name) if name in known:
-            rest = {other: let for other, let in known.items() if other != name}
-            return _adds_what_is_given(known[name].value, rest)
-        case Scalar(_, kind):
-            return kind == "float"
-        case Number(value):
-            return LARGEST < abs(value) < inf
-        case Binary("+" | "-", left, right):
-            return _adds_what_is_given(left, known) or _adds_what_is_given(right, known)
-        case Cast(operand) | Unary("-", operand):
-            return _adds_what_is_given(operand, known)
-        case Where(_, chosen, otherwise):
-            return _adds_what_is_given(chosen, known) or _adds_what_is_given(otherwise, known)
-        case _:
-            return False
+
+def _makeup(score: Expr, known: dict[str, Let]) -> Makeup:
+    return makeup_of_expr(score, {name: let.value for name, let in known.items()})
 
 
 def _is_scored(expr: Expr, known: dict[str, Let]) -> bool:

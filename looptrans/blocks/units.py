@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from looptrans.blocks.arithmetic import LARGEST
+from looptrans.blocks.masks import makeup_of_value
 from looptrans.blocks.values import value_terms
 from looptrans.ir.condition import Condition, Data, walk_condition
 from looptrans.ir.index import lets
 from looptrans.ir.program import Assign, If, Loop, Node
 from looptrans.ir.value import (
-    Binary,
     Call,
     Compare,
     Const,
     Holds,
     Read,
-    Real,
     Reduce,
     Select,
-    Unary,
     Value,
     value_children,
     walk_value,
@@ -80,7 +78,8 @@ def in_units(body: tuple[Node, ...], state: str, pure: set[str]) -> Units | None
     taken = [n.values[0] for n in statements if _takes(n, members)]
     scores = [*(each for value in taken for each in value_children(value))]
     scores += [made[name] for name in beside if name in made]
-    if any(_adds_what_is_given(score, made) for score in scores if not _is_read(score, members)):
+    # A bias, too, had better be multiplied by log2(e) once the maximum was taken off.
+    if any(makeup_of_value(s, made).given for s in scores if not _is_read(s, members)):
         return None
     return Units(frozenset(members), frozenset(folded))
 
@@ -92,28 +91,6 @@ def _is_too_large(value: Value) -> bool:
 
 def _is_read(value: Value, names: set[str]) -> bool:
     return isinstance(value, Read) and value.access.array in names
-
-
-def _adds_what_is_given(score: Value, made: Mapping[str, Value]) -> bool:
-    """Tell whether a term of a score is a given number as it is: a mask or a bias.
-
-    Masks hold the least number there is to leave elements out, which times log2(e) is -inf: where
-    all of a row have it nothing would be left of the row. A bias has to be multiplied by log2(e)
-    element by element, so that its score had better be, too, once the maximum was taken off.
-    """
-    match score:
-        case Read(access):
-            inner = made.get(access.array)
-            rest = {name: value for name, value in made.items() if name != access.array}
-            return inner is None or _adds_what_is_given(inner, rest)
-        case Real():
-            return True
-        case Binary("+" | "-") | Unary() | Call("max" | "min" | "where" | "float"):
-            return any(_adds_what_is_given(part, made) for part in value_children(score))
-        case Select(_, chosen, otherwise):
-            return _adds_what_is_given(chosen, made) or _adds_what_is_given(otherwise, made)
-        case _:
-            return False
 
 
 def _is_summed(
