@@ -98,6 +98,8 @@ def correspondence(
     second = build_model(after, parameters=tuple(first.parameters))
     if tuple(first.parameters) != tuple(second.parameters):
         first = build_model(before, parameters=tuple(second.parameters))
+    first.normalizer.made |= second.normalizer.made
+    second.normalizer.made |= first.normalizer.made
     context = context_set(first).intersect(context_set(second))
     made = Correspondence(first, second, context)
     made.is_affine = not any(a.all_terms for m in (first, second) for a in m.accesses) and not any(

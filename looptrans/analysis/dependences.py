@@ -18,7 +18,7 @@ from looptrans.analysis.relation import Relation, Uncovered
 from looptrans.analysis.statements import statement_facts
 from looptrans.analysis.subscripts import negative_subscripts
 from looptrans.analysis.supposed import with_supposed_elements
-from looptrans.analysis.witness import smallest_pair
+from looptrans.analysis.witness import TRIED_SIZES, smallest_pair
 from looptrans.ir.facts import (
     Basis,
     Dependence,
@@ -32,7 +32,6 @@ from looptrans.ir.verdict import Assignment, Witness
 
 BOTH: tuple[Basis, ...] = ("value", "memory")
 TOGETHER = 16
-TRIED_SIZES = range(1, 5)
 _KINDS = ("flow", "anti", "output")
 
 

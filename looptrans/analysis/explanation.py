@@ -16,7 +16,7 @@ from looptrans.analysis.relation import Relation
 from looptrans.analysis.reversals import swapped
 from looptrans.analysis.sources import Operand, Sources, Target, to_instances
 from looptrans.analysis.verdicts import Explainer
-from looptrans.analysis.witness import smallest_pair, smallest_point
+from looptrans.analysis.witness import smallest_instance, smallest_pair
 from looptrans.ir.facts import DependenceKind
 from looptrans.ir.verdict import Seen, Verdict, Witness
 
@@ -178,10 +178,13 @@ class _Explanation:
 
     def _overwritten_at_end(self, bad: Difference) -> Verdict:
         """Show sizes at which an array that kept its first value ends with another one."""
-        names = list(self.made.before.parameters)
+        model = self.made.before
+        names = list(model.parameters)
         cells = bad.pairs.domain().intersect_params(self.made.context)
-        signless = [name in self.made.before.sizes for name in names]
-        values = smallest_point(cells, [*signless, *(True for _ in range(cells.dim(_SET)))])
+        signless = [name in model.sizes for name in names]
+        values = smallest_instance(
+            model, cells, [*signless, *(True for _ in range(cells.dim(_SET)))]
+        )
         array = bad.operand.array
         if values is None:
             return Verdict("unknown", reason=f"isl finds no example of a changed {array}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from looptrans.analysis.formula import Notation, conjunction
-from looptrans.analysis.normal import Normalizer
+from looptrans.analysis.normal import Normalizer, not_negative
 from looptrans.ir.condition import Condition, Relation, approximated, parts_of, walk_condition
 from looptrans.ir.condition import conjunction as both
 from looptrans.ir.index import Index, Int, Opaque, Param, Var, opaque_terms, parameters, walk
@@ -140,7 +140,7 @@ class Model:
         shapes: The extents of each array, where known.
         value_ranges: The declared ranges of integer arrays' values, upper ends excluded.
         contents: What is in the integer arrays whose contents are given, by cell.
-        sizes: The parameters that are extents of arrays, and so not negative.
+        sizes: The parameters that are not negative: extents of arrays, and what is made of them.
         mentioned: By statement number, the parameters that decide which instances a statement
             has and what they touch.
         smallest: The smallest points of sets already asked about: scalars give the same again
@@ -217,6 +217,9 @@ def build_model(
     model.sizes = frozenset(
         extent.name for shape in shapes.values() for extent in shape if isinstance(extent, Param)
     )
+    for name, index in normal.made.items():
+        if not_negative(index, (), model.sizes):
+            model.sizes |= {name}
     model.mentioned = _mentioned(statements, found, shapes)
     model.contracts = tuple(c for c in normal_contracts if c.generators or _terms_of(c.condition))
     about_sizes = [c.condition for c in normal_contracts if not c.generators]
@@ -426,6 +429,9 @@ def _context(model: Model, conditions: list[Condition]) -> str:
         for extent in shape:
             if extent is not None and not isinstance(extent, Int) and _about_sizes(extent):
                 parts.append(f"{notation.index(extent)} >= 0")
+    parts += [
+        f"{model.parameters[name]} >= 0" for name in model.normalizer.made if name in model.sizes
+    ]
     parts += [notation.condition(condition) for condition in conditions]
     return conjunction(dict.fromkeys(parts))
 

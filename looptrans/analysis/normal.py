@@ -3,14 +3,20 @@
 Integer scalars are replaced by what they stand for and sizes by numbers where they are given.
 What is then still not affine becomes an opaque term of a function that is named after what it
 does: `j // P` is an element of the function `// P`, `t * P` one of `* P`. Products and quotients
-of parameters alone become parameters of their own (`G * R`).
+of parameters alone become parameters of their own (`G * R`), one for each product: sums are
+multiplied out, numbers taken out, and factors put in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
+from math import gcd
+from typing import Literal
 
+from looptrans.ir.affine import Form, form_of, index_of
 from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.index import (
     Arith,
@@ -46,11 +52,13 @@ class Normalizer:
         sizes: Parameters with a known value.
         arithmetic: The functions made so far, by the name of the opaque terms they appear as.
         made: The parameters made so far (`G * R`), with the expression they stand for.
+        factors: The factors of those that are products.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     arithmetic: dict[str, Arithmetic] = field(default_factory=dict)
     made: dict[str, Index] = field(default_factory=dict)
+    factors: dict[str, tuple[Index, ...]] = field(default_factory=dict)
 
     def index(self, index: Index) -> Index:
         """Return the normal form of an index expression."""
@@ -83,7 +91,7 @@ class Normalizer:
                 if isinstance(left, Int) or isinstance(right, Int):
                     return Arith("*", left, right)
                 if not _varies(left) and not _varies(right):
-                    return self._made("*", left, right)
+                    return self._product(form_of(left), form_of(right))
                 if _varies(left):
                     return self._function("*", left, right)
                 return self._function("*", right, left)
@@ -91,7 +99,7 @@ class Normalizer:
                 if isinstance(right, Int):
                     return Arith("//" if op == "//" else "%", left, right)
                 if not _varies(left):
-                    return self._made(op, left, right)
+                    return self._made("//" if op == "//" else "%", left, right)
                 return self._function(op, left, right)
 
     @staticmethod
@@ -112,15 +120,45 @@ class Normalizer:
                 return Int(0)
 
     def _function(self, op: str, argument: Index, size: Index) -> Index:
+        times = 1
+        if op == "*":
+            form = form_of(size)
+            if form.is_constant:
+                return Arith("*", Int(form.constant), argument)
+            times, form = _content(form)
+            size = index_of(form)
         name = f"{op} {index_text(size, PRODUCT + 1)}"
         self.arithmetic[name] = Arithmetic(op, size)
-        return Opaque(name, (argument,))
+        found = Opaque(name, (argument,))
+        return found if times == 1 else Arith("*", Int(times), found)
 
-    def _made(self, op: str, left: Index, right: Index) -> Index:
-        if op == "*":
-            left, right = sorted((left, right), key=index_text)
-        name = f"{index_text(left, PRODUCT)} {op} {index_text(right, PRODUCT + 1)}"
-        self.made[name] = Arith(op, left, right)  # type: ignore[arg-type]  # an operator it came with
+    def _product(self, first: Form, second: Form) -> Index:
+        """Multiply two sums of parameters out."""
+        found = Form({}, first.constant * second.constant)
+        found = found.plus(Form(first.terms), second.constant)
+        found = found.plus(Form(second.terms), first.constant)
+        for (one, count), (other, times) in product(first.terms.items(), second.terms.items()):
+            found = found.plus(Form({self._of_factors(one, other): 1}), count * times)
+        return index_of(found)
+
+    def _of_factors(self, *terms: Index) -> Param:
+        factors: list[Index] = []
+        for term in terms:
+            inner = self.factors.get(term.name) if isinstance(term, Param) else None
+            factors += inner or (term,)
+        factors.sort(key=index_text)
+        name = " * ".join(index_text(factor, PRODUCT + 1) for factor in factors)
+        self.made[name] = reduce(lambda left, right: Arith("*", left, right), factors)
+        self.factors[name] = tuple(factors)
+        return Param(name)
+
+    def _made(self, op: Literal["//", "%"], left: Index, right: Index) -> Index:
+        divisor = index_text(right, PRODUCT + 1)
+        if isinstance(right, Param) and right.name in self.factors:
+            divisor = f"({divisor})"
+        # Names stand in the names of others: `2 * (H // W)` is another number than `2 * H // W`.
+        name = f"({index_text(left, PRODUCT)} {op} {divisor})"
+        self.made[name] = Arith(op, left, right)
         return Param(name)
 
     def condition(self, condition: Condition) -> Condition:
@@ -130,3 +168,32 @@ class Normalizer:
 
 def _varies(index: Index) -> bool:
     return bool(variables(index)) or any(isinstance(node, Opaque) for node in walk(index))
+
+
+def _content(form: Form) -> tuple[int, Form]:
+    """Take the number out that a sum is a multiple of; negative where nothing is added."""
+    counts = (form.constant, *form.terms.values())
+    times = gcd(*counts) * (-1 if max(counts) <= 0 else 1)
+    terms = {term: count // times for term, count in form.terms.items()}
+    return times, Form(terms, form.constant // times)
+
+
+def not_negative(index: Index, variables: Container[str], sizes: Container[str]) -> bool:
+    """Tell whether an index expression is plainly not negative, given what is not."""
+    match index:
+        case Int(value):
+            return value >= 0
+        case Var(name):
+            return name in variables
+        case Param(name):
+            return name in sizes
+        case Arith("+" | "*" | "//", left, right):
+            return not_negative(left, variables, sizes) and not_negative(right, variables, sizes)
+        case Arith("%", _, right):
+            return not_negative(right, variables, sizes)
+        case Extremum("max", arguments):
+            return any(not_negative(a, variables, sizes) for a in arguments)
+        case Extremum("min", arguments):
+            return all(not_negative(a, variables, sizes) for a in arguments)
+        case _:
+            return False

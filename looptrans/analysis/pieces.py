@@ -7,7 +7,6 @@ distance `1-D` is listed as the two it is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -257,7 +256,7 @@ class _Cutter:
         found: dict[tuple[str, ...], isl.Set] = {}
         pieces: list[tuple[isl.Set, isl.MultiAff]] = []
         within.lexmin_pw_multi_aff().foreach_piece(lambda s, m: pieces.append((s, m)))
-        names = list(self.model.parameters)
+        names = _short_names(self.model)
         for where, values in pieces:
             shown = tuple(_affine_text(values.get_at(n), names) for n in range(self.depth))
             part = within.intersect_params(where)
@@ -312,7 +311,7 @@ class _Cutter:
             return "*"
         pieces: list[isl.MultiAff] = []
         alone.lexmin_pw_multi_aff().coalesce().foreach_piece(lambda _, m: pieces.append(m))
-        names = list(self.model.parameters)
+        names = _short_names(self.model)
         shown = {_affine_text(piece.get_at(0), names) for piece in pieces}
         return shown.pop() if len(shown) == 1 else "*"
 
@@ -320,14 +319,8 @@ class _Cutter:
         shown = distances.reset_tuple_id()
         if shown.n_basic_set() <= MOST_SHORTENED:
             shown = shown.gist_params(self.counts.context)
-        # A product of sizes is a parameter, too; isl takes `2*H` for a number.
-        products: dict[str, str] = {}
-        for number, name in enumerate(self.model.parameters):
-            own = name
-            if name[0] in "-0123456789":
-                own = f"looptrans_product_{number}"
-                products[own] = f"({name})"
-            shown = shown.set_dim_name(_PARAM, number, own)
+        for number, name in enumerate(_shown_names(self.model)):
+            shown = shown.set_dim_name(_PARAM, number, name)
         used = set(self.model.parameters)
         for number, loop in enumerate(self.source.loops[: self.depth]):
             name = loop.variable if loop.variable not in used else f"{loop.variable}'"
@@ -335,10 +328,19 @@ class _Cutter:
         for number in reversed(range(len(self.model.parameters))):
             if not shown.involves_dims(_PARAM, number, 1):
                 shown = shown.project_out(_PARAM, number, 1)
-        text = str(shown)
-        for own, name in products.items():
-            text = re.sub(rf"\b{own}\b", name, text)
-        return text
+        return str(shown)
+
+
+def _shown_names(model: Model) -> list[str]:
+    """Return the parameters' names as isl may write a number before them: `2(H * W)`."""
+    factors = model.normalizer.factors
+    return [f"({name})" if name in factors else name for name in model.parameters]
+
+
+def _short_names(model: Model) -> list[str]:
+    """Return the parameters' names as terms of a sum: `H*W`, `(H // W)`."""
+    factors = model.normalizer.factors
+    return [name.replace(" * ", "*") if name in factors else name for name in model.parameters]
 
 
 def _start_is_affine(bound: Bound) -> bool:

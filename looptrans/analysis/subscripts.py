@@ -12,8 +12,9 @@ import islpy as isl
 
 from looptrans.analysis.formula import conjunction
 from looptrans.analysis.model import AccessModel, Model
+from looptrans.analysis.normal import not_negative
 from looptrans.analysis.polyhedra import dimensions, domain_formula
-from looptrans.analysis.witness import not_negative, signless_dimensions, smallest_point
+from looptrans.analysis.witness import signless_dimensions, smallest_instance
 from looptrans.ir.index import Index, opaque_terms
 from looptrans.ir.listing import index_text
 from looptrans.ir.value import Whole
@@ -62,11 +63,15 @@ def _sentence(model: Model, access: AccessModel, number: int, subscript: Index) 
     if points.is_empty():
         return None
     signless = [True] * len(model.parameters) + known + [False] * len(bound)
-    values = smallest_point(points, signless)
+    values = smallest_instance(model, points, signless)
     if values is None:
         return None
     variables = [*model.parameters, *(b.variable for b in statement.bounds), *bound]
-    shown = " ".join(f"{name}={value}" for name, value in zip(variables, values, strict=True))
+    shown = " ".join(
+        f"{name}={value}"
+        for name, value in zip(variables, values, strict=True)
+        if name not in model.normalizer.made
+    )
     return (
         f"subscript {number + 1} of {access.array} in {statement.label}, {index_text(subscript)}, "
         f"may be negative, for example {shown}; NumPy would count from the end"

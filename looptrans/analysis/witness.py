@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Container
 from functools import cache
+from itertools import chain, islice, product
 
 import islpy as isl
 
 from looptrans.analysis.model import Bound, Model, StatementModel
-from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var
+from looptrans.analysis.normal import not_negative
+from looptrans.ir.evaluate import evaluate
+from looptrans.ir.index import Int, parameters
 from looptrans.ir.verdict import Witness, WitnessKind
 
 _PARAM = isl.dim_type.param
 _SET = isl.dim_type.set
+TRIED_SIZES = range(1, 5)
+LARGER_SIZES = (1, 8, 64, 512)
+MOST_TRIED = 1024
 
 
 def smallest_pair(
@@ -44,12 +50,15 @@ def smallest_pair(
         # What another statement writes in between can depend on further sizes.
         bare = pairs.gist_params(context)
         involved |= {names[n] for n in more if bare.involves_dims(_PARAM, n, 1)}
+    made = model.normalizer.made
+    for name in [name for name in reversed(made) if name in involved]:
+        involved |= set(parameters(made[name]))
     flat = pairs.intersect_params(context).wrap().flatten()
     signless = [name in model.sizes for name in names]
     signless += signless_dimensions(model, source) + signless_dimensions(model, sink)
     key = (tuple(signless), flat)
     if key not in model.smallest:
-        model.smallest[key] = smallest_point(flat, signless)
+        model.smallest[key] = smallest_instance(model, flat, signless)
     values = model.smallest[key]
     if values is None:
         return None
@@ -68,6 +77,39 @@ def smallest_pair(
 def _assignment(statement: StatementModel, values: list[int]) -> tuple[tuple[str, int], ...]:
     variables = [bound.variable for bound in statement.bounds]
     return tuple(zip(variables, values, strict=True))
+
+
+def smallest_instance(model: Model, points: isl.Set, signless: list[bool]) -> list[int] | None:
+    """Return the smallest point at which products of parameters are what they say they are.
+
+    Args:
+        model: The program.
+        points: A set over the program's parameters.
+        signless: For every parameter and dimension, whether it is known not to be negative.
+    """
+    places = {name: number for number, name in enumerate(model.parameters)}
+    made = {name: index for name, index in model.normalizer.made.items() if name in places}
+    if not any(points.involves_dims(_PARAM, places[name], 1) for name in made):
+        return smallest_point(points, signless)
+    inside = {name for index in made.values() for name in parameters(index)}
+    own = [name for name in places if name in inside and name not in made]
+    tried = (
+        islice(product(sizes, repeat=len(own)), MOST_TRIED) for sizes in (TRIED_SIZES, LARGER_SIZES)
+    )
+    for values in chain.from_iterable(tried):
+        sizes = dict(zip(own, values, strict=True))
+        for name, index in made.items():
+            value = evaluate(index, sizes)
+            if value is not None:
+                sizes[name] = value
+        if any(name not in sizes for name in made):
+            continue
+        fixed = points
+        for name, value in sizes.items():
+            fixed = fixed.fix_val(_PARAM, places[name], isl.Val(value))
+        if not fixed.is_empty():
+            return smallest_point(fixed, signless)
+    return None
 
 
 def smallest_point(points: isl.Set, signless: list[bool]) -> list[int] | None:
@@ -156,26 +198,3 @@ def _counts_from_zero(bound: Bound, variables: set[str], sizes: Container[str]) 
         return not_negative(limits.start, variables, sizes)
     stop = limits.stop
     return (isinstance(stop, Int) and stop.value >= -1) or not_negative(stop, variables, sizes)
-
-
-def not_negative(index: Index, variables: Container[str], sizes: Container[str]) -> bool:
-    """Tell whether an index expression is plainly not negative, given what is not."""
-    match index:
-        case Int(value):
-            return value >= 0
-        case Var(name):
-            return name in variables
-        case Param(name):
-            return name in sizes
-        case Arith("+" | "*", left, right):
-            return not_negative(left, variables, sizes) and not_negative(right, variables, sizes)
-        case Arith("//", left, _):
-            return not_negative(left, variables, sizes)
-        case Arith("%", _, _):
-            return True
-        case Extremum("max", arguments):
-            return any(not_negative(a, variables, sizes) for a in arguments)
-        case Extremum("min", arguments):
-            return all(not_negative(a, variables, sizes) for a in arguments)
-        case _:
-            return False
