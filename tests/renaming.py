@@ -151,6 +151,10 @@ def shapes(name: str, own: Mapping[str, int], loops: Iterable[str]) -> set[str]:
     for loop in loops:
         if name == f"BLOCK_{loop.upper()}":
             return {f"BLOCK_<{own[loop]}>"}
+        # Where a kernel has blocks of it in two ways, the second has a number.
+        block, _, number = name.rpartition("_")
+        if block == f"BLOCK_{loop.upper()}" and number.isdigit():
+            return {f"BLOCK_<{own[loop]}>_{number}"}
     for each, place in own.items():
         if name == f"{each.upper()}_POSITIVE":
             return {f"<{place}>_POSITIVE"}

@@ -71,8 +71,7 @@ class Sizes:
         return bool(seen)
 
     def _is_kept(self, definition: Definition) -> bool:
-        known = self.outputs | self.whole
-        return definition.name in known or self.is_small(definition.extents)
+        return definition.name in self.outputs or self.is_small(definition.extents)
 
     def is_stored(self, system: System, definition: Definition) -> bool:
         """Tell whether a definition is kept in memory once worked out."""

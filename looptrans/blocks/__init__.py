@@ -7,7 +7,7 @@ statements and values     statements, values, sums, contraction, slices, appendi
 what a loop visits        ranges, solving, ends, order, lifting, masked, runs
 rows that share a block   groups, balance
 loops in parts            parts
-made faster               exponents, quotients, unseen, units, magnitude, outside, finite, late,
-                          sharing, conditions, constants, behind, scalar_form
+made faster               exponents, quotients, unseen, masks, units, magnitude, outside, finite,
+                          late, sharing, conditions, constants, behind, scalar_form
 what fits a GPU           configs, footprint
 """

@@ -17,6 +17,7 @@ from looptrans.cli.verb import (
 )
 
 TARGETS = ("cuda:80", "cuda:89", "cuda:90", "cuda:100", "cuda:120", "hip:gfx942")
+DEFAULT = "cuda:90"
 PASSES = ("forward", "backward", "both")
 DTYPES = ("bfloat16", "float16", "float32")
 
@@ -139,7 +140,7 @@ def inspect(arguments: argparse.Namespace) -> int:
             module = backward_module(made, both=arguments.which == "both")
         found = inspected(
             module,
-            list(dict.fromkeys(arguments.target or [TARGETS[1]])),
+            list(dict.fromkeys(arguments.target or [DEFAULT])),
             arguments.dtype,
             dict(arguments.sizes),
             dict(arguments.config),
