@@ -54,7 +54,7 @@ def is_finite(value: Value, system: System) -> bool:
             return is_finite(left, system) and is_finite(right, system)
         case Binary("/", left, right):
             return is_finite(left, system) and _is_positive(right, system)
-        case Binary("**", base, Const(number)) if number == int(number) and number >= 1:
+        case Binary("**", base, Const(number)) if number >= 1 and number % 1 == 0:
             return is_finite(base, system)
         case Binary("**", base, Const()):
             return _is_positive(base, system)
@@ -100,16 +100,12 @@ def comes_back_finite(own: Definition, index: str, system: System) -> bool:
                 if not _is_tame(reader.value, cells, mine, system):
                     return False
                 tracked = {v for p in wide[name] for v in variables(access.indices[p])}
-                here = frozenset(n for n, v in enumerate(reader.variables) if v in tracked - bound)
+                here = _places(reader, tracked - bound)
                 if here - wide.get(reader.name, frozenset()):
-                    added = frozenset(
-                        n for n, v in enumerate(reader.variables) if v in mine - bound
-                    )
-                    of_own[reader.name] = of_own.get(reader.name, frozenset()) | added
+                    own_cell = _places(reader, mine - bound)
+                    of_own[reader.name] = of_own.get(reader.name, frozenset()) | own_cell
                     wide[reader.name] = wide.get(reader.name, frozenset()) | here
-                    hanging = _hanging(reader.value, cells)
-                    places = (n for n, v in enumerate(reader.variables) if v in hanging)
-                    cells[reader.name] = frozenset(places)
+                    cells[reader.name] = _places(reader, _hanging(reader.value, cells))
                     waiting.append(reader.name)
     return True
 

@@ -65,14 +65,12 @@ def _scores(system: System) -> set[str]:
     while changed:
         before = len(found)
         for each in system.definitions.values():
-            if not each.has_reduction:
-                reads = set(each.reads())
-                # What a score is made of, element by element, is one; so is what is made of it.
-                if each.name in found or any(
-                    r in found and _as_large(system, each, r) for r in reads
-                ):
-                    found |= {each.name}
-                    found |= {r for r in reads if _as_large(system, each, r)}
+            if each.has_reduction:
+                continue
+            # What a score is made of, element by element, is one; so is what is made of it.
+            large = {name for name in each.reads() if _as_large(system, each, name)}
+            if each.name in found or large & found:
+                found |= {each.name, *large}
         changed = len(found) > before
     return found
 

@@ -4,7 +4,8 @@ The outermost parallel loops, one directly inside the other, are the grid. The b
 read from memory by the others around it, as in `for b: for i in range(cu[b], cu[b + 1])`, where the
 declared ranges say how many iterations there are at most. A loop of the grid is a dimension of rows
 where some sum of products has it in one factor only: its iterations share the
-other factor. Without such a sum the innermost loops of the grid are rows.
+other factor. A factor that a loop inside gives columns needs no rows. Without such a sum the
+innermost loops of the grid are rows.
 """
 
 from __future__ import annotations
