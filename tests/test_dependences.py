@@ -374,3 +374,35 @@ def f(A: Float[Array, "N"]):
         A[i] = A[i + 2*H*W] + 1
 """
     assert parallelize(program(text), "i").verdict.decision == "legal"
+
+
+def test_what_is_read_in_any_case_is_certain_beside_what_may_be() -> None:
+    """A condition reads what its branches read again, and one branch alone only may."""
+    text = """\
+for i in range(2, N):
+    A[i] = A[i - 1] + (A[i - 2] if x[i] > 0.0 else 0.0)
+for i in range(N):
+    B[i] = x[i]
+    if i == 3 and x[i] > 0.0:
+        B[0] = 1.0
+    C[i] = B[0]
+"""
+    assert lines(text, "flow/value") == [
+        "flow/value S1 -> S1 A (<) (1) i",
+        "may flow/value S1 -> S1 A (<) (2) i",
+        "flow/value S2 -> S4 B (=) (0) -",
+        "flow/value S2 -> S4 B (<) (1) i",
+        "flow/value S2 -> S4 B (<) (2) i",
+        "may flow/value S2 -> S4 B (<) (*) i",
+        "may flow/value S3 -> S4 B (=) (0) -",
+        "may flow/value S3 -> S4 B (<) (*) i",
+    ]
+    text = """
+def shortest(N, P):
+    for k in range(N):
+        for i in range(N):
+            for j in range(N):
+                P[i, j] = P[i, j] if P[i, j] < P[i, k] + P[k, j] else P[i, k] + P[k, j]
+"""
+    assert not any(d.may for d in api.dependences(program(text), witnesses=False).dependences)
+    assert parallelize(program(text), "j").verdict.decision == "illegal"

@@ -181,6 +181,8 @@ class Analysis:
                 for piece in inner.pieces(other):
                     if piece.piece.direction != found.piece.direction:
                         continue
+                    if piece.piece.may and not found.piece.may:
+                        continue
                     witness = inner.witness(piece)
                     if witness is None:
                         continue

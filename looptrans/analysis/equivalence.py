@@ -240,7 +240,7 @@ def _unsure(made: Correspondence, reversed_: list[tuple[Relation, isl.Map]]) -> 
         return Verdict("unknown", reason="what opaque terms make private is not followed")
     order = ("flow", "anti", "output")
     relation, left = min(reversed_, key=lambda each: order.index(each[0].kind))
-    verdict = explainer.of_pairs(replace(relation, may=True), left)
+    verdict = explainer.of_pairs(replace(relation, may=True, certain=None), left)
     terms = [t for each in relation.supposed for t in (*each.source_terms, *each.sink_terms)]
     if terms:
         names = ", ".join(dict.fromkeys(index_text(term) for term in terms))

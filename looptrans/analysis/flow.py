@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TypeAlias
 
 import islpy as isl
@@ -110,6 +111,11 @@ class _Group:
     last: Killer | None = None
     texts: _Texts = ()
 
+    def without_may(self) -> _Group:
+        """Return what is accessed for certain, for a group that has such."""
+        texts = tuple(text for text in self.texts if not text[1])
+        return replace(self, may=None, texts=texts)
+
     @property
     def all(self) -> isl.Map:
         """Everything that may be accessed."""
@@ -144,6 +150,11 @@ def _groups(model: Model, array: str) -> list[_Group]:
             group.may = touched if group.may is None else group.may.union(touched)
         else:
             group.exact = touched if group.exact is None else group.exact.union(touched)
+    for group in groups.values():
+        if group.may is not None and group.exact is not None:
+            # A cell that is accessed in any case is, whatever a condition decides besides.
+            rest = group.may.subtract(group.exact)
+            group.may = None if rest.is_empty() else rest
     return list(groups.values())
 
 
@@ -257,8 +268,27 @@ def _pairs(
     if pairs is None or pairs.is_empty():
         return None
     may = source.may is not None or sink.may is not None
+    certain = None
+    if may and source.exact is not None and sink.exact is not None:
+        certain = found(source.without_may(), sink.without_may(), levels)
     numbers = source.statement.number, sink.statement.number
-    return Relation(kind, "memory", *numbers, source.array, pairs, may)
+    return _relation(kind, "memory", numbers, source.array, pairs, certain if may else pairs)
+
+
+def _relation(
+    kind: DependenceKind,
+    basis: Basis,
+    ends: tuple[int, int],
+    array: str,
+    pairs: isl.Map,
+    certain: isl.Map | None,
+) -> Relation:
+    """Return a relation of pairs of which some, or all, or none are known to occur."""
+    if certain is None or certain.is_empty():
+        return Relation(kind, basis, *ends, array, pairs, may=True)
+    if certain is pairs or pairs.is_subset(certain):
+        return Relation(kind, basis, *ends, array, pairs, may=False)
+    return Relation(kind, basis, *ends, array, pairs, may=True, certain=certain)
 
 
 def _levels(groups: list[_Group]) -> int:
@@ -268,7 +298,11 @@ def _levels(groups: list[_Group]) -> int:
 
 
 def _without_cells(relation: Relation) -> Relation:
-    return replace(relation, pairs=relation.pairs.factor_domain())
+    pairs = relation.pairs.factor_domain()
+    certain = None if relation.certain is None else relation.certain.factor_domain()
+    ends = relation.source, relation.sink
+    known = certain if relation.may else pairs
+    return _relation(relation.kind, relation.basis, ends, relation.array, pairs, known)
 
 
 def _has_strides(group: _Group) -> bool:
@@ -325,8 +359,11 @@ def _last_writers(
         pairs = tidied(pairs)
         if pairs.is_empty():
             continue
-        may = relation.may or any(not b.intersect(pairs).is_empty() for b in doubtful)
-        found.append(Relation("flow", "value", source, sink, relation.array, pairs, may))
+        certain = relation.certain if relation.may else pairs
+        if certain is not None:
+            certain = reduce(without, doubtful, certain.intersect(pairs))
+        ends = (source, sink)
+        found.append(_relation("flow", "value", ends, relation.array, pairs, certain))
     return found
 
 
@@ -387,7 +424,7 @@ def _value_flow(model: Model, groups: list[_Group]) -> tuple[list[Relation], lis
         for is_may in (False, True)
     )
     total: dict[_Key, isl.Map] = {}
-    doubtful: dict[_Key, isl.Map] = {}
+    certain: dict[_Key, isl.Map] = {}
     uncovered: list[Uncovered] = []
     for reads in (must_reads, may_reads):
         if reads.is_empty():
@@ -402,10 +439,8 @@ def _value_flow(model: Model, groups: list[_Group]) -> tuple[list[Relation], lis
         must = flow.get_full_must_dependence()
         everything = flow.get_full_may_dependence().union(must)
         _collect(everything, total)
-        if reads is may_reads:
-            _collect(everything, doubtful)
-        else:
-            _collect(everything.subtract(must), doubtful)
+        if reads is must_reads:
+            _collect(must, certain)
         for each in _maps(flow.get_may_no_source()):
             array = arrays[_number(each.get_tuple_name(isl.dim_type.out))]
             sink = _number(each.get_tuple_name(isl.dim_type.in_))
@@ -418,8 +453,9 @@ def _value_flow(model: Model, groups: list[_Group]) -> tuple[list[Relation], lis
             # The order of time has both branches of a guard run, one after the other.
             pairs = pairs.intersect(order_map(model, statements[source], statements[sink]))
         if not pairs.is_empty():
-            may = key in doubtful and not doubtful[key].intersect(pairs).is_empty()
-            relations.append(Relation("flow", "value", source, sink, arrays[written], pairs, may))
+            sure = certain[key].intersect(pairs) if key in certain else None
+            array = arrays[written]
+            relations.append(_relation("flow", "value", (source, sink), array, pairs, sure))
     return relations, uncovered
 
 

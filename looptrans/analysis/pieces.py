@@ -68,12 +68,21 @@ class Piece:
 def pieces_of(model: Model, relation: Relation, counts: Counts) -> Iterator[Piece]:
     """Cut a relation into pieces, in order of direction and distance.
 
+    What occurs for certain and what may occur are pieces of their own.
+
     Args:
         model: The program.
         relation: What to cut.
         counts: The iteration counts of the program's statements.
     """
-    yield from _cutter(model, relation, counts).cut(relation.pairs, relation.may)
+    cutter = _cutter(model, relation, counts)
+    if relation.certain is None:
+        yield from cutter.cut(relation.pairs, relation.may)
+        return
+    rest = relation.pairs.subtract(relation.certain)
+    parts = [*cutter.cut(relation.certain, False), *cutter.cut(rest, True)]
+    signs = [sign for sign, _ in _SIGNS]
+    yield from sorted(parts, key=lambda part: [signs.index(sign) for sign in part.direction])
 
 
 def carriers_of(model: Model, relation: Relation, counts: Counts) -> tuple[int | None, ...]:

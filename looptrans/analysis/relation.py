@@ -42,6 +42,7 @@ class Relation:
         pairs: Source instance to sink instance.
         may: Whether only the running program knows which of the pairs occur.
         supposed: Where opaque terms are involved, the pairs with the terms' values.
+        certain: With `may`, those of the pairs that are known to occur, or None.
     """
 
     kind: DependenceKind
@@ -52,6 +53,7 @@ class Relation:
     pairs: isl.Map
     may: bool
     supposed: tuple[Supposed, ...] = ()
+    certain: isl.Map | None = None
 
 
 @dataclass(frozen=True, slots=True)

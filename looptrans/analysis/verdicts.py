@@ -40,6 +40,11 @@ class Explainer:
         """
         source = self.model.statements[relation.source]
         sink = self.model.statements[relation.sink]
+        may = relation.may
+        if relation.certain is not None:
+            sure = chosen.intersect(relation.certain)
+            if not sure.intersect_params(self.context).is_empty():
+                chosen, may = sure, False
         witness = smallest_pair(self.model, source, sink, chosen, self.context, kind)
         if witness is None:
             return Verdict("unknown", reason="isl finds no example of a reversed dependence")
@@ -54,7 +59,7 @@ class Explainer:
             cell=self.cell(source, sink, relation, witness),
             dependence=dependence,
         )
-        if relation.may:
+        if may:
             doubt = "only the running program knows whether it happens"
             full = f"{reason}; {doubt}" if reason else doubt
             return replace(verdict, decision="unknown", reason=full)
