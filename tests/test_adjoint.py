@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,16 @@ import pytest
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.sums import Term, _orders, canonical
 from looptrans.analysis import api
 from looptrans.executor import execute, prepare
 from looptrans.frontend import parse
+from looptrans.ir.condition import ALWAYS
+from looptrans.ir.index import Int, Param, Var
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Assign, Declaration, Loop
 from looptrans.ir.source import Source
-from looptrans.ir.value import Call, Reduce, walk_value
+from looptrans.ir.value import Access, Call, Generator, Range, Read, Reduce, walk_value
 from looptrans.ir.walk import nodes, placed
 from tests.analysis import spec
 from tests.test_adjoint_torch import gradients
@@ -311,3 +315,18 @@ def f(A: Float[Array, "M"], B: Float[Array, "M"], C: Float[Array, "M"]):
 """
     derived = text_of(backward(parse(Source("<f>", text))).program)
     assert "(A[i] - B[i])" in derived and "(A[i] - C[i])" in derived
+
+
+def test_a_sum_is_known_whatever_its_variables_are_called_and_in_whatever_order() -> None:
+    def term(a: str, b: str, c: str, order: tuple[int, ...], first: str, second: str) -> Term:
+        ranges = (Range(Int(0), Param("M")), Range(Int(0), Param("M")), Range(Int(0), Var(a)))
+        sums = [Generator(v, r, ALWAYS) for v, r in zip((a, b, c), ranges, strict=True)]
+        cell = Read(Access("x", (Var(first), Var(second), Var(c))))
+        return Term(Fraction(1), ((cell, 1),), (), tuple(sums[k] for k in order))
+
+    known = term("i", "j", "k", (0, 1, 2), "i", "j")
+    assert canonical(known) == canonical(term("j", "k", "i", (2, 1, 0), "j", "k"))
+    assert canonical(known) == canonical(term("p", "q", "r", (1, 0, 2), "p", "q"))
+    assert canonical(known) != canonical(term("i", "j", "k", (0, 1, 2), "j", "i"))
+    # Only what ranges alike is tried in every order.
+    assert len(list(_orders(known.generators))) == 2

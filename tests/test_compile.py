@@ -239,6 +239,20 @@ def test_a_gpu_that_is_not_there() -> None:
 
 
 @pytest.mark.usefixtures("cache")
+def test_the_interpreter_leaves_out_what_has_no_effect() -> None:
+    """Integers wrap around as before, and triton.language is afterwards what it was."""
+    prepare_device("cpu")
+    from triton import language
+    from triton.runtime import interpreter
+
+    assert not interpreter.interpreter_builder.options.sanitize_overflow
+    before = (language.load, language.tensor.__add__, language.math.exp)
+    found = looptrans.compile(TOTAL)(torch.ones(5, 7))
+    assert torch.equal(found, torch.full((5,), 7.0))
+    assert before == (language.load, language.tensor.__add__, language.math.exp)
+
+
+@pytest.mark.usefixtures("cache")
 def test_a_name_that_the_module_needs_itself() -> None:
     """The launcher of a listing called torch cannot be called so."""
     found = looptrans.compile(TOTAL.replace("total", "torch"))

@@ -28,6 +28,7 @@ from looptrans.ir.listing import listing
 from looptrans.runtime.device import prepare_device
 from looptrans.runtime.load import load_module
 from looptrans.runtime.verify_backward import gradient_launcher
+from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.segments import missing_contracts
 from looptrans.transforms.shift import with_rows_in_place
 from looptrans.transforms.substitute import is_same_text
@@ -68,6 +69,14 @@ def test_sequences_are_apart_only_where_a_contract_says_so() -> None:
         found = verdicts(text)
         assert found["b"].memory.decision not in ("parallel", "privatize"), contract
         assert found["i"].memory.decision == "parallel"
+
+
+def test_of_several_contracts_a_step_names_those_that_it_leans_on() -> None:
+    both = program(COPY.format(contract=f"{RISES}\n    assert cu[0] == 0"))
+    (named,) = parallelize(both, "b").verdict.assumptions
+    assert RISES.removeprefix("assert ") in named
+    assert parallelize(both, "i").verdict.decision == "legal"
+    assert parallelize(both, "i").verdict.assumptions == ()
 
 
 def test_cells_that_change_from_one_iteration_to_the_next_are_no_state() -> None:

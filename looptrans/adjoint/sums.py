@@ -9,10 +9,10 @@ worked out. An atom is any value that is no sum or product itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import permutations
+from itertools import chain, permutations, product
 from math import isfinite
 
 from looptrans.adjoint.definitions import (
@@ -277,7 +277,7 @@ def canonical(term: Term) -> str:
     if not generators or len(generators) > MOST_PERMUTED:
         return _text(term, {})
     best = None
-    for order in permutations(range(len(generators))):
+    for order in _orders(generators):
         names: dict[str, Index] = {
             generators[k].variable: Var(f"_{number}") for number, k in enumerate(order)
         }
@@ -285,6 +285,17 @@ def canonical(term: Term) -> str:
         best = text if best is None or text < best else best
     assert best is not None
     return best
+
+
+def _orders(generators: tuple[Generator, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the orders to try: of ranges that differ whatever variables are called, one."""
+    nameless: dict[str, Index] = {g.variable: Var("_") for g in generators}
+    alike: dict[str, list[int]] = {}
+    for k, g in enumerate(generators):
+        ends = (substitute(simplified(end), nameless) for end in (g.range.start, g.range.stop))
+        alike.setdefault(f"{'..'.join(map(index_text, ends))}..{g.range.step}", []).append(k)
+    groups = (permutations(alike[text]) for text in sorted(alike))
+    return (tuple(chain.from_iterable(order)) for order in product(*groups))
 
 
 def _text(term: Term, names: dict[str, Index]) -> str:

@@ -64,7 +64,7 @@ def dependences(
         kinds: Which kinds to list.
         at: Sizes at which every dependence also lists its instance pairs.
         contents: Contents of integer arrays for those sizes, cell by cell.
-        witnesses: Whether each is to have its smallest example.
+        witnesses: Whether each is to have its smallest example; without, nothing is warned of.
         budget: Seconds.
     """
 

@@ -76,12 +76,17 @@ class Known:
 
     def allows(self, model: Model, formula: str) -> bool:
         """Tell whether a formula may hold; what has other variables in it is not looked at."""
-        used = set(_NAME.findall(formula)) & set(self.dims)
+        used = _names(formula) & set(self.dims)
         others = set(self.dims) - used
-        facts = [fact for fact in self.facts if not others & set(_NAME.findall(fact))]
+        facts = [fact for fact in self.facts if not others & _names(fact)]
         dims = ", ".join(name for name in self.dims if name in used)
         text = f"{model.prefix}{{ [{dims}] : {conjunction([*facts, formula])} }}"
         return _is_possible(text)
+
+
+@lru_cache(maxsize=4096)
+def _names(formula: str) -> frozenset[str]:
+    return frozenset(_NAME.findall(formula))
 
 
 @lru_cache(maxsize=4096)

@@ -277,7 +277,7 @@ def dependence_report(
         analysis: The dependences.
         kinds: Which kinds to list.
         witnesses: Whether to find the smallest example of each, which may take long where sizes
-            divide or multiply.
+            divide or multiply, and to warn of subscripts, which is an example as well.
         at: Sizes at which every dependence also lists its instance pairs.
         contents: Contents of integer arrays for those sizes.
     """
@@ -298,7 +298,7 @@ def dependence_report(
         statement_facts(program),
         tuple(listed),
         tuple(contract_text(contract) for contract in program.contracts),
-        warnings=negative_subscripts(analysis.model),
+        warnings=negative_subscripts(analysis.model) if witnesses else (),
     )
 
 

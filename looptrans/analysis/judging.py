@@ -28,6 +28,11 @@ def judged(judge: Judge, relate: Relate, before: Program, after: Program) -> Ver
     verdict = _where_defined(judge, relate, before, after)
     if verdict.decision != "legal":
         return verdict
+    if len(before.contracts) > 1:
+        # What holds under none needs none of them: that is asked first.
+        one, other = replace(before, contracts=()), replace(after, contracts=())
+        if _where_defined(judge, relate, one, other).decision == "legal":
+            return verdict
     needed = []
     for contract in before.contracts:
         kept = tuple(other for other in before.contracts if other is not contract)

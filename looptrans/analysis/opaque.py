@@ -9,7 +9,7 @@ opaque terms have the value of a term of the pair, because they have its argumen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import islpy as isl
@@ -141,10 +141,20 @@ def _read_set(text: str) -> isl.Set:
     return isl.Set(text)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Finder:
+    """Finds the pairs of accesses of one program.
+
+    Attributes:
+        model: The program.
+        axioms: The facts about its opaque terms.
+        said: What the domains of statements ask of their loop variables, by number and letter: a
+            statement has several accesses, and each of them meets several others.
+    """
+
     model: Model
     axioms: Axioms
+    said: dict[tuple[int, str], tuple[str, ...]] = field(default_factory=dict)
 
     def relation(
         self,
@@ -172,7 +182,7 @@ class _Finder:
         once = last is not None and last.write is source and depth == source.statement.depth
         # What is known of the terms is simpler where the order of the arguments is known.
         for order in ways:
-            facts = (*order, *same, *s.plain(self.model), *t.plain(self.model))
+            facts = (*order, *same, *self._plain(s), *self._plain(t))
             given = Known(space, facts)
             base = conjunction(
                 [
@@ -219,6 +229,12 @@ class _Finder:
             not sure,
             (supposed,),
         )
+
+    def _plain(self, instance: Instance) -> tuple[str, ...]:
+        key = (instance.access.statement.number, instance.letter)
+        if key not in self.said:
+            self.said[key] = instance.plain(self.model)
+        return self.said[key]
 
     def _guesses(self, *accesses: AccessModel) -> bool:
         """Tell whether unknown contents of arrays, not just sizes, decide on an access."""
@@ -270,7 +286,7 @@ class _Finder:
         cell = [f"c{number}" for number in range(len(sink.subscripts))]
         known = t.terms(self.model)
         space = (*t.dims, *t.hidden, *cell)
-        given = Known(space, t.plain(self.model))
+        given = Known(space, self._plain(t))
         formula = conjunction([t.happens(self.model, cell), self.axioms.about(known, given)])
         points = self._set(space, formula)
         for write in writes:

@@ -23,7 +23,6 @@ from looptrans.blocks.expr import (
     children,
     dims_of,
     kind_of,
-    walk,
 )
 
 LOG2E: Final = Number(math.log2(math.e))
@@ -136,7 +135,14 @@ def rebuilt(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
 
 def mentions(expr: Expr, name: str) -> bool:
     """Tell whether an expression looks at a name."""
-    return any(isinstance(part, Name) and part.name == name for part in walk(expr))
+    waiting = [expr]
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, Name):
+            waiting += children(part)
+        elif part.name == name:
+            return True
+    return False
 
 
 def mapped(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from looptrans.ir.affine import difference
 from looptrans.ir.index import Index
@@ -241,6 +241,7 @@ Expr: TypeAlias = (
     | Reduce
     | Dot
 )
+_LEAVES: Final = (Name, Number, Scalar, Position, Edge, Option, Sign)
 
 
 def union(*many: Iterable[Dim]) -> tuple[Dim, ...]:
@@ -251,24 +252,38 @@ def union(*many: Iterable[Dim]) -> tuple[Dim, ...]:
 def dims_of(expr: Expr) -> tuple[Dim, ...]:
     """Return the dimensions of a value, in their order."""
     match expr:
-        case Number() | Scalar() | Option() | Sign() | Edge():
-            return ()
-        case Position(dim):
-            return (dim,) if dim.is_vector else ()
         case Name(_, dims):
             return dims
-        case Load(_, subscripts):
-            return union(*(dims_of(s) for s in subscripts))
         case Reduce(_, over, operand):
             return tuple(dim for dim in dims_of(operand) if dim != over)
-        case Dot(_, _, rows, columns):
-            return union((rows, columns))
         case _:
-            return union(*(dims_of(child) for child in children(expr)))
+            return union(_dims_within(expr))
+
+
+def _dims_within(expr: Expr) -> Iterator[Dim]:
+    """Yield the dimensions of a value in any order, some of them several times."""
+    waiting = [expr]
+    while waiting:
+        match waiting.pop():
+            case Position(dim):
+                if dim.is_vector:
+                    yield dim
+            case Name(_, dims):
+                yield from dims
+            case Load(_, subscripts):
+                waiting += subscripts
+            case Reduce() as sum_:
+                yield from dims_of(sum_)
+            case Dot(_, _, rows, columns):
+                yield from (rows, columns)
+            case part:
+                waiting += children(part)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands of an expression, left to right."""
+    if isinstance(expr, _LEAVES):  # most are: nothing else is asked of them
+        return ()
     match expr:
         case Load(_, subscripts, mask):
             return subscripts if mask is None else (*subscripts, mask)
@@ -288,9 +303,11 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Yield an expression and everything below it, outermost first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    waiting = [expr]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += reversed(children(part))
 
 
 def kind_of(expr: Expr) -> Kind:

@@ -18,6 +18,8 @@ from looptrans.ir.index import (
     Let,
     Neg,
     Opaque,
+    Param,
+    Var,
     children,
     rebuild,
 )
@@ -42,11 +44,14 @@ class Form:
 
     def plus(self, other: Form, factor: int = 1) -> Form:
         """Return the sum of this form and `factor` times another."""
+        constant = self.constant + factor * other.constant
+        if not other.terms:
+            return Form(self.terms, constant)
         terms = dict(self.terms)
         for term, count in other.terms.items():
             terms[term] = terms.get(term, 0) + factor * count
         kept = {term: count for term, count in terms.items() if count}
-        return Form(kept, self.constant + factor * other.constant)
+        return Form(kept, constant)
 
     def times(self, factor: int) -> Form:
         """Return this form times a number."""
@@ -118,7 +123,7 @@ def _times(term: Index, count: int) -> Index:
 
 def simplified(index: Index) -> Index:
     """Return an index expression with its sums gathered."""
-    if isinstance(index, Let):
+    if isinstance(index, (Var, Param, Int, Let)):
         return index
     if isinstance(index, Extremum | Opaque):
         return rebuild(index, tuple(simplified(child) for child in children(index)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,13 @@ class Let:
 
 
 Index: TypeAlias = Int | Var | Param | Arith | Neg | Extremum | Opaque | Let
+_LEAVES: Final = (Var, Int, Param)
 
 
 def children(index: Index) -> tuple[Index, ...]:
     """Return the operands of an index expression, left to right."""
+    if isinstance(index, _LEAVES):  # most are: nothing else is asked of them
+        return ()
     match index:
         case Arith(_, left, right):
             return (left, right)
@@ -102,9 +105,11 @@ def children(index: Index) -> tuple[Index, ...]:
 
 def walk(index: Index) -> Iterator[Index]:
     """Yield an index expression and everything below it, outermost first, left to right."""
-    yield index
-    for child in children(index):
-        yield from walk(child)
+    waiting = [index]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += reversed(children(part))
 
 
 def rebuild(index: Index, operands: tuple[Index, ...]) -> Index:

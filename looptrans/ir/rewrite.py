@@ -13,12 +13,14 @@ from looptrans.ir.value import (
     Binary,
     Call,
     Compare,
+    Const,
     Create,
     Generator,
     Holds,
     IndexValue,
     Range,
     Read,
+    Real,
     Reduce,
     Select,
     Unary,
@@ -30,7 +32,7 @@ from looptrans.ir.value import (
 def replaced(value: Value, change: Callable[[Value], Value | None]) -> Value:
     """Replace every part for which `change` gives something, from the outside in.
 
-    What is put in is not looked at again.
+    What is put in is not looked at again; an operation whose operands stay is returned as it is.
     """
     changed = change(value)
     if changed is not None:
@@ -40,10 +42,14 @@ def replaced(value: Value, change: Callable[[Value], Value | None]) -> Value:
         return replaced(part, change)
 
     match value:
+        case Read() | Const() | Real() | IndexValue():
+            return value
         case Unary(op, operand):
-            return Unary(op, inner(operand))
+            new = inner(operand)
+            return value if new is operand else Unary(op, new)
         case Binary(op, left, right):
-            return Binary(op, inner(left), inner(right))
+            first, second = inner(left), inner(right)
+            return value if first is left and second is right else Binary(op, first, second)
         case Compare(op, left, right):
             return Compare(op, inner(left), inner(right))
         case Holds(condition):

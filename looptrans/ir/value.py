@@ -204,6 +204,7 @@ Value: TypeAlias = (
     | Reduce
     | Create
 )
+_LEAVES: Final = (Read, Const, Real, IndexValue)
 
 
 def data_of(condition: Condition) -> tuple[Value, ...]:
@@ -213,6 +214,8 @@ def data_of(condition: Condition) -> tuple[Value, ...]:
 
 def value_children(value: Value) -> tuple[Value, ...]:
     """Return the values directly below a value, left to right, conditions' values included."""
+    if isinstance(value, _LEAVES):  # most are: nothing else is asked of them
+        return ()
     match value:
         case Unary(_, operand):
             return (operand,)
@@ -234,9 +237,11 @@ def value_children(value: Value) -> tuple[Value, ...]:
 
 def walk_value(value: Value) -> Iterator[Value]:
     """Yield a value and everything below it, outermost first, left to right."""
-    yield value
-    for child in value_children(value):
-        yield from walk_value(child)
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += reversed(value_children(part))
 
 
 def rank_of(value: Value) -> int:

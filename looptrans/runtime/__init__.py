@@ -1,7 +1,7 @@
 """Running emitted kernels: compile, verify, inspect. Only this folder imports torch or triton.
 
 called from Python        compile, attention, attention_call, gradients, empty_rows
-modules, where they run   load, cache, device, threads
+modules, where they run   load, cache, device, interpreter, threads
 verify                    verify, verification, reference, and the files called verify_
 launches watched          traffic, traffic_watch
 gradients to compare with the files called gradient_

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from looptrans.runtime.interpreter import without_vain_work
+
 VARIABLE = "TRITON_INTERPRET"
 
 
@@ -44,6 +46,8 @@ def prepare_device(device: str | None = None) -> str:
         import triton  # noqa: F401  # from here on it compiles or interprets, for good
     except ModuleNotFoundError as error:
         raise _missing(error) from error
+    if device.startswith("cpu"):
+        without_vain_work()
     return device
 
 

@@ -145,7 +145,7 @@ def _components(program: Program, path: LoopPath) -> list[list[int]] | str:
     """Return the children of a loop in groups that must stay together, or why that is unknown."""
     from looptrans.analysis.api import dependences
 
-    report = dependences(program)
+    report = dependences(program, witnesses=False)
     if report.unknown:
         return report.unknown
     depth = len(loops_around(program, path.position))
