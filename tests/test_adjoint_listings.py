@@ -1464,3 +1464,24 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
     got = execute(found.program, inputs={**known, "dO": np.ones(3)})
     assert not np.isnan(got["dK"]).any()
     assert not got["dK"][3:].any()
+
+
+@pytest.mark.parametrize("weight", ["(n * X[i]) ** -2", "(n / X[i]) ** -1", "1 / (n ** 2 * X[i])"])
+def test_what_a_power_is_divided_by_is_no_zero_in_rows_that_nothing_visits(weight: str) -> None:
+    text = f"""
+def f(X: Float[Array, "M"], K: Float[Array, "N T"]):
+    O = zeros(M)
+    for i in range(M):
+        for j in range(max(0, i - 3), i + 1):
+            n = sum(K[j, t] * K[j, t] for t in range(T))
+            O[i] += {weight}
+    return O
+"""
+    found = backward(program(text))
+    x, k = np.ones(3), np.ones((5, 2))
+    k[3:] = 0.0
+    given = execute(found.forward, inputs={"X": x, "K": k})
+    need = {a.name for a in found.program.arrays if a.role == "input"}
+    known = {n: v for n, v in {"X": x, "K": k, **given}.items() if n in need}
+    got = execute(found.program, inputs={**known, "dO": np.ones(3)})
+    assert np.isfinite(got["dK"]).all() and not got["dK"][3:].any()

@@ -350,10 +350,56 @@ def f(A: Float[Array, "M"], H: Const):
         for j in range(3):
             A[H*N - H - H*i + j*2] = 1.0
 """
-    (found,) = (d for d in api.dependences(program(text)).dependences if d.kind == "output")
-    assert found.direction == ("<", "<")
-    assert found.witness is not None
-    assert dict(found.witness.parameters) == {"H": 1, "N": 3}
+    found = api.dependences(program(text)).dependences
+    assert {d.distance: dict(d.witness.parameters) for d in found if d.witness} == {
+        ("*", "0"): {"H": 0, "N": 2},  # where H is 0, all rows are one
+        ("1", "1"): {"H": 2, "N": 2},
+        ("1", "2"): {"H": 4, "N": 2},
+        ("2", "1"): {"H": 1, "N": 3},
+        ("2", "2"): {"H": 2, "N": 3},
+        ("4", "2"): {"H": 1, "N": 5},
+    }
+    assert [d.distance for d in found if d.may] == [("3", "2")]  # 3*H = 4 is at no size
+
+
+def test_neighbours_in_rows_of_a_size_that_is_no_number() -> None:
+    """Multiples of a size are gathered: `2*W*i - 2*W + j` lies one row before `2*W*i + j`."""
+    text = """
+def f(A: Float[Array, "n"], B: Float[Array, "n"], W: Const):
+    for i in range(1, M):
+        for j in range(2*W):
+            A[2*W*i + j] = A[2*W*i - 2*W + j]
+            B[2*W*i + j] = B[2*W*i + j - 1]
+"""
+    assert lines(text, "flow/memory") == [
+        "flow/memory S1 -> S1 A (<,=) (1,0) i",
+        "flow/memory S2 -> S2 B (=,<) (0,1) j",
+        "flow/memory S2 -> S2 B (<,>) (1,1-2*W) i",
+    ]
+
+
+def test_a_stride_may_be_zero_and_distances_that_are_not_known_are_not_said_to_be() -> None:
+    text = """
+def f(A: Float[Array, "n"], X: Float[Array, "G"], S: Const):
+    for g in range(G):
+        A[{stride}*g] = X[g]
+"""
+    for stride, zero in (("S", 0), ("(S - 2)", 2)):
+        verdict = parallelize(program(text.format(stride=stride)), "g").verdict
+        assert verdict.decision == "illegal" and verdict.witness is not None
+        assert dict(verdict.witness.parameters)["S"] == zero
+    stated = text.format(stride="S").replace("    for", "    assert S >= 1\n    for")
+    assert parallelize(program(stated), "g").verdict.decision == "legal"
+    text = """
+def f(A: Float[Array, "n"], H: Const):
+    for g in range(G):
+        for h in range(H):
+            A[H*g + h] = A[H*h + g]
+"""
+    found = api.dependences(program(text)).dependences
+    # (g, h) reads what (h, g) writes: distances (d, -d); and beyond, multiples of H - 1 only.
+    assert all(d.within for d in found if "*" in d.distance and d.kind == "flow")
+    assert {d.distance for d in found if d.direction == ("=", "<")} == {("0", "H-1")}
 
 
 def test_an_example_has_products_that_are_what_they_say() -> None:

@@ -131,11 +131,14 @@ def _is_tame(
         return is_finite(value, system)
     made = any(isinstance(p, Read) and p.access.array in cells for p in walk_value(value))
     if made:
+        pole = _pole(value)
+        if pole is not None:
+            alone = [f for f in _factors(pole) if _hanging(f, cells) <= mine]
+            if not all(_is_positive(factor, system) for factor in alone):
+                return False
         match value:
-            case Binary("/", _, operand) | Call("sqrt" | "log" | "log2", (operand,)):
-                alone = [f for f in _factors(operand) if _hanging(f, cells) <= mine]
-                if not all(_is_positive(factor, system) for factor in alone):
-                    return False
+            case Call("sqrt" | "log" | "log2"):
+                pass
             case Binary("+" | "-" | "*" | "**" | "/") | Unary() | Select() | Reduce():
                 pass
             case Call(name) if name in _PLAIN or name in ("exp", "exp2"):
@@ -145,6 +148,18 @@ def _is_tame(
             case _:
                 return False
     return all(_is_tame(part, cells, mine, system) for part in value_children(value))
+
+
+def _pole(value: Value) -> Value | None:
+    """Return what must not be 0 for a value and its derivatives to be finite, if anything."""
+    match value:
+        case Binary("**", _, Const(number)) if number >= 1 and number % 1 == 0:
+            return None
+        case Binary("/", _, operand) | Binary("**", operand, _):
+            return operand
+        case Call("sqrt" | "log" | "log2", (operand,)):
+            return operand
+    return None
 
 
 def _hanging(value: Value, cells: Mapping[str, frozenset[int]]) -> set[str]:
@@ -164,7 +179,7 @@ def _factors(value: Value) -> tuple[Value, ...]:
     match value:
         case Binary("*" | "/", left, right):
             return (*_factors(left), *_factors(right))
-        case Unary(_, operand) | Call("sqrt", (operand,)):
+        case Unary(_, operand) | Call("sqrt", (operand,)) | Binary("**", operand, _):
             return _factors(operand)
         case _:
             return (value,)

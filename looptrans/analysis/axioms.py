@@ -8,7 +8,8 @@ Two terms of one function say, for arguments a, b and values v, w:
     `f[b] + g[b] <= f[b + 1]`      a < b  implies  v + g[a] <= w        where f never falls
     `f[b] != f[c]` for b != c      a != b implies  v != w
     `x // P`                       a < b  implies  v <= w, and v = w only where b - a < P
-    `x * P`                        a < b  implies  v + P <= w
+    `x * P`, P > 0                 a < b  implies  v + P <= w; v + d * P = w for the least d that
+                                   b - a may be, v + e * P <= w for the next
 
 Pairwise facts are complete for uninterpreted functions (Ackermann's reduction): values that obey
 them belong to some array.
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, islice, product
+from math import gcd
 from typing import Literal, TypeAlias
 
 import islpy as isl
@@ -35,8 +37,9 @@ from looptrans.analysis.contract_forms import (
 )
 from looptrans.analysis.formula import TRUE, conjunction, disjunction
 from looptrans.analysis.model import Model
+from looptrans.ir.affine import form_of
 from looptrans.ir.condition import Relation, walk_condition
-from looptrans.ir.index import Index, Opaque, Var, opaque_terms
+from looptrans.ir.index import Index, Opaque, Param, Var, opaque_terms
 from looptrans.ir.program import Contract
 from looptrans.ir.rising import is_positive, rises
 
@@ -122,7 +125,7 @@ class Axioms:
         return self._said[key]
 
     def _about(self, terms: list[Term], known: Known) -> str:
-        parts = [self._alone(term) for term in terms]
+        parts = [self._alone(term, known) for term in terms]
         pairs = []
         for first, second in combinations(terms, 2):
             if first.function != second.function or first.function in self.model.contents:
@@ -266,7 +269,57 @@ class Axioms:
             for cell, value in self.model.contents[term.function].items()
         )
 
-    def _alone(self, term: Term) -> str:
+    def _signs(self, index: Index, known: Known) -> dict[int, str]:
+        """Return the signs a size may have where all that is known holds, and how to say so.
+
+        A parameter that multiplies is a size, and not negative; the difference of two may be.
+        """
+        size = self._size(index)
+        signs = {1: f"{size} >= 1", 0: f"{size} = 0"}
+        if not isinstance(index, Param):
+            signs[-1] = f"{size} <= -1"
+        facts = conjunction([self.model.context, *known.facts])
+        dims = ", ".join(known.dims)
+        return {
+            sign: text
+            for sign, text in signs.items()
+            if _is_possible(f"{self.model.prefix}{{ [{dims}] : {conjunction([facts, text])} }}")
+        }
+
+    def _multiple(self, term: Term, known: Known) -> str:
+        """What a multiple of a size is: of the sign of both, and no less than either."""
+        index = self.model.normalizer.arithmetic[term.function].size
+        size, options = self._size(index), []
+        x, v = term.arguments[0], term.value
+        for sign, text in self._signs(index, known).items():
+            s = f"{sign} * ({size})"
+            cases = (
+                f"({x} < 0 and {sign} * {v} <= 1 + ({x}) - {s}) or ({x} = 0 and {v} = 0) or "
+                f"({x} > 0 and {sign} * {v} >= {s} + ({x}) - 1)"
+            )
+            options.append(conjunction([text, f"{v} = 0" if sign == 0 else cases]))
+        return disjunction(options)
+
+    def _multiples(self, low: Term, high: Term, known: Known) -> str:
+        """What holds of two multiples of a size where the factor of `low` is the smaller one."""
+        index = self.model.normalizer.arithmetic[low.function].size
+        size, options = self._size(index), []
+        a, b = low.arguments[0], high.arguments[0]
+        least, step = _steps(low.pattern.arguments[0], high.pattern.arguments[0])
+        following = least + step
+        for sign, text in self._signs(index, known).items():
+            more = f"{sign} * ({high.value} - {low.value})"
+            s = f"{sign} * ({size})"
+            cases = (
+                f"({b} - ({a}) = {least} and {more} = {least} * {s}) or "
+                f"({b} - ({a}) >= {following} and {more} >= {following} * {s} and "
+                f"{more} >= {least} * {s} + {b} - ({a}) - {least})"
+            )
+            same = f"{high.value} = {low.value}"
+            options.append(conjunction([text, same if sign == 0 else cases]))
+        return disjunction(options)
+
+    def _alone(self, term: Term, known: Known) -> str:
         if term.function in self.model.contents:
             return self._listed(term)
         parts: list[str] = []
@@ -275,7 +328,9 @@ class Axioms:
             parts.append(f"{self._size(low)} <= {term.value}")
             parts.append(f"{term.value} < {self._size(high)}")
         arithmetic = self.model.normalizer.arithmetic.get(term.function)
-        if arithmetic is not None:
+        if arithmetic is not None and arithmetic.op == "*":
+            parts.append(self._multiple(term, known))
+        elif arithmetic is not None:
             size, argument = self._size(arithmetic.size), term.arguments[0]
             parts.append(f"{size} >= 1")
             match arithmetic.op:
@@ -291,14 +346,6 @@ class Axioms:
                         f"(0 <= {argument} and {argument} < {size} and {term.value} = 0) or "
                         f"({argument} >= {size} and 1 <= {term.value} and "
                         f"{term.value} <= {argument})"
-                    )
-                case _:
-                    parts.append(
-                        f"({argument} < 0 and {term.value} <= {argument} and "
-                        f"{term.value} <= -{size}) or "
-                        f"({argument} = 0 and {term.value} = 0) or "
-                        f"({argument} > 0 and {term.value} >= {argument} and "
-                        f"{term.value} >= {size})"
                     )
         return conjunction(parts)
 
@@ -338,7 +385,7 @@ class Axioms:
                 case "//":
                     parts.append(f"{v} < {w} or ({v} = {w} and {b} - {a} < {size})")
                 case "*":
-                    parts.append(f"{v} + {size} <= {w}")
+                    parts.append(self._multiples(low, high, known))
                 case _:
                     parts.append(f"{b} - {a} >= {size} or {v} != {w}")
         return conjunction(parts)
@@ -379,6 +426,13 @@ class Axioms:
         if not names:
             return f"not ({body})"
         return f"not (exists ({', '.join(names.values())} : {body}))"
+
+
+def _steps(low: Index, high: Index) -> tuple[int, int]:
+    """Return the least positive difference of two arguments, and that of two such differences."""
+    first, second = form_of(low), form_of(high)
+    step = gcd(*first.terms.values(), *second.terms.values()) or 1
+    return (second.constant - first.constant) % step or step, step
 
 
 def _equal(first: Term, second: Term) -> list[str]:

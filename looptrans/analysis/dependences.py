@@ -19,12 +19,14 @@ from looptrans.analysis.statements import statement_facts
 from looptrans.analysis.subscripts import negative_subscripts
 from looptrans.analysis.supposed import with_supposed_elements
 from looptrans.analysis.witness import TRIED_SIZES, smallest_pair
+from looptrans.ir.evaluate import evaluate
 from looptrans.ir.facts import (
     Basis,
     Dependence,
     DependenceReport,
     InstancePair,
 )
+from looptrans.ir.index import Arith, Param, walk
 from looptrans.ir.index import parameters as parameters_in
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Contract, Loop, Program
@@ -173,7 +175,9 @@ class Analysis:
         relation = found.relation
         key = (relation.kind, relation.basis, relation.source, relation.sink)
         best: tuple[tuple[int, ...], Witness] | None = None
-        for values in product(TRIED_SIZES, repeat=len(awkward)):
+        dividing = _dividing_sizes(self.model)
+        tried = (TRIED_SIZES if name in dividing else (*TRIED_SIZES, 0) for name in awkward)
+        for values in product(*tried):
             inner = self._at_sizes(awkward, values, relation.array)
             for other in inner.relations:
                 if key != (other.kind, other.basis, other.source, other.sink):
@@ -183,13 +187,37 @@ class Analysis:
                         continue
                     if piece.piece.may and not found.piece.may:
                         continue
-                    witness = inner.witness(piece)
+                    same = inner._within(piece, found.piece, self.model)
+                    witness = None if same is None else inner._smallest(same)
                     if witness is None:
                         continue
+                    # A size of zero is told only where no other shows the dependence.
                     rank = tuple(abs(value) for _, value in witness.parameters)
+                    rank = (values.count(0), *rank)
                     if best is None or rank < best[0]:
                         best = (rank, witness)
         return None if best is None else best[1]
+
+    def _within(self, found: Found, whole: Piece, model: Model) -> Found | None:
+        """Return what of a piece at given sizes is in a piece for all sizes; None if nothing is."""
+        sizes = dict(self.model.normalizer.sizes)
+        for name, index in model.normalizer.made.items():
+            value = evaluate(index, sizes)
+            if value is not None:
+                sizes[name] = value
+        pairs = whole.pairs
+        left: list[str] = []
+        for number, name in reversed(list(enumerate(model.parameters))):
+            if name in self.model.parameters:
+                left.insert(0, self.model.parameters[name])
+                continue
+            if name in sizes:
+                pairs = pairs.fix_val(isl.dim_type.param, number, isl.Val(sizes[name]))
+            pairs = pairs.project_out(isl.dim_type.param, number, 1)
+        for number, called in enumerate(left):
+            pairs = pairs.set_dim_name(isl.dim_type.param, number, called)
+        same = found.piece.pairs.intersect(pairs)
+        return None if same.is_empty() else Found(found.relation, replace(found.piece, pairs=same))
 
     def _at_sizes(self, awkward: list[str], values: tuple[int, ...], array: str) -> Analysis:
         """Return the dependences over one array where some sizes have values."""
@@ -206,11 +234,32 @@ class Analysis:
 
 
 def _awkward_sizes(model: Model) -> list[str]:
-    """Return the sizes that divide or multiply something that varies, in order of appearance."""
+    """Return sizes, in order of appearance, that when given leave nothing that is not affine.
+
+    Those that divide or multiply something that varies, and of the sizes in a product all but one.
+    """
     indices = [arithmetic.size for arithmetic in model.normalizer.arithmetic.values()]
-    indices += list(model.normalizer.made.values())
     names = {name for index in indices for name in parameters_in(index)}
+    for name, index in model.normalizer.made.items():
+        factors = model.normalizer.factors.get(name, ())
+        if factors and all(isinstance(factor, Param) for factor in factors):
+            left = [n for n in parameters_in(index) if n not in names]
+            names |= set(left[:-1])
+        else:
+            names |= set(parameters_in(index))
     return [p.name for p in model.program.parameters if p.name in names]
+
+
+def _dividing_sizes(model: Model) -> set[str]:
+    """Return the sizes that something is divided by, which are never 0."""
+    indices = [a.size for a in model.normalizer.arithmetic.values() if a.op != "*"]
+    indices += [
+        node.right
+        for index in model.normalizer.made.values()
+        for node in walk(index)
+        if isinstance(node, Arith) and node.op in ("//", "%")
+    ]
+    return {name for index in indices for name in parameters_in(index)}
 
 
 def analyse(
@@ -311,10 +360,11 @@ def dependence_fact(
     if witness is None and piece.pairs.intersect_params(analysis.context).is_empty():
         return None
     carrier = None if piece.carrier is None else piece.loops[piece.carrier]
+    shown = witness is not None or not witnesses
     return Dependence(
         relation.kind,
         relation.basis,
-        piece.may,
+        piece.may or (piece.within and not shown),
         analysis.statement(relation.source).label,
         analysis.statement(relation.sink).label,
         relation.array,
@@ -325,6 +375,7 @@ def dependence_fact(
         None if carrier is None else carrier.span.line,
         witness,
         piece.distances,
+        within=piece.within,
     )
 
 

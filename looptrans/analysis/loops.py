@@ -106,11 +106,18 @@ class _Judge:
         unexplained.sort(
             key=lambda e: (e.relation.array not in valued, kinds.index(e.relation.kind))
         )
+        doubtful = None
         for found in (f for each in unexplained for f in self.analysis.pieces_at(each)):
             fact = dependence_fact(self.analysis, found, witnesses=self.witnesses)
-            if fact is not None:
+            if fact is None:
+                continue
+            if fact.witness is not None or not (self.witnesses and fact.within):
                 return LoopVerdict("sequential", witness=fact.witness, because=describe(fact))
-        return None
+            doubtful = doubtful or fact
+        if doubtful is None:
+            return None
+        reason = f"no sizes were found at which there is a {describe(doubtful)}"
+        return LoopVerdict("unknown", reason=reason)
 
 
 def may_be_private(analysis: Analysis, loop: Position, name: str) -> bool:

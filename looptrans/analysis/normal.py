@@ -2,9 +2,10 @@
 
 Integer scalars are replaced by what they stand for and sizes by numbers where they are given.
 What is then still not affine becomes an opaque term of a function that is named after what it
-does: `j // P` is an element of the function `// P`, `t * P` one of `* P`. Products and quotients
-of parameters alone become parameters of their own (`G * R`), one for each product: sums are
-multiplied out, numbers taken out, and factors put in order.
+does: `j // P` is an element of the function `// P`, `t * P` one of `* P`; in a sum there is one
+term for all multiples of a size (`H * g + 2 * H * h - H` is `H * (g + 2 * h - 1)`). Products and
+quotients of parameters alone become parameters of their own (`G * R`), one for each product: sums
+are multiplied out, numbers taken out, and factors put in order.
 """
 
 from __future__ import annotations
@@ -86,10 +87,10 @@ class Normalizer:
             return self._constant(op, left.value, right.value)
         match op:
             case "+" | "-":
-                return Arith(op, left, right)
+                return self._sum(Arith(op, left, right))
             case "*":
                 if isinstance(left, Int) or isinstance(right, Int):
-                    return Arith("*", left, right)
+                    return self._sum(Arith("*", left, right))
                 if not _varies(left) and not _varies(right):
                     return self._product(form_of(left), form_of(right))
                 if _varies(left):
@@ -119,18 +120,43 @@ class Normalizer:
                 # Division by a size that is zero at these sizes: no value, never reached.
                 return Int(0)
 
+    def _sum(self, index: Index) -> Index:
+        """Gather the multiples of each size in a sum: those of `H` are `H * (...)`."""
+        form = form_of(index)
+        multiples = {
+            term.array: self.arithmetic[term.array].size
+            for term in form.terms
+            if isinstance(term, Opaque) and self._is_multiple(term)
+        }
+        for name, size in multiples.items():
+            times, rest = Form(), Form({}, form.constant)
+            for term, count in form.terms.items():
+                if isinstance(term, Opaque) and term.array == name:
+                    times = times.plus(form_of(term.arguments[0]), count)
+                elif term == size:
+                    times = times.plus(Form({}, count))
+                else:
+                    rest = rest.plus(Form({term: count}))
+            whole = self._function("*", index_of(times), size)
+            form = rest.plus(form_of(whole))
+        return index_of(form) if multiples else index
+
+    def _is_multiple(self, term: Opaque) -> bool:
+        known = self.arithmetic.get(term.array)
+        return known is not None and known.op == "*"
+
     def _function(self, op: str, argument: Index, size: Index) -> Index:
-        times = 1
         if op == "*":
-            form = form_of(size)
+            form, times = form_of(size), form_of(argument)
             if form.is_constant:
-                return Arith("*", Int(form.constant), argument)
-            times, form = _content(form)
-            size = index_of(form)
+                return self._sum(Arith("*", Int(form.constant), argument))
+            count, form = _content(form)
+            if times.is_constant:
+                return index_of(form.times(count * times.constant))
+            argument, size = index_of(times.times(count)), index_of(form)
         name = f"{op} {index_text(size, PRODUCT + 1)}"
         self.arithmetic[name] = Arithmetic(op, size)
-        found = Opaque(name, (argument,))
-        return found if times == 1 else Arith("*", Int(times), found)
+        return Opaque(name, (argument,))
 
     def _product(self, first: Form, second: Form) -> Index:
         """Multiply two sums of parameters out."""

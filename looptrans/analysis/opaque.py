@@ -131,6 +131,7 @@ def _join(
             old.pairs.union(found.pairs),
             old.may or found.may,
             old.supposed + found.supposed,
+            within=old.within or found.within,
         )
     relations[key] = found
 
@@ -177,9 +178,12 @@ class _Finder:
         known = s.terms(self.model) + t.terms(self.model)
         space = (*s.dims, *t.dims, *s.hidden, *t.hidden, *cell)
         guesses = self._guesses(source, sink, *writes)
-        points = self._set(space, FALSE)
+        points = possible = self._set(space, FALSE)
         same = tuple(f"{a} = {b}" for a, b in zip(s.dims[:depth], t.dims[:depth], strict=True))
         once = last is not None and last.write is source and depth == source.statement.depth
+        # Which of the writes between two instances are of their cell is known of some only.
+        between = [write for write in writes if not (once and write is source)]
+        within = not guesses and any(write.all_terms for write in between)
         # What is known of the terms is simpler where the order of the arguments is known.
         for order in ways:
             facts = (*order, *same, *self._plain(s), *self._plain(t))
@@ -194,10 +198,13 @@ class _Finder:
                 ]
             )
             left = self._set(space, base)
-            for write in writes:
+            if not guesses and not within:
+                about = self.axioms.about(known, given)
+                possible = possible.union(self._set(space, conjunction([*facts, about])))
+            for write in between:
                 if left.is_empty():
                     break
-                if write.is_may or (once and write is source):
+                if write.is_may:
                     continue
                 gone = self._overwritten(write, s, t, given, known, cell)
                 if guesses and left.n_basic_set() * gone.n_basic_set() > MOST_SUBTRACTED:
@@ -212,6 +219,9 @@ class _Finder:
         points = points.project_out(isl.dim_type.set, len(space) - len(cell), len(cell))
         if points.is_empty():
             return None
+        if not guesses and not within:
+            possible = possible.project_out(isl.dim_type.set, len(space) - len(cell), len(cell))
+            within = not self._for_all_values(points, possible, s, t)
         pairs = self._pairs(points, source.statement, sink.statement)
         sure = not (source.is_may or sink.is_may or guesses)
         if basis == "value" and any(write.is_may for write in writes):
@@ -228,6 +238,7 @@ class _Finder:
             pairs,
             not sure,
             (supposed,),
+            within=within,
         )
 
     def _plain(self, instance: Instance) -> tuple[str, ...]:
@@ -235,6 +246,30 @@ class _Finder:
         if key not in self.said:
             self.said[key] = instance.plain(self.model)
         return self.said[key]
+
+    def _for_all_values(self, points: isl.Set, possible: isl.Set, s: Instance, t: Instance) -> bool:
+        """Tell whether the pairs of some points are pairs for all values their terms may have.
+
+        Args:
+            points: The pairs, with the values of terms with which they are.
+            possible: All instances, with what is known of the values of their terms.
+            s: The instance of the source.
+            t: That of the sink.
+        """
+        if not (s.values or t.values):
+            return True
+        # The values of terms stand last; bound variables are chosen for each.
+        shown = len(s.dims) + len(t.dims)
+        for first, end in ((shown + len(s.hidden), t), (shown, s)):
+            count = len(end.generators)
+            points = points.project_out(isl.dim_type.set, first, count)
+            possible = possible.project_out(isl.dim_type.set, first, count)
+        values = len(s.values) + len(t.values)
+        if points.n_basic_set() * possible.n_basic_set() > MOST_SUBTRACTED:
+            return False
+        pairs = points.project_out(isl.dim_type.set, shown, values)
+        others = possible.subtract(points).project_out(isl.dim_type.set, shown, values)
+        return bool(pairs.intersect(others).is_empty())
 
     def _guesses(self, *accesses: AccessModel) -> bool:
         """Tell whether unknown contents of arrays, not just sizes, decide on an access."""

@@ -41,7 +41,8 @@ class Piece:
         loops: The loops shared, outermost first.
         direction: `<` where the source is in an earlier iteration.
         distance: An entry for each loop; `*` where it is no function of the parameters.
-        distances: The exact set of distances, where there is a `*`.
+        distances: The set of distances, where there is a `*`.
+        within: Whether the distances that occur may be fewer.
     """
 
     pairs: isl.Map
@@ -50,6 +51,7 @@ class Piece:
     direction: tuple[Direction, ...]
     distance: tuple[str, ...]
     distances: str | None
+    within: bool
 
     @property
     def shared(self) -> int:
@@ -77,10 +79,10 @@ def pieces_of(model: Model, relation: Relation, counts: Counts) -> Iterator[Piec
     """
     cutter = _cutter(model, relation, counts)
     if relation.certain is None:
-        yield from cutter.cut(relation.pairs, relation.may)
+        yield from cutter.cut(relation, relation.pairs, relation.may)
         return
     rest = relation.pairs.subtract(relation.certain)
-    parts = [*cutter.cut(relation.certain, False), *cutter.cut(rest, True)]
+    parts = [*cutter.cut(relation, relation.certain, False), *cutter.cut(relation, rest, True)]
     signs = [sign for sign, _ in _SIGNS]
     yield from sorted(parts, key=lambda part: [signs.index(sign) for sign in part.direction])
 
@@ -159,7 +161,7 @@ class _Cutter:
     depth: int
     counts: Counts
 
-    def cut(self, pairs: isl.Map, may: bool) -> Iterator[Piece]:
+    def cut(self, relation: Relation, pairs: isl.Map, may: bool) -> Iterator[Piece]:
         loops = self.source.loops[: self.depth]
         names = [pairs.get_tuple_name(kind) for kind in (_IN, _OUT)]
         key = self._key(pairs)
@@ -168,7 +170,7 @@ class _Cutter:
         for chosen, direction, distance, exact in self.counts.cut[key]:
             # Scalars of one nest have the same pairs; only the statements' names differ.
             named = chosen.set_tuple_name(_IN, names[0]).set_tuple_name(_OUT, names[1])
-            yield Piece(named, may, loops, direction, distance, exact)
+            yield Piece(named, may, loops, direction, distance, exact, relation.within)
 
     def carriers(self, pairs: isl.Map) -> tuple[int | None, ...]:
         key = self._key(pairs)
@@ -299,11 +301,14 @@ class _Cutter:
             else:
                 rest = rest.union(part)
         seen = rest
+        found: dict[tuple[str, ...], isl.Set] = {}
         for part in single:
             new = part.subtract(seen)
-            if not new.is_empty():
-                yield from self._functions(new)
+            for some, shown, _ in () if new.is_empty() else self._functions(new):
+                found[shown] = found[shown].union(some) if shown in found else some
             seen = seen.union(part)
+        for shown, some in found.items():
+            yield some, shown, None
         if not rest.is_empty():
             yield rest if single else whole, self._entries(rest), self._set_text(rest)
 

@@ -43,6 +43,7 @@ class Relation:
         may: Whether only the running program knows which of the pairs occur.
         supposed: Where opaque terms are involved, the pairs with the terms' values.
         certain: With `may`, those of the pairs that are known to occur, or None.
+        within: Whether the pairs that occur may be fewer: not all is known of `x * P` and `x // P`.
     """
 
     kind: DependenceKind
@@ -54,6 +55,7 @@ class Relation:
     may: bool
     supposed: tuple[Supposed, ...] = ()
     certain: isl.Map | None = None
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True)

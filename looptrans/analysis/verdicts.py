@@ -86,6 +86,7 @@ class Explainer:
                     None if carrier is None else carrier.span.line,
                     replace(witness, kind="order"),
                     piece.distances,
+                    within=piece.within,
                 )
         return None
 

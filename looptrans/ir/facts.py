@@ -39,7 +39,8 @@ class Dependence:
     Attributes:
         kind: `flow` write then read, `anti` read then write, `output` write then write.
         basis: `value` the read gets the value of that very write; `memory` both touch one cell.
-        may: Only the running program knows whether (all of) it happens.
+        may: Only the running program knows whether (all of) it happens, or no sizes were found
+            at which it does.
         source: Label of the earlier statement.
         sink: Label of the later statement.
         array: The array or scalar they share.
@@ -50,8 +51,9 @@ class Dependence:
         carried_by: The outermost loop in which the two differ; None if loop-independent.
         carried_line: The line of that loop.
         witness: The smallest example.
-        distance_set: The exact set of distances, where `distance` has a `*`.
+        distance_set: The set of distances, where `distance` has a `*`.
         instances: At given sizes, every (source iteration, sink iteration), sorted.
+        within: Whether `distance_set` may have distances in it that do not occur.
     """
 
     kind: DependenceKind
@@ -68,6 +70,7 @@ class Dependence:
     witness: Witness | None
     distance_set: str | None = None
     instances: tuple[InstancePair, ...] | None = None
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True)

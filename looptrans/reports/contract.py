@@ -2,7 +2,7 @@
 
 Keys come in the order of the contract. A key the contract does not name is only present where it
 has something to say: `assumptions`, `because`, `reason`, `reduced`, `warnings`, `unknown`,
-`distance_set`, `instances`, `elements`.
+`distance_set`, `distance_set_exact`, `instances`, `elements`.
 """
 
 from __future__ import annotations
@@ -183,6 +183,8 @@ def dependence_document(dependence: Dependence) -> Document:
     }
     if "*" in dependence.distance and dependence.distance_set is not None:
         document["distance_set"] = dependence.distance_set
+        if dependence.within:
+            document["distance_set_exact"] = False
     if dependence.instances is not None:
         document["instances"] = [
             [list(source), list(sink)] for source, sink in dependence.instances

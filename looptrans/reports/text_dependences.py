@@ -140,7 +140,8 @@ def _row(
     if row[-1] and (line is None or not line.endswith(row[-1])):
         lines += [f"      {part}" for part in wrap(row[-1], WIDTH - 6)]
     if dependence.distance_set is not None and "*" in dependence.distance:
-        lines += paragraph(dependence.distance_set, "      distances ")
+        within = " within" if dependence.within else ""
+        lines += paragraph(dependence.distance_set, f"      distances{within} ")
     if dependence.instances is not None:
         lines += paragraph(_instances(dependence.instances), "      instances ")
     return lines
