@@ -145,7 +145,36 @@ def text_of(text: str) -> str:
     return listing(backward(parse(Source("<test>", text))).program)
 
 
-@pytest.mark.parametrize(("text", "scores"), [(LAYER, 2), (LATENT, 3)])
+# The projections go over tokens first, attention over heads; the keys' gradients are read before
+# the others' are ready, and the scale has one too.
+TOKENS_FIRST = """
+def tokens_first(X: Float[Array, "T C"], W: Float[Array, "3 C H E"], a: float):
+    q = zeros((T, H, E)); k = zeros((T, H, E)); v = zeros((T, H, E)); O = zeros((T, H, E))
+    for t in range(0, T):
+        for h in range(0, H):
+            for e in range(0, E):
+                for c in range(0, C):
+                    q[t, h, e] += X[t, c] * W[0, c, h, e]
+                    k[t, h, e] += X[t, c] * W[1, c, h, e]
+                    v[t, h, e] += X[t, c] * W[2, c, h, e]
+    for h in range(0, H):
+        for i in range(0, T):
+            m = -inf
+            l = 0.0
+            for j in range(0, i + 1):
+                m = max(m, a * sum(q[i, h, e] * k[j, h, e] for e in range(0, E)))
+            for j in range(0, i + 1):
+                p = exp(a * sum(q[i, h, e] * k[j, h, e] for e in range(0, E)) - m)
+                l += p
+                for e in range(0, E):
+                    O[i, h, e] += p * v[j, h, e]
+            for e in range(0, E):
+                O[i, h, e] /= l
+    return O
+"""
+
+
+@pytest.mark.parametrize(("text", "scores"), [(LAYER, 2), (LATENT, 3), (TOKENS_FIRST, 2)])
 def test_gradients_read_what_a_nest_made_whole(text: str, scores: int) -> None:
     """No product stands inside a score; scores come in two nests, as attention's do."""
     found = text_of(text)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 from looptrans.adjoint.definitions import range_moved
 from looptrans.adjoint.solving import replacing
@@ -47,20 +48,34 @@ class Nest:
 def merged(nests: list[Nest]) -> list[Nest]:
     """Make nests one that have the same loops and do not read what the other gathers.
 
-    Where one between them has to come first, the earlier one is done later, if nothing needs it.
+    Where one between them has to come first, the earlier one is done later, and after it what needs
+    it, unless that has to come first as well.
     """
     found: list[Nest] = []
     for nest in nests:
         for number in range(len(found) - 1, -1, -1):
             between = found[number + 1 :]
             joined = _joined(found[number], nest)
-            if joined is not None and not any(_in_order(each, nest) for each in between):
+            if joined is None:
+                continue
+            if not any(_in_order(each, nest) for each in between):
                 found[number] = joined
                 break
-            if joined is not None and not any(_in_order(found[number], b) for b in between):
-                found[number:] = [*between, joined]
+            later = _needing(found[number], between)
+            if not any(_in_order(each, nest) for each in later):
+                sooner = [each for each in between if each not in later]
+                found[number:] = [*sooner, joined, *later]
                 break
         else:
+            found.append(nest)
+    return found
+
+
+def _needing(first: Nest, nests: list[Nest]) -> list[Nest]:
+    """Return those of the nests that have to come after the first, or after one that has to."""
+    found: list[Nest] = []
+    for nest in nests:
+        if any(_in_order(each, nest) for each in (first, *found)):
             found.append(nest)
     return found
 
@@ -70,18 +85,51 @@ def _joined(first: Nest, second: Nest) -> Nest | None:
         return None
     if _in_order(first, second):
         return None
-    new: dict[str, Index] = {}
-    for a, b in zip(first.loops, second.loops, strict=True):
-        if a.range != range_moved(b.range, new):
-            return None
-        new[b.variable] = Var(a.variable)
-    moved = _nest_moved(second, new)
-    if moved.conditions != first.conditions:
-        return None
+    moved = _with_names_of(first, second, second.loops)
+    if moved is None or moved.conditions != first.conditions:
+        return _joined_across(first, second)
     known = {s.cell for s in first.scalars}
     more = tuple(s for s in moved.scalars if s.cell not in known)
     if len(more) == len(moved.scalars) and not _same_shape(first, moved):
-        return None
+        return _joined_across(first, second)
+    return _both(first, moved)
+
+
+def _joined_across(first: Nest, second: Nest) -> Nest | None:
+    """Join nests whose loops stand in another order, where they work out the same values.
+
+    for h: for i: for j: P = …; d[h, i] += …    and    for i: for h: for j: P = …; e[i, h] += …
+    """
+    known = {s.cell for s in first.scalars}
+    for loops in permutations(second.loops):
+        moved = _with_names_of(first, second, loops)
+        if moved is None or moved.conditions != first.conditions:
+            continue
+        if any(s.cell in known for s in moved.scalars) and _same_shape(first, moved):
+            return _both(first, moved)
+    return None
+
+
+def _with_names_of(first: Nest, second: Nest, loops: Sequence[Generator]) -> Nest | None:
+    """Return the second nest under the loops of the first; None where those are not its own.
+
+    Args:
+        first: A nest.
+        second: Another.
+        loops: The loops of the second, in the order of those of the first.
+    """
+    new: dict[str, Index] = {}
+    for a, b in zip(first.loops, loops, strict=True):
+        if a.range != range_moved(b.range, new):
+            return None
+        new[b.variable] = Var(a.variable)
+    return _nest_moved(second, new)
+
+
+def _both(first: Nest, moved: Nest) -> Nest:
+    """Return two nests over the same loops as one."""
+    known = {s.cell for s in first.scalars}
+    more = tuple(s for s in moved.scalars if s.cell not in known)
     its = {s.cell: s.value for s in moved.scalars}
     mine = tuple(
         replace(s, value=_for_both(s.value, its[s.cell])) if s.cell in its else s
