@@ -872,9 +872,9 @@ def attention_paged_backward_dK_dV_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_p = tl.cdiv(P, BLOCK_P)
-    c = pid // H // blocks_p
-    p = (pid // H % blocks_p) * BLOCK_P + tl.arange(0, BLOCK_P)
-    h = pid % H
+    c = pid // blocks_p // H
+    h = pid // blocks_p % H
+    p = (pid % blocks_p) * BLOCK_P + tl.arange(0, BLOCK_P)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -1505,9 +1505,9 @@ def attention_paged_backward(
         blocks = {}
 
     def grid(meta):
-        return (C * triton.cdiv(P, meta["BLOCK_P"]) * H,)
+        return (C * H * triton.cdiv(P, meta["BLOCK_P"]),)
 
-    if min(C, P, H) > 0 and wanted & {"dK", "dV"}:
+    if min(C, H, P) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
                 Q, K, V, page, n_kv, lse, dO, delta, dK, dV,
@@ -1547,7 +1547,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_paged_forward_effdbc33"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_forward_5b1845d6"), mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1567,7 +1567,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_paged_backward_effdbc33"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_backward_5b1845d6"), mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

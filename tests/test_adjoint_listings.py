@@ -762,6 +762,22 @@ def f(X: Float[Array, "M N"], W: Float[Array, "N E"], y: Int[Array, "M"]):
         for e in range(E):
             O[t, e] = row[e] * s
     return O
+### sums that are read while they grow, of what the iteration has set
+def f(x: Float[Array, "M N"], w: Float[Array, "N"], a: float):
+    g = zeros((M, N)); y = zeros((M, N)); z = zeros(M)
+    for i in range(M):
+        c = 0.5
+        k = 0.0
+        for t in range(N):
+            if t > 1:
+                z[i] = z[i] + w[t] * exp(c)
+            step = a * w[t]
+            c = c + tanh(x[i, t]) * step
+            k -= step * step
+            g[i, t] = c
+            y[i, t] = x[i, t] * exp(k)
+        z[i] = z[i] * c
+    return g, y, z
 ### an index in what is taken off
 def f(S: Float[Array, "M N"], V: Float[Array, "N D"]):
     O = zeros((M, D))

@@ -122,6 +122,40 @@ def test_projections_attention_and_the_last_projection_are_kernels_of_matrix_pro
     assert any(isinstance(op, TileLoop) for op in heads.body)
 
 
+def test_rows_are_tokens_wherever_heads_stand() -> None:
+    """Heads that share keys stand between the tokens and the features, or behind causal bounds."""
+    text = """
+def f(q: Float[Array, "B T G R E"], kT: Float[Array, "B G E N"], v: Float[Array, "B N G D"]):
+    O = zeros((B, T, G, R, D))
+    for b in range(0, B):
+        for t in range(0, T):
+            for g in range(0, G):
+                for r in range(0, R):
+                    for j in range(0, N):
+                        s = sum(q[b, t, g, r, e] * kT[b, g, e, j] for e in range(0, E))
+                        for d in range(0, D):
+                            O[b, t, g, r, d] += tanh(s) * v[b, j, g, d]
+    return O
+"""
+    (kernel,) = blocks_of(text).kernels
+    assert rows(kernel) == ["t"] and kernel.grid[-1].name == "t"
+    found = backward(parse(Source("<test>", text))).program
+    assert [rows(k) for k in blocks_of(listing(found)).kernels] == [["t"], ["j"]]
+    assert "for r in range(0, R):\n                    for t in range(0, T):" in listing(found)
+    text = """
+def f(q: Float[Array, "T H E"], k: Float[Array, "T E"]):
+    O = zeros((T, H, E))
+    for t in range(0, T):
+        for h in range(0, H):
+            for j in range(max(0, t - 8), t + 1):
+                s = sum(q[t, h, e] * k[j, e] for e in range(0, E))
+                for e in range(0, E):
+                    O[t, h, e] += tanh(s) * k[j, e]
+    return O
+"""
+    assert [rows(k) for k in blocks_of(text).kernels] == [["t"]]
+
+
 def test_what_keys_are_made_of_is_multiplied_once() -> None:
     """Not again for each block of queries; nor are keys that heads share a reason for rows of h."""
     project, attend = blocks_of(LATENT).kernels

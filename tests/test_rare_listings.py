@@ -431,6 +431,24 @@ def f(x: Float[Array, "M N"]):
     assert shown.count("sum(exp(x[i + 1, j] - m) for j in range(0, N)) if i < M - 1 else 0.0") > 0
 
 
+def test_a_row_of_its_own_where_a_loop_runs_one_by_one(tmp_path: Path) -> None:
+    """What is left of a stick is no fold, and how often it is broken depends on the row."""
+    path = tmp_path / "f.py"
+    path.write_text("""
+def f(Q: Float[Array, "M E"], K: Float[Array, "M E"], V: Float[Array, "M E"]):
+    O = zeros((M, E))
+    for i in range(0, M):
+        rest = 0.0
+        for u in range(0, i):
+            z = sum(Q[i, e] * K[i - 1 - u, e] for e in range(0, E))
+            for e in range(0, E):
+                O[i, e] = O[i, e] + exp(min(z, 0.0) + rest) * V[i - 1 - u, e]
+            rest = rest - max(z, 0.0) - log(1.0 + exp(-abs(z)))
+    return O
+""")
+    assert main(["verify", str(path), "--sizes", "M=5,E=3", "--dtype", "float32"]) == 0
+
+
 @pytest.mark.parametrize(("second", "status"), [("2 * f + 1", 0), ("2 * f + 2", 1)])
 def test_an_array_is_written_in_pieces_where_no_cell_is_written_twice(
     second: str, status: int, tmp_path: Path

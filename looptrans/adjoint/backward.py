@@ -5,6 +5,7 @@ O = attention(Q, K, V)    ->    dQ, dK, dV = attention_backward(Q, K, V, O, lse,
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 from looptrans.adjoint.derived import Backward
@@ -15,6 +16,7 @@ from looptrans.adjoint.one_derivation import Derivation
 from looptrans.adjoint.packed import Unpacked, unpacked
 from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
+from looptrans.adjoint.running import Running, with_running_sums
 from looptrans.adjoint.simpler import ORDER, PLACES, Simpler, simpler
 from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.views import is_same_shape
@@ -63,6 +65,10 @@ def _backward(
     try:
         return _of_simplest(program, of, wrt)
     except NotDifferentiated as error:
+        running = with_running_sums(program)
+        if running is not None:
+            with contextlib.suppress(NotDifferentiated):
+                return _grown(_backward(running.program, of, wrt), program, running)
         error.within = error.within or program
         raise
 
@@ -124,6 +130,15 @@ def _said(found: Backward, program: Program, bounded: Bounded) -> Backward:
     if found.forward is not found.listing:
         forward = bounded.back(found.forward)
     step = Step("say where rows end", (bounded.certificate,))
+    return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
+
+
+def _grown(found: Backward, program: Program, running: Running) -> Backward:
+    """Return the backward pass of a listing, from that of the one that reads sums."""
+    forward = program
+    if found.forward is not found.listing:
+        forward = running.back(found.forward)
+    step = Step(running.text, (running.certificate,))
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 

@@ -12,6 +12,7 @@ from looptrans.adjoint.standing import Scalar
 from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
 from looptrans.ir.affine import difference, is_same, sides, total
+from looptrans.ir.alike import alike
 from looptrans.ir.condition import Condition, Relation, Some
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, children, rebuild, variables
 from looptrans.ir.rewrite import access_changed, condition_changed, value_changed
@@ -212,6 +213,38 @@ def _arrays_written(nest: Nest) -> set[str]:
 def _arrays_read(nest: Nest) -> set[str]:
     values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
     return {p.access.array for v in values for p in walk_value(v) if isinstance(p, Read)}
+
+
+def rows_innermost(nest: Nest) -> Nest:
+    """Of the loops of a sum, let the one be innermost that is most like a loop around the sum.
+
+    for s: for t: for r: dk[s] += dS * q[t, g, r]    ->    for s: for r: for t: dk[s] += …
+
+    Blocks are of the innermost loop. What another loop's range hangs on stays outside of it, and
+    what chooses what is read.
+    """
+    around = {n for u in nest.updates for index in u.target.indices for n in variables(index)}
+    summed = [g for g in nest.loops if g.variable not in around]
+    inner = {g.variable for g in nest.loops[-len(summed) :]} if summed else set()
+    if len(summed) < 2 or inner != {g.variable for g in summed}:
+        return nest
+    if not all(u.adds for u in nest.updates):
+        return nest
+    bounds = [end for g in nest.loops for end in (g.range.start, g.range.stop)]
+    asked = {*chosen_by(nest.conditions), *(name for end in bounds for name in variables(end))}
+    candidates = [g.variable for g in summed if g.variable not in asked]
+    if len(candidates) < 2:
+        return nest
+    made = {s.cell.array for s in nest.scalars}
+    values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
+    read = [p.access for v in values for p in walk_value(v) if isinstance(p, Read)]
+    ends = [(g.variable, end) for g in nest.loops for end in (g.range.start, g.range.stop)]
+    apart = [access for access in read if access.array not in made]
+    chosen = alike(apart, candidates, around, ends, nest.conditions)
+    if chosen == candidates[-1]:
+        return nest
+    loops = sorted(nest.loops, key=lambda g: g.variable == chosen)
+    return replace(nest, loops=tuple(loops))
 
 
 def asked_first(

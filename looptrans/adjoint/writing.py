@@ -33,6 +33,7 @@ from looptrans.adjoint.nests import (
     asked_first,
     chosen_by,
     merged,
+    rows_innermost,
     with_what_is_known,
 )
 from looptrans.adjoint.printing import Printed, body_text, shape_text
@@ -124,7 +125,7 @@ class Writer:
                 made.append(self.system.definitions[summed[0].name])
             for each in summed or (gradient,):
                 nests += self._nests(each)
-        self.nests = merged(nests)
+        self.nests = [rows_innermost(nest) for nest in merged(nests)]
         forward, self.shown = saver.extended(self.saved)
         return self._program(made, gradients, incoming), forward
 

@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias
 
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Path
-from looptrans.ir.affine import difference, extremum, form_of, total
+from looptrans.ir.affine import difference, extremum, total
+from looptrans.ir.alike import alike, going_along
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -42,7 +43,7 @@ from looptrans.ir.value import (
     Whole,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.extents import extent_along
 
 
@@ -160,7 +161,7 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
         inside = [own for own in sets if over in own or over is None]
         if over is not None:
             inside = _without_batches(inside, around - {over})
-        chosen |= apart(inside, grid) or _alone(inside, grid)
+        chosen |= apart(inside, grid) or _alone(inside, grid, body)
     if not chosen:
         deep = any(isinstance(node, Loop) for node in body) or any(
             isinstance(part, Reduce) for part in _values(body)
@@ -175,11 +176,7 @@ def _telling(end: Index) -> set[str]:
     `range(g * R, g * R + R)` has other iterations for another g, and `range(0, n[b])` as many as
     b has; in `range(max(0, i - W), i + 1)` neighbouring i have nearly the same, and share blocks.
     """
-    if isinstance(end, Extremum):
-        return set().union(*map(_telling, end.arguments))
-    terms = form_of(end).terms
-    steps = {term.name for term, n in terms.items() if isinstance(term, Var) and abs(n) == 1}
-    return set(variables(end)) - steps
+    return set(variables(end)) - going_along(end)
 
 
 def _without_batches(inside: list[set[str]], around: frozenset[str]) -> list[set[str]]:
@@ -206,13 +203,28 @@ def apart(inside: list[set[str]], grid: list[str]) -> set[str]:
     return set() if both or len(last) != 2 else last
 
 
-def _alone(inside: list[set[str]], grid: list[str]) -> set[str]:
+def _alone(inside: list[set[str]], grid: list[str], body: tuple[Node, ...]) -> set[str]:
     """Return variables that one factor has and no other, one for each factor."""
     found = set()
     for own in inside if len(inside) > 1 else ():
         alone = [v for v in grid if v in own and sum(v in other for other in inside) == 1]
-        found |= set(alone[-1:])
+        if len(alone) > 1:
+            alone = [_like_columns(alone, body)]
+        found |= set(alone)
     return found
+
+
+def _like_columns(rows: list[str], body: tuple[Node, ...]) -> str:
+    """Return the one of several variables that is most like that of a loop inside."""
+    inside = list(nodes(body))
+    inner = [node for node in inside if isinstance(node, Loop)]
+    return alike(
+        [r.access for n in inside if isinstance(n, Assign | If) for r in accesses(n)],
+        rows,
+        {loop.variable for loop in inner},
+        [(loop.variable, end) for loop in inner for end in _ends(loop)],
+        [node.condition for node in inside if isinstance(node, If)],
+    )
 
 
 def _values(body: tuple[Node, ...]) -> Iterator[Value]:

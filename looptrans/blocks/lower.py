@@ -55,7 +55,7 @@ from looptrans.blocks.program import (
 from looptrans.blocks.quotients import bounded
 from looptrans.blocks.reach import reached
 from looptrans.blocks.scalar_form import scalar_form
-from looptrans.blocks.serial import RunSerially
+from looptrans.blocks.serial import OneRowEach, RunSerially
 from looptrans.blocks.sharing import needed, shared
 from looptrans.blocks.sites import Path, sites
 from looptrans.blocks.slices import sliced, whole
@@ -182,9 +182,13 @@ class _Lowering:
     ) -> Kernel:
         contracted: frozenset[tuple[str, Role]] = frozenset()
         serial: dict[Path, str] = {}
+        alone = self.alone
         for _ in range(20):
             try:
-                kernel, seen = self._attempt(name, group, (kept, before), contracted, serial)
+                kernel, seen = self._attempt(name, group, (kept, before), contracted, serial, alone)
+            except OneRowEach as error:
+                alone |= error.rows
+                continue
             except RunSerially as error:
                 serial[error.path] = error.reason
                 continue
@@ -200,6 +204,7 @@ class _Lowering:
         memory: tuple[frozenset[str], frozenset[str]],
         contracted: frozenset[tuple[str, Role]],
         serial: dict[Path, str],
+        alone: frozenset[str],
     ) -> tuple[Kernel, set[tuple[str, Role]]]:
         program = self.program
         body = tuple(node for _, node in group)
@@ -208,8 +213,10 @@ class _Lowering:
         first = body[0] if len(body) == 1 else None
         if isinstance(first, Loop) and first.execution == "parallel" and first.range.step == 1:
             loops, path = grid_of(first, (0,))
-        rows = rows_of(loops, self.alone) if loops else ()
         inner = loops[-1].body if loops else body
+        rows = rows_of(loops, alone) if loops else ()
+        # Blocks of rows next to each other read the same: their programs run side by side.
+        loops = tuple(sorted(loops, key=lambda loop: loop.variable in rows or is_read(loop)))
         statements = {n.label: n for n in nodes(body) if isinstance(n, Assign)}
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]

@@ -18,6 +18,7 @@ from looptrans.blocks.ops import Branch, ElementLoop, Let, Store, TileLoop
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.ranges import bounds_of
 from looptrans.blocks.runs import parts
+from looptrans.blocks.serial import OneRowEach
 from looptrans.blocks.shapes import Shapes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.statements import Statements
@@ -197,7 +198,10 @@ class Nest:
 
     def _elements(self, node: Loop, path: Path, reason: str) -> None:
         start, stop = self.b.index(node.range.start), self.b.index(node.range.stop)
-        if dims_of(start) or dims_of(stop):
+        deciding = set(dims_of(start)) | set(dims_of(stop))
+        if deciding:
+            if all(dim.role == "rows" and dim.most is None for dim in deciding):
+                raise OneRowEach(frozenset(dim.name for dim in deciding))
             raise NotLowered(
                 f"{node.variable} runs one iteration at a time ({reason}), and how often depends "
                 "on the row",

@@ -1,4 +1,4 @@
-"""A loop found, while it is lowered, to be better run one iteration at a time."""
+"""Loops found, while they are lowered, to be better run one iteration at a time."""
 
 from __future__ import annotations
 
@@ -17,3 +17,15 @@ class RunSerially(Exception):
         super().__init__(reason)
         self.path = path
         self.reason = reason
+
+
+class OneRowEach(Exception):
+    """A loop has another range for each row of a block, and runs one iteration at a time.
+
+    Attributes:
+        rows: The variables of these rows.
+    """
+
+    def __init__(self, rows: frozenset[str]) -> None:
+        super().__init__(", ".join(sorted(rows)))
+        self.rows = rows
