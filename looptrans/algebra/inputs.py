@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from looptrans.algebra.cells import same_cell
 from looptrans.algebra.edges import NoRecurrence
@@ -94,7 +95,7 @@ class Naming:
                 atom
                 for atom in atoms
                 if _can_be_taken_apart(atom)
-                and any(other != atom and self._common(atom, other) for other in atoms)
+                and any(self._common(atom, part) for part in atoms if _is_other(part, atom))
             ]
             if not shared:
                 break
@@ -287,6 +288,15 @@ def _can_be_taken_apart(value: Value) -> bool:
             return function != "uniform" and (len(arguments) > 1 or function not in ("sum",))
         case _:
             return False
+
+
+def _is_other(part: Value, atom: Value) -> bool:
+    """Tell whether a part is another one, and not just the test whether the first is infinite."""
+    match part:
+        case Compare(_, left, Const(literal)) | Compare(_, Const(literal), left) if left == atom:
+            return literal not in (inf, -inf)
+        case _:
+            return part != atom
 
 
 def _never_negative(value: Value) -> bool:
