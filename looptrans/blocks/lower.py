@@ -76,6 +76,7 @@ def lower(
     *,
     rounded: Rounding | None = None,
     alone: frozenset[str] = frozenset(),
+    one_each: bool = False,
 ) -> BlockProgram:
     """Lower a scheduled program to operations on blocks.
 
@@ -86,20 +87,28 @@ def lower(
             close to 0. Else only what is known to be at most 1 is, since an fp16 number ends at
             65504.
         alone: Variables of loops of which a program does one iteration, never a block.
+        one_each: Whether programs may do one row where rows differ in how often a loop runs that
+            goes one iteration at a time.
 
     Raises:
+        OneRowEach: They may not, and it is all that stands in the way.
         NotLowered: It cannot be run in blocks; the reason names the statement.
     """
-    return _Lowering(derivation, rounded, alone).run()
+    return _Lowering(derivation, rounded, alone, one_each).run()
 
 
 class _Lowering:
     def __init__(
-        self, derivation: Derivation, rounded: Rounding | None, alone: frozenset[str]
+        self,
+        derivation: Derivation,
+        rounded: Rounding | None,
+        alone: frozenset[str],
+        one_each: bool,
     ) -> None:
         self.derivation = derivation
         self.rounded = rounded
         self.alone = alone
+        self.one_each = one_each
         last, self.slices = sliced(derivation.last)
         flow = None if self.slices else derivation.flow
         self.facts = {_key(last, fact): fact for fact in appends(last, flow)}
@@ -187,6 +196,8 @@ class _Lowering:
             try:
                 kernel, seen = self._attempt(name, group, (kept, before), contracted, serial, alone)
             except OneRowEach as error:
+                if not self.one_each:
+                    raise
                 alone |= error.rows
                 continue
             except RunSerially as error:

@@ -200,13 +200,14 @@ class Nest:
         start, stop = self.b.index(node.range.start), self.b.index(node.range.stop)
         deciding = set(dims_of(start)) | set(dims_of(stop))
         if deciding:
-            if all(dim.role == "rows" and dim.most is None for dim in deciding):
-                raise OneRowEach(frozenset(dim.name for dim in deciding))
-            raise NotLowered(
+            why = (
                 f"{node.variable} runs one iteration at a time ({reason}), and how often depends "
-                "on the row",
-                statements_in((node,))[0],
+                "on the row"
             )
+            label = statements_in((node,))[0]
+            if all(dim.role == "rows" and dim.most is None for dim in deciding):
+                raise OneRowEach(frozenset(dim.name for dim in deciding), why, label)
+            raise NotLowered(why, label)
         dim = self.b.dim(
             node.variable, "element", node.range.start, node.range.stop, node.range.step
         )

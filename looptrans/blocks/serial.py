@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Path
 
 
@@ -19,13 +20,13 @@ class RunSerially(Exception):
         self.reason = reason
 
 
-class OneRowEach(Exception):
+class OneRowEach(NotLowered):
     """A loop has another range for each row of a block, and runs one iteration at a time.
 
     Attributes:
-        rows: The variables of these rows.
+        rows: The variables of these rows; a program that does one of them can do it.
     """
 
-    def __init__(self, rows: frozenset[str]) -> None:
-        super().__init__(", ".join(sorted(rows)))
+    def __init__(self, rows: frozenset[str], reason: str, label: str) -> None:
+        super().__init__(reason, label)
         self.rows = rows

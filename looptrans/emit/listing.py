@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from itertools import product
 
 from looptrans.blocks.lower import lower
 from looptrans.blocks.ops import has_products
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
+from looptrans.blocks.serial import OneRowEach
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.derive import NESTS, Nests, derive
 from looptrans.derivation.digits import loops_of_digits
-from looptrans.derivation.step import NotDone
+from looptrans.derivation.step import Derivation, NotDone
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
 from looptrans.emit.refusal import Refused
@@ -50,6 +52,7 @@ def lowered(program: Program, *, rounded: Rounding | None = None) -> BlockProgra
     if not any(isinstance(node, Assign) for node in nodes(program.body)):
         raise Refused(NotLowered("there is no statement in it"), program, program)
     refusal: Refused | None = None
+    one_each: Derivation | None = None
     joined = False
     # Nests that are not joined, and what a kernel cannot keep, go through memory, from one kernel
     # to the next.
@@ -67,7 +70,12 @@ def lowered(program: Program, *, rounded: Rounding | None = None) -> BlockProgra
             found = lower(derivation, rounded=rounded)
             return _with_products(program, found, nests, own, rounded) or found
         except NotLowered as error:
+            if isinstance(error, OneRowEach):
+                one_each = one_each or derivation
             refusal = refusal or Refused(error, program, derivation.last)
+    if one_each is not None:
+        with contextlib.suppress(NotLowered):
+            return lower(one_each, rounded=rounded, one_each=True)
     assert refusal is not None
     raise refusal
 
