@@ -299,7 +299,7 @@ class GradientRun:
                 plain,
                 lambda: once("absolute", absolute=True).gradients[argument],
                 exact.terms.get(argument),
-                lambda: shift.of(argument),
+                lambda asked: shift.of(argument, asked),
                 nearby,
                 lambda: shift.undefined(argument),
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Binary, Call, Read, Value
+from looptrans.ir.value import Binary, Call, Read, Reduce, Value, walk_value
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
@@ -49,13 +49,23 @@ class HandedOver:
     incoming: Mapping[str, Values]
     saved: Mapping[str, torch.Tensor]
     dtype: str
-    _moved: dict[str, float] = field(default_factory=dict)
+    _runs: tuple[Outputs, Outputs, Outputs] | None = None
 
-    def of(self, argument: str) -> float:
-        """Return how far the gradient of an argument moves, in the Frobenius norm."""
-        if not self._moved:
-            self._moved = self._work_out()
-        return self._moved[argument]
+    def of(self, argument: str, asked: Values) -> float:
+        """Return how far the gradient of an argument moves, in the Frobenius norm.
+
+        Args:
+            argument: The argument.
+            asked: Which elements of its gradient count.
+        """
+        self._runs = self._work_out() if self._runs is None else self._runs
+        name = self.found.gradients[argument]
+        if any(name not in run for run in self._runs):
+            return 0.0
+        one, saved, other = (run[name][asked] for run in self._runs)
+        # Kernels may round an operand before or after a factor: what they round moves as far from
+        # what is rounded here as that does from what is not.
+        return _distance(one, other) + 2 * _distance(saved, other)
 
     def undefined(self, argument: str) -> Values:
         """Return which elements are nan because something saved is nan in the listing itself."""
@@ -76,8 +86,12 @@ class HandedOver:
         exact, _ = with_empty_rows(reference, self.inputs, reference.run(self.inputs))
         return exact
 
-    def _work_out(self) -> dict[str, float]:
-        nothing = dict.fromkeys(self.found.gradients, 0.0)
+    def _work_out(self) -> tuple[Outputs, Outputs, Outputs]:
+        """Return the gradients: of exact values, of saved ones, and with rounded operands besides.
+
+        There are none where those cannot be told.
+        """
+        nothing: tuple[Outputs, Outputs, Outputs] = {}, {}, {}
         try:
             reference = _reference(self.found.forward)
             exact = self._exact(reference)
@@ -91,12 +105,7 @@ class HandedOver:
                 other = self._gradients(with_rounded_operands(program, self.dtype), given)
         except ExecutionError:
             return nothing
-        # Kernels may round an operand before or after a factor: what they round moves as far from
-        # what is rounded here as that does from what is not.
-        return {
-            argument: _distance(one[name], other[name]) + 2 * _distance(saved[name], other[name])
-            for argument, name in self.found.gradients.items()
-        }
+        return one, saved, other
 
     def _are_right(self, reference: Reference, exact: Outputs) -> bool:
         """Tell whether the forward kernels are off by rounding alone: what is wrong moves nothing.
@@ -136,6 +145,9 @@ class HandedOver:
 def with_rounded_operands(program: Program, dtype: str) -> Program:
     """Return a listing in which what is multiplied with an input is rounded to its type before.
 
+    In sums of products of two values that are no inputs both are, to a pair of bfloat16: see
+    `looptrans.emit.precision`.
+
     Args:
         program: The listing.
         dtype: The type of its inputs that have none of their own.
@@ -150,8 +162,23 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
     def is_input(value: Value) -> bool:
         return isinstance(value, Read) and value.access.array in inputs
 
+    def is_made(value: Value) -> bool:
+        reads = [part for part in walk_value(value) if isinstance(part, Read)]
+        return not is_input(value) and any(read.access.subscripts for read in reads)
+
+    def pairs(part: Value) -> Value | None:
+        match part:
+            case Binary("*", left, right) if is_made(left) and is_made(right):
+                return Binary("*", _pair(replaced(left, change)), _pair(replaced(right, change)))
+            case Binary("*"):
+                return change(part)
+            case _:
+                return None
+
     def change(part: Value) -> Value | None:
         match part:
+            case Reduce("sum", generators, body):
+                return Reduce("sum", generators, replaced(body, pairs))
             case Binary("*", left, right) if is_input(left) and not is_input(right):
                 return Binary("*", left, Call(dtype, (replaced(right, change),)))
             case Binary("*", left, right) if is_input(right) and not is_input(left):
@@ -165,6 +192,12 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
         return (node,)
 
     return replace(program, body=rewritten(program.body, rounded))
+
+
+def _pair(value: Value) -> Value:
+    """Return a value rounded to a bfloat16 and what that lacks, in bfloat16 as well."""
+    high = Call("bfloat16", (value,))
+    return Binary("+", high, Call("bfloat16", (Binary("-", value, high),)))
 
 
 @functools.lru_cache(maxsize=8)
