@@ -246,7 +246,9 @@ _LEAVES: Final = (Name, Number, Scalar, Position, Edge, Option, Sign)
 
 def union(*many: Iterable[Dim]) -> tuple[Dim, ...]:
     """Return the dimensions of several values together, in their order."""
-    return tuple(sorted({dim for dims in many for dim in dims}, key=lambda dim: dim.order))
+    # Most are one object many times, which is sooner seen than that two are equal.
+    found = {id(dim): dim for dims in many for dim in dims}
+    return tuple(sorted(set(found.values()), key=lambda dim: dim.order))
 
 
 def dims_of(expr: Expr) -> tuple[Dim, ...]:
