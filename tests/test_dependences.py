@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import islpy as isl
 import pytest
 
 from looptrans.analysis import api
+from looptrans.analysis.model import build_model
+from looptrans.analysis.polyhedra import dimensions, domain_formula
 from looptrans.frontend.placement import annotated_placement
 from looptrans.transforms.parallelize import parallelize
 from tests.analysis import line, lines, program, report, spec
@@ -452,3 +455,18 @@ def shortest(N, P):
 """
     assert not any(d.may for d in api.dependences(program(text), witnesses=False).dependences)
     assert parallelize(program(text), "j").verdict.decision == "illegal"
+
+
+def test_bounds_by_minima_and_maxima_are_one_case() -> None:
+    """A product of cases for each pair of them would be told apart, and joined again."""
+    text = "for i in range(N):\n    for j in range(max(0, i - 3), min(N, i + 1)):\n"
+    text += "        if j >= max(i - 2, 1) and not j > min(i, 9):\n            A[i, j] = 1.0\n"
+    model = build_model(program(text))
+    (statement,) = model.statements
+    names = list(dimensions(statement).values())
+    space = f"{model.prefix}{{ [{', '.join(names)}] : "
+    domain = isl.Set(f"{space}{domain_formula(model, statement)} }}")
+    assert domain.n_basic_set() == 1
+    (i, j), (n,) = names, model.parameters.values()
+    same = f"0 <= {i} < {n} and 1 <= {j} < {n} and {i} - 2 <= {j} <= {i} and {j} <= 9"
+    assert domain.is_equal(isl.Set(f"{space}{same} }}"))

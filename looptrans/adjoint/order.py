@@ -87,6 +87,7 @@ def _carried_over_free(program: Program) -> Iterator[tuple[LoopPath, LoopPath]]:
         if not are_blocks(program, path.loop, inner.loop)
     ]
     pairs = [(path, inner) for path, inner in pairs if freed(program, path) is None]
+    pairs = [(path, inner) for path, inner in pairs if freed(program, inner) is not None]
     if not pairs:
         return
     try:
@@ -100,7 +101,7 @@ def _carried_over_free(program: Program) -> Iterator[tuple[LoopPath, LoopPath]]:
         # Passes over one range that any order suits are best left side by side.
         if around and _only_adds(path.loop) and _has_passes(program, path, carrying):
             continue
-        if inner.position not in carrying and freed(program, inner) is not None:
+        if inner.position not in carrying:
             yield path, inner
 
 

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
-from looptrans.ir.condition import NEGATED, Condition, Every, Not, Relation, Some, Truth
+from looptrans.ir.condition import (
+    MIRRORED,
+    NEGATED,
+    Comparison,
+    Condition,
+    Every,
+    Not,
+    Relation,
+    Some,
+    Truth,
+)
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Opaque, Param, Var
 from looptrans.ir.value import Range
 
@@ -66,9 +77,7 @@ class Notation:
             case Truth(value):
                 return TRUE if value != negated else FALSE
             case Relation(op, left, right):
-                shown = NEGATED[op] if negated else op
-                sign = "=" if shown == "==" else shown
-                return f"{self.index(left)} {sign} {self.index(right)}"
+                return self._compared(NEGATED[op] if negated else op, left, right)
             case Not(part):
                 return self.condition(part, negated=not negated)
             case Every(parts) | Some(parts):
@@ -79,15 +88,29 @@ class Notation:
 
     def bounds(self, variable: str, limits: Range) -> str:
         """Say that the dimension `variable` is a value of a range."""
-        start, stop, step = self.index(limits.start), self.index(limits.stop), limits.step
-        inside = (
-            f"{variable} >= {start} and {variable} < {stop}"
-            if step > 0
-            else f"{variable} <= {start} and {variable} > {stop}"
-        )
-        if abs(step) == 1:
-            return inside
-        return f"{inside} and ({variable} - {start}) mod {abs(step)} = 0"
+        start, stop, step = limits.start, limits.stop, limits.step
+        above, below = (">=", "<") if step > 0 else ("<=", ">")
+        parts = [f"{variable} {above} {self.index(each)}" for each in _each(above, start)]
+        parts += [f"{variable} {below} {self.index(each)}" for each in _each(below, stop)]
+        if abs(step) != 1:
+            parts.append(f"({variable} - {self.index(start)}) mod {abs(step)} = 0")
+        return " and ".join(parts)
+
+    def _compared(self, op: Comparison, left: Index, right: Index) -> str:
+        sign = "=" if op == "==" else op
+        sides = product(_each(MIRRORED[op], left), _each(op, right))
+        return " and ".join(f"{self.index(a)} {sign} {self.index(b)}" for a, b in sides)
+
+
+def _each(op: str, right: Index) -> tuple[Index, ...]:
+    """Return what stands right of a comparison as one or several things it holds for together.
+
+    Of `j < min(a, b)` isl would make two cases, and of several such the product of them.
+    """
+    extremum = {"<": "min", "<=": "min", ">": "max", ">=": "max"}.get(op)
+    if isinstance(right, Extremum) and right.op == extremum:
+        return tuple(inner for argument in right.arguments for inner in _each(op, argument))
+    return (right,)
 
 
 def conjunction(parts: Iterable[str]) -> str:
