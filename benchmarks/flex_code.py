@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,7 @@ SPECS = {
     "soft cap": "attention_softcap",
 }
 PASSES = ("forward", "dQ", "dK and dV")
+PART = re.compile(r"_part(_\d+)?$")
 ROLES = {("O",): "forward", ("dQ",): "dQ", ("dK", "dV"): "dK and dV"}
 
 
@@ -141,7 +143,7 @@ def of_emitted(case: str, size: int, folder: Path) -> Iterator[Counted]:
         types, constants = dict(what.signature), dict[str, Any](what.constants)
         # FlexAttention has no gradients of numbers: they are not asked for.
         for each in arguments:
-            if isinstance(each, Pointer) and each.array.removesuffix("_part") in unasked:
+            if isinstance(each, Pointer) and PART.sub("", each.array) in unasked:
                 types[each.name], constants[each.name] = "constexpr", None
         divisible = [each for each in what.divisible if types[each] != "constexpr"]
         found = measure(

@@ -272,8 +272,8 @@ def attention_bias_kernel(
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S6
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S6
+        exp_m = tl.exp2((m - m_bhij_finite) * 1.4426950408889634)  # S6
+        exp_S_bhij = tl.exp2((S_bhij - m_bhij_finite[:, None]) * 1.4426950408889634)  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
         if LATE:
             O = O * exp_m[:, None]  # S4
@@ -319,8 +319,8 @@ def attention_bias_kernel(
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S5
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S6
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S6
+        exp_m = tl.exp2((m - m_bhij_finite) * 1.4426950408889634)  # S6
+        exp_S_bhij = tl.exp2((S_bhij - m_bhij_finite[:, None]) * 1.4426950408889634)  # S6
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S6
         if LATE:
             O = O * exp_m[:, None]  # S4

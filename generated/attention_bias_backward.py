@@ -39,8 +39,9 @@
 #   3. reassociate a contraction (algebra: sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, N))
 #      = sum(dO[b, h, i, d] * O[b, h, i, d] for d in range(0, D)))
 #   4. dm vanishes (algebra: dm = 0)
-#   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
-#      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
+#   5. work P out from top and log_l: keep top = m[b, h, i] and log_l = log(l[b, h, i]) for each sum
+#      (algebra: P[b, h, i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] -
+#      top[b, h, i] - log_l[b, h, i]))
 #   6. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
@@ -53,7 +54,8 @@
 #         V: Float[Array, "B H N D"],
 #         bias: Float[Array, "H M N"],
 #         scale: float,
-#         lse: Float32[Array, "B H M"],
+#         top: Float32[Array, "B H M"],
+#         log_l: Float32[Array, "B H M"],
 #         O: Float[Array, "B H M D"],
 #         dO: Float[Array, "B H M D"]
 #     ):
@@ -75,7 +77,7 @@
 #                     for j in range(0, N):
 #                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         S = scale * S_sum + bias[h, i, j]
-#                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
+#                         P = exp(S - top[b, h, i] - log_l[b, h, i])
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dS = P * (dP - delta[b, h, i])
 #                         dS_sum = dS * scale
@@ -88,7 +90,7 @@
 #                     for i in range(0, M):
 #                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         S_2 = scale * S_sum_2 + bias[h, i, j]
-#                         P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
+#                         P_2 = exp(S_2 - top[b, h, i] - log_l[b, h, i])
 #                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dS_2 = P_2 * (dP_2 - delta[b, h, i])
 #                         dS_sum_2 = dS_2 * scale
@@ -102,7 +104,7 @@
 #                     for b in range(0, B):
 #                         S_sum_3 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         S_3 = scale * S_sum_3 + bias[h, i, j]
-#                         P_3 = exp(S_3 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
+#                         P_3 = exp(S_3 - top[b, h, i] - log_l[b, h, i])
 #                         dP_3 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dS_3 = P_3 * (dP_3 - delta[b, h, i])
 #                         dbias[h, i, j] = dbias[h, i, j] + dS_3
@@ -128,7 +130,8 @@
 #         bias: Float[Array, "H M N"],
 #         scale: float
 #     ):
-#         lse = zeros((B, H, M), dtype=float32)
+#         top = zeros((B, H, M), dtype=float32)
+#         log_l = zeros((B, H, M), dtype=float32)
 #         m = full((B, H, M), -inf)
 #         l = zeros((B, H, M))
 #         O = zeros((B, H, M, D))
@@ -143,8 +146,8 @@
 #                         S_bhij = scale * sum(
 #                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
 #                         ) + bias[h, i, j]
-#                         m_bhij = max(m[b, h, i], S_bhij)  # S6
-#                         # S7
+#                         m_bhij = max(m[b, h, i], S_bhij)  # S7
+#                         # S8
 #                         l[b, h, i] = l[b, h, i] * exp(
 #                             m[b, h, i] - m_bhij
 #                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
@@ -160,8 +163,9 @@
 #                     for d in parallel(0, D):
 #                         # S3
 #                         O[b, h, i, d] = O[b, h, i, d] / l[b, h, i] if l[b, h, i] != 0.0 else 0.0
-#                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5
-#         return O, lse
+#                     top[b, h, i] = m[b, h, i] if l[b, h, i] > 0.0 else 0.0  # S5
+#                     log_l[b, h, i] = log(l[b, h, i]) if l[b, h, i] > 0.0 else inf  # S6
+#         return O, top, log_l
 #
 # The steps from there to the backward kernels:
 #   1. run b, h, i, e, j and d in parallel, S_sum, S, P, dP, dS, dS_sum, S_sum_2, S_2, P_2, dP_2,
@@ -175,7 +179,8 @@
 #         V: Float[Array, "B H N D"],
 #         bias: Float[Array, "H M N"],
 #         scale: float,
-#         lse: Float32[Array, "B H M"],
+#         top: Float32[Array, "B H M"],
+#         log_l: Float32[Array, "B H M"],
 #         O: Float[Array, "B H M D"],
 #         dO: Float[Array, "B H M D"]
 #     ):
@@ -200,7 +205,7 @@
 #                     for j in range(0, N):
 #                         S_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
 #                         S = scale * S_sum + bias[h, i, j]  # S4
-#                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S5
+#                         P = exp(S - top[b, h, i] - log_l[b, h, i])  # S5
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S6
 #                         dS = P * (dP - delta[b, h, i])  # S7
 #                         dS_sum = dS * scale  # S8
@@ -216,7 +221,7 @@
 #                     for i in range(0, M):
 #                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S11
 #                         S_2 = scale * S_sum_2 + bias[h, i, j]  # S12
-#                         P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S13
+#                         P_2 = exp(S_2 - top[b, h, i] - log_l[b, h, i])  # S13
 #                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S14
 #                         dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S15
 #                         dS_sum_2 = dS_2 * scale  # S16
@@ -233,7 +238,7 @@
 #                     for b in range(0, B):
 #                         S_sum_3 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S19
 #                         S_3 = scale * S_sum_3 + bias[h, i, j]  # S20
-#                         P_3 = exp(S_3 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S21
+#                         P_3 = exp(S_3 - top[b, h, i] - log_l[b, h, i])  # S21
 #                         dP_3 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S22
 #                         dS_3 = P_3 * (dP_3 - delta[b, h, i])  # S23
 #                         dbias[h, i, j] = dbias[h, i, j] + dS_3  # S24
@@ -366,12 +371,13 @@ def _fitting(footprint, width):
 
 @triton.jit
 def attention_bias_kernel(
-    Q_ptr, K_ptr, V_ptr, bias_ptr, lse_ptr, O_ptr,
+    Q_ptr, K_ptr, V_ptr, bias_ptr, top_ptr, log_l_ptr, O_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_bias_h, stride_bias_i, stride_bias_j,
-    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_top_b, stride_top_h, stride_top_i,
+    stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     scale,
     H, M, N,
@@ -383,7 +389,7 @@ def attention_bias_kernel(
     """A program does BLOCK_I iterations of i, for one b and one h.
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H, M, N).
-    Writes lse (B, H, M), O (B, H, M, D).
+    Writes top (B, H, M), log_l (B, H, M), O (B, H, M, D).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
@@ -402,8 +408,10 @@ def attention_bias_kernel(
     V_ptr += b * stride_V_b
     V_ptr += h * stride_V_h
     bias_ptr += h * stride_bias_h
-    lse_ptr += b * stride_lse_b
-    lse_ptr += h * stride_lse_h
+    top_ptr += b * stride_top_b
+    top_ptr += h * stride_top_h
+    log_l_ptr += b * stride_log_l_b
+    log_l_ptr += h * stride_log_l_h
     O_ptr += b * stride_O_b
     O_ptr += h * stride_O_h
 
@@ -440,12 +448,12 @@ def attention_bias_kernel(
                 other=0.0
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S7
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S7
-        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        exp_m = tl.exp2((m - m_bhij_finite) * 1.4426950408889634)  # S8
+        exp_S_bhij = tl.exp2((S_bhij - m_bhij_finite[:, None]) * 1.4426950408889634)  # S8
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S8
         if LATE:
             O = O * exp_m[:, None]  # S4
             exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
@@ -487,12 +495,12 @@ def attention_bias_kernel(
             )  # S4
             O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S6
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S7
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S7
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S7
-        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S7
+        exp_m = tl.exp2((m - m_bhij_finite) * 1.4426950408889634)  # S8
+        exp_S_bhij = tl.exp2((S_bhij - m_bhij_finite[:, None]) * 1.4426950408889634)  # S8
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S8
         if LATE:
             O = O * exp_m[:, None]  # S4
             exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
@@ -518,7 +526,10 @@ def attention_bias_kernel(
         )  # S4
         O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S4: of the block before
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S3
-    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S5
+    tl.store(top_ptr + i * stride_top_i, tl.where(l > 0.0, m, 0.0), mask=i < M)  # S5
+    tl.store(
+        log_l_ptr + i * stride_log_l_i, tl.where(l > 0.0, tl.log(l), float("inf")), mask=i < M
+    )  # S6
     tl.store(
         O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
         O,
@@ -657,12 +668,13 @@ attention_bias_backward_delta_kernel_tuned = _Tuned(
 
 @triton.jit
 def attention_bias_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, bias_ptr, lse_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
+    Q_ptr, K_ptr, V_ptr, bias_ptr, top_ptr, log_l_ptr, dO_ptr, delta_ptr, dscale_part_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_bias_h, stride_bias_i, stride_bias_j,
-    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_top_b, stride_top_h, stride_top_i,
+    stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
@@ -675,8 +687,8 @@ def attention_bias_backward_dQ_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H, M, N), lse (B, H, M), dO (B, H,
-    M, D), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H, M, N), top (B, H, M), log_l (B,
+    H, M), dO (B, H, M, D), delta (B, H, M).
     Writes dscale_part (B, H, M), dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -696,8 +708,10 @@ def attention_bias_backward_dQ_kernel(
     V_ptr += b * stride_V_b
     V_ptr += h * stride_V_h
     bias_ptr += h * stride_bias_h
-    lse_ptr += b * stride_lse_b
-    lse_ptr += h * stride_lse_h
+    top_ptr += b * stride_top_b
+    top_ptr += h * stride_top_h
+    log_l_ptr += b * stride_log_l_b
+    log_l_ptr += h * stride_log_l_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
     delta_ptr += b * stride_delta_b
@@ -717,9 +731,8 @@ def attention_bias_backward_dQ_kernel(
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
     )  # S3
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S5
-    # inf where a row sees nothing
-    lse_i_seen = tl.where(lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf"))
+    top_i = tl.load(top_ptr + i * stride_top_i, mask=i < M, other=0.0)  # S5
+    log_l_i = tl.load(log_l_ptr + i * stride_log_l_i, mask=i < M, other=0.0)  # S5
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
@@ -739,7 +752,10 @@ def attention_bias_backward_dQ_kernel(
             other=0.0
         )  # S4
         S = scale * S_sum + bias_ij.to(tl.float32)  # S4
-        P = tl.exp(S - lse_i_seen[:, None])  # S5
+        P = tl.exp2(
+            (S - top_i.to(tl.float32)[:, None]) * 1.4426950408889634
+            - (log_l_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S6
@@ -762,7 +778,10 @@ def attention_bias_backward_dQ_kernel(
             other=0.0
         )  # S4
         S = scale * S_sum + bias_ij.to(tl.float32)  # S4
-        P = tl.exp(S - lse_i_seen[:, None])  # S5
+        P = tl.exp2(
+            (S - top_i.to(tl.float32)[:, None]) * 1.4426950408889634
+            - (log_l_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S5
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
@@ -837,12 +856,13 @@ attention_bias_backward_dQ_kernel_tuned = {
 
 @triton.jit
 def attention_bias_backward_dK_dV_kernel(
-    Q_ptr, K_ptr, V_ptr, bias_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
+    Q_ptr, K_ptr, V_ptr, bias_ptr, top_ptr, log_l_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_bias_h, stride_bias_i, stride_bias_j,
-    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_top_b, stride_top_h, stride_top_i,
+    stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
@@ -855,8 +875,8 @@ def attention_bias_backward_dK_dV_kernel(
 ):
     """A program does BLOCK_J iterations of j, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H, M, N), lse (B, H, M), dO (B, H,
-    M, D), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H, M, N), top (B, H, M), log_l (B,
+    H, M), dO (B, H, M, D), delta (B, H, M).
     Writes dK (B, H, N, E), dV (B, H, N, D).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -876,8 +896,10 @@ def attention_bias_backward_dK_dV_kernel(
     V_ptr += b * stride_V_b
     V_ptr += h * stride_V_h
     bias_ptr += h * stride_bias_h
-    lse_ptr += b * stride_lse_b
-    lse_ptr += h * stride_lse_h
+    top_ptr += b * stride_top_b
+    top_ptr += h * stride_top_h
+    log_l_ptr += b * stride_log_l_b
+    log_l_ptr += h * stride_log_l_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
     delta_ptr += b * stride_delta_b
@@ -915,12 +937,12 @@ def attention_bias_backward_dK_dV_kernel(
             other=0.0
         )  # S12
         S_2 = scale * S_sum_2 + bias_ij.to(tl.float32)  # S12
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
-        # inf where a row sees nothing
-        lse_i_seen = tl.where(
-            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
-        )
-        P_2 = tl.exp(S_2 - lse_i_seen[None, :])  # S13
+        top_i = tl.load(top_ptr + i * stride_top_i)  # S13
+        log_l_i = tl.load(log_l_ptr + i * stride_log_l_i)  # S13
+        P_2 = tl.exp2(
+            (S_2 - top_i.to(tl.float32)[None, :]) * 1.4426950408889634
+            - (log_l_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
@@ -946,12 +968,12 @@ def attention_bias_backward_dK_dV_kernel(
             other=0.0
         )  # S12
         S_2 = scale * S_sum_2 + bias_ij.to(tl.float32)  # S12
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S13
-        # inf where a row sees nothing
-        lse_i_seen = tl.where(
-            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
-        )
-        P_2 = tl.exp(S_2 - lse_i_seen[None, :])  # S13
+        top_i = tl.load(top_ptr + i * stride_top_i, mask=i < M, other=0.0)  # S13
+        log_l_i = tl.load(log_l_ptr + i * stride_log_l_i, mask=i < M, other=0.0)  # S13
+        P_2 = tl.exp2(
+            (S_2 - top_i.to(tl.float32)[None, :]) * 1.4426950408889634
+            - (log_l_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S13
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -1036,12 +1058,13 @@ attention_bias_backward_dK_dV_kernel_tuned = {
 
 @triton.jit
 def attention_bias_backward_dbias_kernel(
-    Q_ptr, K_ptr, V_ptr, bias_ptr, lse_ptr, dO_ptr, delta_ptr, dbias_ptr,
+    Q_ptr, K_ptr, V_ptr, bias_ptr, top_ptr, log_l_ptr, dO_ptr, delta_ptr, dbias_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_bias_h, stride_bias_i, stride_bias_j,
-    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_top_b, stride_top_h, stride_top_i,
+    stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dbias_h, stride_dbias_i, stride_dbias_j,
@@ -1053,8 +1076,8 @@ def attention_bias_backward_dbias_kernel(
 ):
     """A program does BLOCK_I iterations of i by BLOCK_J iterations of j, for one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H, M, N), lse (B, H, M), dO (B, H,
-    M, D), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), bias (H, M, N), top (B, H, M), log_l (B,
+    H, M), dO (B, H, M, D), delta (B, H, M).
     Writes dbias (H, M, N).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -1076,7 +1099,8 @@ def attention_bias_backward_dbias_kernel(
     K_ptr += h * stride_K_h
     V_ptr += h * stride_V_h
     bias_ptr += h * stride_bias_h
-    lse_ptr += h * stride_lse_h
+    top_ptr += h * stride_top_h
+    log_l_ptr += h * stride_log_l_h
     dO_ptr += h * stride_dO_h
     delta_ptr += h * stride_delta_h
     dbias_ptr += h * stride_dbias_h
@@ -1101,12 +1125,14 @@ def attention_bias_backward_dbias_kernel(
         )  # S19
         S_sum_3 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S19
         S_3 = scale * S_sum_3 + bias_ij.to(tl.float32)  # S20
-        lse_i = tl.load(lse_ptr + b * stride_lse_b + i * stride_lse_i, mask=i < M, other=0.0)  # S21
-        # inf where a row sees nothing
-        lse_i_seen = tl.where(
-            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
-        )
-        P_3 = tl.exp(S_3 - lse_i_seen[:, None])  # S21
+        top_i = tl.load(top_ptr + b * stride_top_b + i * stride_top_i, mask=i < M, other=0.0)  # S21
+        log_l_i = tl.load(
+            log_l_ptr + b * stride_log_l_b + i * stride_log_l_i, mask=i < M, other=0.0
+        )  # S21
+        P_3 = tl.exp2(
+            (S_3 - top_i.to(tl.float32)[:, None]) * 1.4426950408889634
+            - (log_l_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S21
         dO_id = tl.load(
             dO_ptr + b * stride_dO_b + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -1373,7 +1399,7 @@ def attention_bias_forward(Q, K, V, bias, scale, *, tune=True):
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
-        O (B, H, M, D), lse (B, H, M) in float32.
+        O (B, H, M, D), top (B, H, M) in float32, log_l (B, H, M) in float32.
 
     Raises:
         ValueError: An argument does not fit; the message says which and how.
@@ -1394,9 +1420,10 @@ def attention_bias_forward(Q, K, V, bias, scale, *, tune=True):
     _check_shape(
         "bias", bias, (H, M, N), "(H, M, N) with H = Q.shape[1], M = Q.shape[2] and N = K.shape[2]"
     )
-    lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    top = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    log_l = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
-    index = _index_type(Q, K, V, bias, lse, O)
+    index = _index_type(Q, K, V, bias, top, log_l, O)
     width = Q.element_size()
 
     lanes = {
@@ -1421,12 +1448,13 @@ def attention_bias_forward(Q, K, V, bias, scale, *, tune=True):
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, bias, lse, O,
+                Q, K, V, bias, top, log_l, O,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *bias.stride(),
-                *lse.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *O.stride(),
                 scale,
                 H, M, N,
@@ -1435,10 +1463,10 @@ def attention_bias_forward(Q, K, V, bias, scale, *, tune=True):
                 **lanes,
                 **blocks, enable_fp_fusion=True,
             )
-    return O, lse
+    return O, top, log_l
 
 
-def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tune=True):
+def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=None, tune=True):
     """Return the gradients of attention_bias.
 
     Args:
@@ -1447,7 +1475,8 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
         V: (B, H, N, D), float16, bfloat16 or float32, any strides.
         bias: (H, M, N), float16, bfloat16 or float32, any strides.
         scale: A real number.
-        lse: (B, H, M), float32, any strides.
+        top: (B, H, M), float32, any strides.
+        log_l: (B, H, M), float32, any strides.
         O: (B, H, M, D), float16, bfloat16 or float32, any strides.
         dO: (B, H, M, D), float16, bfloat16 or float32, any strides.
         wanted: The names of the gradients that are asked for; all by default. The others are
@@ -1463,7 +1492,8 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     """
     _check_tensors(
         ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("bias", bias, 3, _FLOAT),
-        ("lse", lse, 3, (torch.float32,)), ("O", O, 4, _FLOAT), ("dO", dO, 4, _FLOAT)
+        ("top", top, 3, (torch.float32,)), ("log_l", log_l, 3, (torch.float32,)),
+        ("O", O, 4, _FLOAT), ("dO", dO, 4, _FLOAT)
     )
     scale = _real("scale", scale)
     B, H, M, E = Q.shape
@@ -1479,7 +1509,13 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
         "bias", bias, (H, M, N), "(H, M, N) with H = Q.shape[1], M = Q.shape[2] and N = K.shape[2]"
     )
     _check_shape(
-        "lse", lse, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
+        "top", top, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
+    )
+    _check_shape(
+        "log_l",
+        log_l,
+        (B, H, M),
+        "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
     )
     _check_shape(
         "O",
@@ -1514,7 +1550,7 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     if "dscale" in wanted:
         dscale = torch.empty((), dtype=torch.float32, device=Q.device)
     index = _index_type(
-        *_given(Q, K, V, bias, lse, O, dO, delta, dscale_part, dQ, dK, dV, dbias, dscale)
+        *_given(Q, K, V, bias, top, log_l, O, dO, delta, dscale_part, dQ, dK, dV, dbias, dscale)
     )
     width = Q.element_size()
 
@@ -1562,12 +1598,13 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     if min(B, H, M) > 0 and wanted & {"dQ", "dscale"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, bias, lse, dO, delta, dscale_part, dQ,
+                Q, K, V, bias, top, log_l, dO, delta, dscale_part, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *bias.stride(),
-                *lse.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *dO.stride(),
                 *delta.stride(),
                 *_strides(dscale_part, 0, 1, 2),
@@ -1602,12 +1639,13 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, bias, lse, dO, delta, dK, dV,
+                Q, K, V, bias, top, log_l, dO, delta, dK, dV,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *bias.stride(),
-                *lse.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *dO.stride(),
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2, 3),
@@ -1642,12 +1680,13 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     if min(H, M, N) > 0 and "dbias" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, bias, lse, dO, delta, dbias,
+                Q, K, V, bias, top, log_l, dO, delta, dbias,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *bias.stride(),
-                *lse.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *dO.stride(),
                 *delta.stride(),
                 *dbias.stride(),
@@ -1677,11 +1716,11 @@ def attention_bias_backward(Q, K, V, bias, scale, lse, O, dO, *, wanted=None, tu
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_d435d118"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_864fd51b"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return attention_bias_forward(Q, K, V, bias, scale, tune=tune)
 
 
@@ -1694,13 +1733,15 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     return (
         torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device),
         torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
+        torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_d435d118"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_864fd51b"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
-    lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool
+    top: torch.Tensor, log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],
+    tune: bool
 ) -> list[torch.Tensor]:
     found = attention_bias_backward(
         Q,
@@ -1708,7 +1749,8 @@ def _attention_bias_backward_operator(
         V,
         bias,
         scale,
-        lse,
+        top,
+        log_l,
         O,
         dO,
         wanted=[name for name, each in zip(("dQ", "dK", "dV", "dbias", "dscale"), wanted) if each],
@@ -1718,7 +1760,7 @@ def _attention_bias_backward_operator(
 
 
 @_attention_bias_backward_operator.register_fake
-def _(Q, K, V, bias, scale, lse, O, dO, wanted, tune):
+def _(Q, K, V, bias, scale, top, log_l, O, dO, wanted, tune):
     B = Q.shape[0]
     H = Q.shape[1]
     M = Q.shape[2]
@@ -1738,25 +1780,27 @@ def _(Q, K, V, bias, scale, lse, O, dO, wanted, tune):
 def _attention_bias_keep(ctx, inputs, output):
     """Save what the gradients are worked out from."""
     Q, K, V, bias, scale, scale_tensor, tune = inputs
-    O, lse = output
-    ctx.save_for_backward(Q, K, V, bias, lse, O, scale_tensor)
+    O, top, log_l = output
+    ctx.save_for_backward(Q, K, V, bias, top, log_l, O, scale_tensor)
     ctx.numbers = scale, tune
     ctx.like = (_like(O),)
-    ctx.mark_non_differentiable(lse)
+    ctx.mark_non_differentiable(top, log_l)
     ctx.set_materialize_grads(False)
 
 
 def _attention_bias_gradients(ctx, *found):
     """Return a gradient for each argument, None where none is asked for."""
-    dO, _ = found
-    Q, K, V, bias, lse, O, scale_tensor = ctx.saved_tensors
+    dO, _, _ = found
+    Q, K, V, bias, top, log_l, O, scale_tensor = ctx.saved_tensors
     scale, tune = ctx.numbers
     (O_like,) = ctx.like
     if dO is None:
         dO = _zeros(*O_like)
     needed = ctx.needs_input_grad
     wanted = [needed[0], needed[1], needed[2], needed[3], needed[5]]
-    found = iter(_attention_bias_backward_operator(Q, K, V, bias, scale, lse, O, dO, wanted, tune))
+    found = iter(
+        _attention_bias_backward_operator(Q, K, V, bias, scale, top, log_l, O, dO, wanted, tune)
+    )
     dQ, dK, dV, dbias, dscale = (next(found) if each else None for each in wanted)
     if dscale is not None:
         dscale = dscale.to(scale_tensor).reshape(scale_tensor.shape)
@@ -1794,7 +1838,7 @@ def attention_bias(Q, K, V, bias, scale, *, tune=True):
     Raises:
         ValueError: An argument does not fit; the message says which and how.
     """
-    O, _ = _attention_bias_forward_operator(
+    O, _, _ = _attention_bias_forward_operator(
         Q, K, V, bias, _number("scale", scale), _handle(scale), tune
     )
     return O

@@ -277,8 +277,8 @@ def attention_relative_kernel(
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp2((m - m_bhij_finite) * 1.4426950408889634)  # S10
+        exp_S_bhij = tl.exp2((S_bhij - m_bhij_finite[:, None]) * 1.4426950408889634)  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7
@@ -325,8 +325,8 @@ def attention_relative_kernel(
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
+        exp_m = tl.exp2((m - m_bhij_finite) * 1.4426950408889634)  # S10
+        exp_S_bhij = tl.exp2((S_bhij - m_bhij_finite[:, None]) * 1.4426950408889634)  # S10
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
         if LATE:
             O = O * exp_m[:, None]  # S7

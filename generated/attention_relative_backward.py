@@ -41,8 +41,9 @@
 #   3. reassociate a contraction (algebra: sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, N))
 #      = sum(dO[b, h, i, d] * O[b, h, i, d] for d in range(0, D)))
 #   4. dm vanishes (algebra: dm = 0)
-#   5. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
-#      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
+#   5. work P out from top and log_l: keep top = m[b, h, i] and log_l = log(l[b, h, i]) for each sum
+#      (algebra: P[b, h, i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] -
+#      top[b, h, i] - log_l[b, h, i]))
 #   6. take dlse into delta (algebra: dP + dlse[b, h, i] - delta[b, h, i] = dP - delta[b, h, i] with
 #      delta[b, h, i] - dlse[b, h, i] for delta; rounding: dlse is added to the sum first)
 #   7. store little, work out the rest again (storage: a value worked out again is the value that
@@ -56,7 +57,8 @@
 #         K: Float[Array, "B H N E"],
 #         V: Float[Array, "B H N D"],
 #         relative: Float[Array, "H M+N-1"],
-#         lse: Float32[Array, "B H M"],
+#         top: Float32[Array, "B H M"],
+#         log_l: Float32[Array, "B H M"],
 #         O: Float[Array, "B H M D"],
 #         dO: Float[Array, "B H M D"],
 #         dlse: Float32[Array, "B H M"]
@@ -79,7 +81,7 @@
 #                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         s = s_sum * (1.0 / sqrt(E))
 #                         S = s + relative[h, i - j + N - 1]
-#                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
+#                         P = exp(S - top[b, h, i] - log_l[b, h, i])
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dS = P * (dP - delta[b, h, i])
 #                         ds_sum = dS / sqrt(E)
@@ -92,7 +94,7 @@
 #                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         s_2 = s_sum_2 * (1.0 / sqrt(E))
 #                         S_2 = s_2 + relative[h, i - j + N - 1]
-#                         P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0
+#                         P_2 = exp(S_2 - top[b, h, i] - log_l[b, h, i])
 #                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
 #                         dS_2 = P_2 * (dP_2 - delta[b, h, i])
 #                         ds_sum_2 = dS_2 / sqrt(E)
@@ -113,8 +115,8 @@
 #                                 s_3 = s_sum_3 * (1.0 / sqrt(E))
 #                                 S_3 = s_3 + relative[h, x]
 #                                 P_3 = exp(
-#                                     S_3 - lse[b, h, x + j - N + 1]
-#                                 ) if lse[b, h, x + j - N + 1] > -inf else 0.0
+#                                     S_3 - top[b, h, x + j - N + 1] - log_l[b, h, x + j - N + 1]
+#                                 )
 #                                 dP_3 = sum(
 #                                     dO[b, h, x + j - N + 1, d]
 #                                     * V[b, h, j, d] for d in range(0, D)
@@ -138,6 +140,8 @@
 #         V: Float[Array, "B H N D"],
 #         relative: Float[Array, "H M+N-1"]
 #     ):
+#         top = zeros((B, H, M), dtype=float32)
+#         log_l = zeros((B, H, M), dtype=float32)
 #         O = zeros((B, H, M, D))
 #         lse = full((B, H, M), -inf, dtype=float32)
 #         for b in parallel(0, B):
@@ -155,8 +159,8 @@
 #                         ) * (1.0 / sqrt(E))
 #                         # S3: the bias of the distance i - j
 #                         S_bhij = s + relative[h, i - j + N - 1]
-#                         m_bhij = max(m, S_bhij)  # S9
-#                         # S10
+#                         m_bhij = max(m, S_bhij)  # S11
+#                         # S12
 #                         l = l * exp(m - m_bhij) + exp(S_bhij - m_bhij) if m_bhij > -inf else l
 #                         for d in parallel(0, D):
 #                             # S7
@@ -169,8 +173,10 @@
 #                         m = m_bhij  # S4
 #                     for d in parallel(0, D):
 #                         O[b, h, i, d] = O[b, h, i, d] / l if l != 0.0 else 0.0  # S6
+#                     top[b, h, i] = m if l > 0.0 else 0.0  # S9
+#                     log_l[b, h, i] = log(l) if l > 0.0 else inf  # S10
 #                     lse[b, h, i] = m + log(l)  # S8: the log-sum-exp of row i
-#         return O, lse
+#         return O, lse, top, log_l
 #
 # The steps from there to the backward kernels:
 #   1. run b, h, i, e, j, d and x in parallel, s_sum, s, S, P, dP, dS, ds_sum, s_sum_2, s_2, S_2,
@@ -183,7 +189,8 @@
 #         K: Float[Array, "B H N E"],
 #         V: Float[Array, "B H N D"],
 #         relative: Float[Array, "H M+N-1"],
-#         lse: Float32[Array, "B H M"],
+#         top: Float32[Array, "B H M"],
+#         log_l: Float32[Array, "B H M"],
 #         O: Float[Array, "B H M D"],
 #         dO: Float[Array, "B H M D"],
 #         dlse: Float32[Array, "B H M"]
@@ -209,7 +216,7 @@
 #                         s_sum = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S3
 #                         s = s_sum * (1.0 / sqrt(E))  # S4
 #                         S = s + relative[h, i - j + N - 1]  # S5
-#                         P = exp(S - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S6
+#                         P = exp(S - top[b, h, i] - log_l[b, h, i])  # S6
 #                         dP = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
 #                         dS = P * (dP - delta[b, h, i])  # S8
 #                         ds_sum = dS / sqrt(E)  # S9
@@ -225,7 +232,7 @@
 #                         s_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S11
 #                         s_2 = s_sum_2 * (1.0 / sqrt(E))  # S12
 #                         S_2 = s_2 + relative[h, i - j + N - 1]  # S13
-#                         P_2 = exp(S_2 - lse[b, h, i]) if lse[b, h, i] > -inf else 0.0  # S14
+#                         P_2 = exp(S_2 - top[b, h, i] - log_l[b, h, i])  # S14
 #                         dP_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S15
 #                         dS_2 = P_2 * (dP_2 - delta[b, h, i])  # S16
 #                         ds_sum_2 = dS_2 / sqrt(E)  # S17
@@ -250,8 +257,8 @@
 #                                 S_3 = s_3 + relative[h, x]  # S22
 #                                 # S23
 #                                 P_3 = exp(
-#                                     S_3 - lse[b, h, x + j - N + 1]
-#                                 ) if lse[b, h, x + j - N + 1] > -inf else 0.0
+#                                     S_3 - top[b, h, x + j - N + 1] - log_l[b, h, x + j - N + 1]
+#                                 )
 #                                 # S24
 #                                 dP_3 = sum(
 #                                     dO[b, h, x + j - N + 1, d]
@@ -381,11 +388,13 @@ def _fitting(footprint, width):
 
 @triton.jit
 def attention_relative_kernel(
-    Q_ptr, K_ptr, V_ptr, relative_ptr, O_ptr, lse_ptr,
+    Q_ptr, K_ptr, V_ptr, relative_ptr, top_ptr, log_l_ptr, O_ptr, lse_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_relative_h, stride_relative_1,
+    stride_top_b, stride_top_h, stride_top_i,
+    stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
     H, M, N,
@@ -397,7 +406,7 @@ def attention_relative_kernel(
     """A program does BLOCK_I iterations of i, for one b and one h.
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1).
-    Writes O (B, H, M, D), lse (B, H, M).
+    Writes top (B, H, M), log_l (B, H, M), O (B, H, M, D), lse (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
@@ -416,6 +425,10 @@ def attention_relative_kernel(
     V_ptr += b * stride_V_b
     V_ptr += h * stride_V_h
     relative_ptr += h * stride_relative_h
+    top_ptr += b * stride_top_b
+    top_ptr += h * stride_top_h
+    log_l_ptr += b * stride_log_l_b
+    log_l_ptr += h * stride_log_l_h
     O_ptr += b * stride_O_b
     O_ptr += h * stride_O_h
     lse_ptr += b * stride_lse_b
@@ -455,12 +468,12 @@ def attention_relative_kernel(
             other=0.0
         )  # S3
         S_bhij = s + relative_ij.to(tl.float32)  # S3
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S11
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
-        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
+        exp_m = tl.exp2((m - m_bhij_finite) * 1.4426950408889634)  # S12
+        exp_S_bhij = tl.exp2((S_bhij - m_bhij_finite[:, None]) * 1.4426950408889634)  # S12
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S12
         if LATE:
             O = O * exp_m[:, None]  # S7
             exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
@@ -503,12 +516,12 @@ def attention_relative_kernel(
         )  # S3
         S_bhij = s + relative_ij.to(tl.float32)  # S3
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
-        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S9
+        m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1))  # S11
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
-        exp_m = tl.exp(m - m_bhij_finite)  # S10
-        exp_S_bhij = tl.exp(S_bhij - m_bhij_finite[:, None])  # S10
-        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S10
+        exp_m = tl.exp2((m - m_bhij_finite) * 1.4426950408889634)  # S12
+        exp_S_bhij = tl.exp2((S_bhij - m_bhij_finite[:, None]) * 1.4426950408889634)  # S12
+        l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S12
         if LATE:
             O = O * exp_m[:, None]  # S7
             exp_S_bhij_late = exp_S_bhij.to(V_ptr.dtype.element_ty)
@@ -534,7 +547,12 @@ def attention_relative_kernel(
         )  # S7
         O = tl.dot(exp_S_bhij_late, V_jd, O, input_precision="ieee")  # S7: of the block before
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S6
-    tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S8
+    tl.store(top_ptr + i * stride_top_i, tl.where(l > 0.0, m, 0.0), mask=i < M)  # S9
+    log_l_2 = tl.log(l)  # S10
+    tl.store(
+        log_l_ptr + i * stride_log_l_i, tl.where(l > 0.0, log_l_2, float("inf")), mask=i < M
+    )  # S10
+    tl.store(lse_ptr + i * stride_lse_i, m + log_l_2, mask=i < M)  # S8
     tl.store(
         O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
         O,
@@ -680,12 +698,13 @@ attention_relative_backward_delta_kernel_tuned = _Tuned(
 
 @triton.jit
 def attention_relative_backward_dQ_kernel(
-    Q_ptr, K_ptr, V_ptr, relative_ptr, lse_ptr, dO_ptr, delta_ptr, dQ_ptr,
+    Q_ptr, K_ptr, V_ptr, relative_ptr, top_ptr, log_l_ptr, dO_ptr, delta_ptr, dQ_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_relative_h, stride_relative_1,
-    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_top_b, stride_top_h, stride_top_i,
+    stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
@@ -696,8 +715,8 @@ def attention_relative_backward_dQ_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), lse (B, H, M),
-    dO (B, H, M, D), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), top (B, H, M),
+    log_l (B, H, M), dO (B, H, M, D), delta (B, H, M).
     Writes dQ (B, H, M, E).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -717,8 +736,10 @@ def attention_relative_backward_dQ_kernel(
     V_ptr += b * stride_V_b
     V_ptr += h * stride_V_h
     relative_ptr += h * stride_relative_h
-    lse_ptr += b * stride_lse_b
-    lse_ptr += h * stride_lse_h
+    top_ptr += b * stride_top_b
+    top_ptr += h * stride_top_h
+    log_l_ptr += b * stride_log_l_b
+    log_l_ptr += h * stride_log_l_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
     delta_ptr += b * stride_delta_b
@@ -733,9 +754,8 @@ def attention_relative_backward_dQ_kernel(
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
     )  # S3
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S6
-    # inf where a row sees nothing
-    lse_i_seen = tl.where(lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf"))
+    top_i = tl.load(top_ptr + i * stride_top_i, mask=i < M, other=0.0)  # S6
+    log_l_i = tl.load(log_l_ptr + i * stride_log_l_i, mask=i < M, other=0.0)  # S6
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
@@ -756,7 +776,10 @@ def attention_relative_backward_dQ_kernel(
             other=0.0
         )  # S5
         S = s + relative_ij.to(tl.float32)  # S5
-        P = tl.exp(S - lse_i_seen[:, None])  # S6
+        P = tl.exp2(
+            (S - top_i.to(tl.float32)[:, None]) * 1.4426950408889634
+            - (log_l_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S7
@@ -779,7 +802,10 @@ def attention_relative_backward_dQ_kernel(
             other=0.0
         )  # S5
         S = s + relative_ij.to(tl.float32)  # S5
-        P = tl.exp(S - lse_i_seen[:, None])  # S6
+        P = tl.exp2(
+            (S - top_i.to(tl.float32)[:, None]) * 1.4426950408889634
+            - (log_l_i.to(tl.float32) * 1.4426950408889634)[:, None]
+        )  # S6
         V_jd = tl.load(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
             mask=(j[:, None] < N) & d_in[None, :],
@@ -850,12 +876,13 @@ attention_relative_backward_dQ_kernel_tuned = {
 
 @triton.jit
 def attention_relative_backward_dK_dV_kernel(
-    Q_ptr, K_ptr, V_ptr, relative_ptr, lse_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
+    Q_ptr, K_ptr, V_ptr, relative_ptr, top_ptr, log_l_ptr, dO_ptr, delta_ptr, dK_ptr, dV_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_relative_h, stride_relative_1,
-    stride_lse_b, stride_lse_h, stride_lse_i,
+    stride_top_b, stride_top_h, stride_top_i,
+    stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
@@ -867,8 +894,8 @@ def attention_relative_backward_dK_dV_kernel(
 ):
     """A program does BLOCK_J iterations of j, for one b and one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), lse (B, H, M),
-    dO (B, H, M, D), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), top (B, H, M),
+    log_l (B, H, M), dO (B, H, M, D), delta (B, H, M).
     Writes dK (B, H, N, E), dV (B, H, N, D).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -888,8 +915,10 @@ def attention_relative_backward_dK_dV_kernel(
     V_ptr += b * stride_V_b
     V_ptr += h * stride_V_h
     relative_ptr += h * stride_relative_h
-    lse_ptr += b * stride_lse_b
-    lse_ptr += h * stride_lse_h
+    top_ptr += b * stride_top_b
+    top_ptr += h * stride_top_h
+    log_l_ptr += b * stride_log_l_b
+    log_l_ptr += h * stride_log_l_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
     delta_ptr += b * stride_delta_b
@@ -928,12 +957,12 @@ def attention_relative_backward_dK_dV_kernel(
             other=0.0
         )  # S13
         S_2 = s_2 + relative_ij.to(tl.float32)  # S13
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
-        # inf where a row sees nothing
-        lse_i_seen = tl.where(
-            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
-        )
-        P_2 = tl.exp(S_2 - lse_i_seen[None, :])  # S14
+        top_i = tl.load(top_ptr + i * stride_top_i)  # S14
+        log_l_i = tl.load(log_l_ptr + i * stride_log_l_i)  # S14
+        P_2 = tl.exp2(
+            (S_2 - top_i.to(tl.float32)[None, :]) * 1.4426950408889634
+            - (log_l_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=d_in[None, :],
@@ -960,12 +989,12 @@ def attention_relative_backward_dK_dV_kernel(
             other=0.0
         )  # S13
         S_2 = s_2 + relative_ij.to(tl.float32)  # S13
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
-        # inf where a row sees nothing
-        lse_i_seen = tl.where(
-            lse_i.to(tl.float32) > float("-inf"), lse_i.to(tl.float32), float("inf")
-        )
-        P_2 = tl.exp(S_2 - lse_i_seen[None, :])  # S14
+        top_i = tl.load(top_ptr + i * stride_top_i, mask=i < M, other=0.0)  # S14
+        log_l_i = tl.load(log_l_ptr + i * stride_log_l_i, mask=i < M, other=0.0)  # S14
+        P_2 = tl.exp2(
+            (S_2 - top_i.to(tl.float32)[None, :]) * 1.4426950408889634
+            - (log_l_i.to(tl.float32) * 1.4426950408889634)[None, :]
+        )  # S14
         dO_id = tl.load(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & d_in[None, :],
@@ -1050,12 +1079,13 @@ attention_relative_backward_dK_dV_kernel_tuned = {
 
 @triton.jit
 def attention_relative_backward_drelative_kernel(
-    Q_ptr, K_ptr, V_ptr, relative_ptr, lse_ptr, dO_ptr, delta_ptr, drelative_ptr,
+    Q_ptr, K_ptr, V_ptr, relative_ptr, top_ptr, log_l_ptr, dO_ptr, delta_ptr, drelative_ptr,
     stride_Q_b, stride_Q_h, stride_Q_2, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
     stride_relative_h, stride_relative_x,
-    stride_lse_b, stride_lse_h, stride_lse_2,
+    stride_top_b, stride_top_h, stride_top_2,
+    stride_log_l_b, stride_log_l_h, stride_log_l_2,
     stride_dO_b, stride_dO_h, stride_dO_2, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_2,
     stride_drelative_h, stride_drelative_x,
@@ -1066,8 +1096,8 @@ def attention_relative_backward_drelative_kernel(
 ):
     """A program does BLOCK_X iterations of x, for one h.
 
-    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), lse (B, H, M),
-    dO (B, H, M, D), delta (B, H, M).
+    Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), top (B, H, M),
+    log_l (B, H, M), dO (B, H, M, D), delta (B, H, M).
     Writes drelative (H, M + N - 1).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -1085,7 +1115,8 @@ def attention_relative_backward_drelative_kernel(
     K_ptr += h * stride_K_h
     V_ptr += h * stride_V_h
     relative_ptr += h * stride_relative_h
-    lse_ptr += h * stride_lse_h
+    top_ptr += h * stride_top_h
+    log_l_ptr += h * stride_log_l_h
     dO_ptr += h * stride_dO_h
     delta_ptr += h * stride_delta_h
     drelative_ptr += h * stride_drelative_h
@@ -1132,16 +1163,21 @@ def attention_relative_backward_drelative_kernel(
             s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
             s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
             S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
-            lse_xj = tl.load(
-                lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
+            top_xj = tl.load(
+                top_ptr + b * stride_top_b + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
                     tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
                 ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
                 other=0.0
             )  # S23
-            P_3 = tl.where(
-                lse_xj.to(tl.float32) > float("-inf"), tl.exp(S_3 - lse_xj.to(tl.float32)), 0.0
+            log_l_xj = tl.load(
+                log_l_ptr + b * stride_log_l_b + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
+                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                other=0.0
             )  # S23
+            P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
             dO_xjd = tl.load(
                 dO_ptr
                 + b * stride_dO_b
@@ -1204,14 +1240,17 @@ def attention_relative_backward_drelative_kernel(
             s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
             s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
             S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
-            lse_xj = tl.load(
-                lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
+            top_xj = tl.load(
+                top_ptr + b * stride_top_b + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
                 mask=x[:, None] < M + N - 1,
                 other=0.0
             )  # S23
-            P_3 = tl.where(
-                lse_xj.to(tl.float32) > float("-inf"), tl.exp(S_3 - lse_xj.to(tl.float32)), 0.0
+            log_l_xj = tl.load(
+                log_l_ptr + b * stride_log_l_b + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
+                mask=x[:, None] < M + N - 1,
+                other=0.0
             )  # S23
+            P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
             dO_xjd = tl.load(
                 dO_ptr
                 + b * stride_dO_b
@@ -1261,16 +1300,21 @@ def attention_relative_backward_drelative_kernel(
             s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
             s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
             S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
-            lse_xj = tl.load(
-                lse_ptr + b * stride_lse_b + (x[:, None] + j[None, :] - N + 1) * stride_lse_2,
+            top_xj = tl.load(
+                top_ptr + b * stride_top_b + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
                 mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
                     tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
                 ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
                 other=0.0
             )  # S23
-            P_3 = tl.where(
-                lse_xj.to(tl.float32) > float("-inf"), tl.exp(S_3 - lse_xj.to(tl.float32)), 0.0
+            log_l_xj = tl.load(
+                log_l_ptr + b * stride_log_l_b + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
+                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                other=0.0
             )  # S23
+            P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
             dO_xjd = tl.load(
                 dO_ptr
                 + b * stride_dO_b
@@ -1450,7 +1494,8 @@ def attention_relative_forward(Q, K, V, relative, *, tune=True):
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
-        O (B, H, M, D), lse (B, H, M) in float32.
+        O (B, H, M, D), lse (B, H, M) in float32, top (B, H, M) in float32, log_l (B, H, M) in
+        float32.
 
     Raises:
         ValueError: An argument does not fit; the message says which and how.
@@ -1474,9 +1519,11 @@ def attention_relative_forward(Q, K, V, relative, *, tune=True):
         (H, M + N - 1),
         "(H, M + N - 1) with H = Q.shape[1], M = Q.shape[2] and N = K.shape[2]"
     )
+    top = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
+    log_l = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
     lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
-    index = _index_type(Q, K, V, relative, O, lse)
+    index = _index_type(Q, K, V, relative, top, log_l, O, lse)
     width = Q.element_size()
 
     lanes = {
@@ -1501,11 +1548,13 @@ def attention_relative_forward(Q, K, V, relative, *, tune=True):
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, relative, O, lse,
+                Q, K, V, relative, top, log_l, O, lse,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *relative.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *O.stride(),
                 *lse.stride(),
                 H, M, N,
@@ -1514,10 +1563,12 @@ def attention_relative_forward(Q, K, V, relative, *, tune=True):
                 **lanes,
                 **blocks, enable_fp_fusion=True,
             )
-    return O, lse
+    return O, lse, top, log_l
 
 
-def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=None, tune=True):
+def attention_relative_backward(
+    Q, K, V, relative, top, log_l, O, dO, dlse, *, wanted=None, tune=True
+):
     """Return the gradients of attention_relative.
 
     Args:
@@ -1525,7 +1576,8 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
         K: (B, H, N, E), float16, bfloat16 or float32, any strides.
         V: (B, H, N, D), float16, bfloat16 or float32, any strides.
         relative: (H, M + N - 1), float16, bfloat16 or float32, any strides.
-        lse: (B, H, M), float32, any strides.
+        top: (B, H, M), float32, any strides.
+        log_l: (B, H, M), float32, any strides.
         O: (B, H, M, D), float16, bfloat16 or float32, any strides.
         dO: (B, H, M, D), float16, bfloat16 or float32, any strides.
         dlse: (B, H, M), float32, any strides.
@@ -1541,8 +1593,9 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     """
     _check_tensors(
         ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT),
-        ("relative", relative, 2, _FLOAT), ("lse", lse, 3, (torch.float32,)), ("O", O, 4, _FLOAT),
-        ("dO", dO, 4, _FLOAT), ("dlse", dlse, 3, (torch.float32,))
+        ("relative", relative, 2, _FLOAT), ("top", top, 3, (torch.float32,)),
+        ("log_l", log_l, 3, (torch.float32,)), ("O", O, 4, _FLOAT), ("dO", dO, 4, _FLOAT),
+        ("dlse", dlse, 3, (torch.float32,))
     )
     B, H, M, E = Q.shape
     N = K.shape[2]
@@ -1560,7 +1613,13 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
         "(H, M + N - 1) with H = Q.shape[1], M = Q.shape[2] and N = K.shape[2]"
     )
     _check_shape(
-        "lse", lse, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
+        "top", top, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
+    )
+    _check_shape(
+        "log_l",
+        log_l,
+        (B, H, M),
+        "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
     )
     _check_shape(
         "O",
@@ -1591,7 +1650,9 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     drelative = None
     if "drelative" in wanted:
         drelative = torch.full((H, M + N - 1), 0.0, dtype=Q.dtype, device=Q.device)
-    index = _index_type(*_given(Q, K, V, relative, lse, O, dO, dlse, delta, dQ, dK, dV, drelative))
+    index = _index_type(
+        *_given(Q, K, V, relative, top, log_l, O, dO, dlse, delta, dQ, dK, dV, drelative)
+    )
     width = Q.element_size()
 
     if _INTERPRETED or not tune:
@@ -1639,12 +1700,13 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     if min(B, H, M) > 0 and "dQ" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, relative, lse, dO, delta, dQ,
+                Q, K, V, relative, top, log_l, dO, delta, dQ,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *relative.stride(),
-                *lse.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *dO.stride(),
                 *delta.stride(),
                 *dQ.stride(),
@@ -1677,12 +1739,13 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     if min(B, H, N) > 0 and wanted & {"dK", "dV"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, relative, lse, dO, delta, dK, dV,
+                Q, K, V, relative, top, log_l, dO, delta, dK, dV,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *relative.stride(),
-                *lse.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *dO.stride(),
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2, 3),
@@ -1707,12 +1770,13 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     if min(H, M + N - 1) > 0 and "drelative" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, relative, lse, dO, delta, drelative,
+                Q, K, V, relative, top, log_l, dO, delta, drelative,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
                 *relative.stride(),
-                *lse.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *dO.stride(),
                 *delta.stride(),
                 *drelative.stride(),
@@ -1726,10 +1790,10 @@ def attention_relative_backward(Q, K, V, relative, lse, O, dO, dlse, *, wanted=N
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_aa458804"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_697a0cad"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     return attention_relative_forward(Q, K, V, relative, tune=tune)
 
 
@@ -1742,20 +1806,24 @@ def _(Q, K, V, relative, tune):
     return (
         torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device),
         torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
+        torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
+        torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_aa458804"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_697a0cad"), mutates_args=())
 def _attention_relative_backward_operator(
-    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, lse: torch.Tensor,
-    O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool
+    Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, top: torch.Tensor,
+    log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],
+    tune: bool
 ) -> list[torch.Tensor]:
     found = attention_relative_backward(
         Q,
         K,
         V,
         relative,
-        lse,
+        top,
+        log_l,
         O,
         dO,
         dlse,
@@ -1766,7 +1834,7 @@ def _attention_relative_backward_operator(
 
 
 @_attention_relative_backward_operator.register_fake
-def _(Q, K, V, relative, lse, O, dO, dlse, wanted, tune):
+def _(Q, K, V, relative, top, log_l, O, dO, dlse, wanted, tune):
     B = Q.shape[0]
     H = Q.shape[1]
     M = Q.shape[2]
@@ -1785,17 +1853,18 @@ def _(Q, K, V, relative, lse, O, dO, dlse, wanted, tune):
 def _attention_relative_keep(ctx, inputs, output):
     """Save what the gradients are worked out from."""
     Q, K, V, relative, tune = inputs
-    O, lse = output
-    ctx.save_for_backward(Q, K, V, relative, lse, O)
+    O, lse, top, log_l = output
+    ctx.save_for_backward(Q, K, V, relative, top, log_l, O)
     ctx.numbers = (tune,)
     ctx.like = _like(O), _like(lse)
+    ctx.mark_non_differentiable(top, log_l)
     ctx.set_materialize_grads(False)
 
 
 def _attention_relative_gradients(ctx, *found):
     """Return a gradient for each argument, None where none is asked for."""
-    dO, dlse = found
-    Q, K, V, relative, lse, O = ctx.saved_tensors
+    dO, dlse, _, _ = found
+    Q, K, V, relative, top, log_l, O = ctx.saved_tensors
     (tune,) = ctx.numbers
     O_like, lse_like = ctx.like
     if dO is None:
@@ -1805,7 +1874,9 @@ def _attention_relative_gradients(ctx, *found):
     needed = ctx.needs_input_grad
     wanted = [needed[0], needed[1], needed[2], needed[3]]
     found = iter(
-        _attention_relative_backward_operator(Q, K, V, relative, lse, O, dO, dlse, wanted, tune)
+        _attention_relative_backward_operator(
+            Q, K, V, relative, top, log_l, O, dO, dlse, wanted, tune
+        )
     )
     dQ, dK, dV, drelative = (next(found) if each else None for each in wanted)
     return dQ, dK, dV, drelative, None
@@ -1841,4 +1912,5 @@ def attention_relative(Q, K, V, relative, *, tune=True):
     Raises:
         ValueError: An argument does not fit; the message says which and how.
     """
-    return _attention_relative_forward_operator(Q, K, V, relative, tune)
+    O, lse, _, _ = _attention_relative_forward_operator(Q, K, V, relative, tune)
+    return O, lse

@@ -242,7 +242,12 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32)))  # S2
+        P = s * tl.exp2(
+            -(
+                (i[:, None] - j[None, :]).to(tl.float32)
+                * (rate_h.to(tl.float32) * 1.4426950408889634)
+            )
+        )  # S2
         if LATE:
             P_late = P
             j_late = j
@@ -282,7 +287,12 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32)))  # S2
+        P = s * tl.exp2(
+            -(
+                (i[:, None] - j[None, :]).to(tl.float32)
+                * (rate_h.to(tl.float32) * 1.4426950408889634)
+            )
+        )  # S2
         if LATE:
             P_late = tl.where(
                 tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,

@@ -368,7 +368,12 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32)))  # S2
+        P = s * tl.exp2(
+            -(
+                (i[:, None] - j[None, :]).to(tl.float32)
+                * (rate_h.to(tl.float32) * 1.4426950408889634)
+            )
+        )  # S2
         if LATE:
             P_late = P
             j_late = j
@@ -408,7 +413,12 @@ def attention_retention_kernel(
                 O,
                 input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
             )
-        P = s * tl.exp(-((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32)))  # S2
+        P = s * tl.exp2(
+            -(
+                (i[:, None] - j[None, :]).to(tl.float32)
+                * (rate_h.to(tl.float32) * 1.4426950408889634)
+            )
+        )  # S2
         if LATE:
             P_late = tl.where(
                 tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
@@ -577,8 +587,11 @@ def attention_retention_backward_dQ_kernel(
             V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
         )  # S3
         ds_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S3
-        exp_rate_h = tl.exp(
-            -((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32))
+        exp_rate_h = tl.exp2(
+            -(
+                (i[:, None] - j[None, :]).to(tl.float32)
+                * (rate_h.to(tl.float32) * 1.4426950408889634)
+            )
         )  # S4
         ds = exp_rate_h * ds_sum  # S4
         ds_sum_2 = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
@@ -602,8 +615,11 @@ def attention_retention_backward_dQ_kernel(
             other=0.0
         )  # S3
         ds_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S3
-        exp_rate_h = tl.exp(
-            -((i[:, None] - j[None, :]).to(tl.float32) * rate_h.to(tl.float32))
+        exp_rate_h = tl.exp2(
+            -(
+                (i[:, None] - j[None, :]).to(tl.float32)
+                * (rate_h.to(tl.float32) * 1.4426950408889634)
+            )
         )  # S4
         ds = exp_rate_h * ds_sum  # S4
         ds_sum_2 = ds * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S5
@@ -758,8 +774,11 @@ def attention_retention_backward_dK_dV_kernel(
             other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp(
-            -((i[None, :] - j[:, None]).to(tl.float32) * rate_h.to(tl.float32))
+        exp_rate_h = tl.exp2(
+            -(
+                (i[None, :] - j[:, None]).to(tl.float32)
+                * (rate_h.to(tl.float32) * 1.4426950408889634)
+            )
         )  # S9
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
@@ -799,8 +818,11 @@ def attention_retention_backward_dK_dV_kernel(
             other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp(
-            -((i[None, :] - j[:, None]).to(tl.float32) * rate_h.to(tl.float32))
+        exp_rate_h = tl.exp2(
+            -(
+                (i[None, :] - j[:, None]).to(tl.float32)
+                * (rate_h.to(tl.float32) * 1.4426950408889634)
+            )
         )  # S9
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
@@ -822,8 +844,11 @@ def attention_retention_backward_dK_dV_kernel(
             other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp(
-            -((i[None, :] - j[:, None]).to(tl.float32) * rate_h.to(tl.float32))
+        exp_rate_h = tl.exp2(
+            -(
+                (i[None, :] - j[:, None]).to(tl.float32)
+                * (rate_h.to(tl.float32) * 1.4426950408889634)
+            )
         )  # S9
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
@@ -1310,7 +1335,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op(_free("attention_retention_forward_f379502e"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_forward_ad022e1e"), mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1326,7 +1351,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_retention_backward_f379502e"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_backward_ad022e1e"), mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -18,19 +18,24 @@
 #   1. define every array once (storage: every read gets the value that was written last above it)
 #   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
 #   3. dm vanishes (algebra: dm = 0)
-#   4. work P out from y: keep y = m[i] + log(l[i]) for each sum (algebra: P[i, j] = exp(X[i, j] -
-#      m[i]) / l[i] = exp(X[i, j] - y[i]))
+#   4. work P out from top and log_l: keep top = m[i] and log_l = log(l[i]) for each sum (algebra:
+#      P[i, j] = exp(X[i, j] - m[i]) / l[i] = exp(X[i, j] - top[i] - log_l[i]))
 #   5. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
 #
 # Its backward pass:
 #
-#     def logsumexp_backward(X: Float[Array, "M N"], y: Float[Array, "M"], dy: Float[Array, "M"]):
+#     def logsumexp_backward(
+#         X: Float[Array, "M N"],
+#         top: Float32[Array, "M"],
+#         log_l: Float32[Array, "M"],
+#         dy: Float[Array, "M"]
+#     ):
 #         dX = zeros((M, N))
 #         for i in range(0, M):
 #             for j in range(0, N):
-#                 P = exp(X[i, j] - y[i]) if y[i] > -inf else 0.0
+#                 P = exp(X[i, j] - top[i] - log_l[i])
 #                 dX[i, j] = P * dy[i]
 #         return dX
 #
@@ -42,30 +47,39 @@
 # Where they end; the labels in the forward kernels are those of this nest:
 #
 #     def logsumexp(X: Float[Array, "M N"]):
+#         top = zeros(M, dtype=float32)
+#         log_l = zeros(M, dtype=float32)
 #         y = zeros(M)
 #         for i in parallel(0, M):
 #             private: (m, l, m_ij)
 #             m = -inf  # S1: the maximum of nothing
 #             l = 0.0  # S3: an empty sum
 #             for j in range(0, N):
-#                 m_ij = max(m, X[i, j])  # S6
+#                 m_ij = max(m, X[i, j])  # S8
 #                 l = l * exp(m - m_ij) + exp(X[i, j] - m_ij) if m_ij > -inf else l  # S4
 #                 m = m_ij  # S2
+#             top[i] = m if l > 0.0 else 0.0  # S6
+#             log_l[i] = log(l) if l > 0.0 else inf  # S7
 #             y[i] = m + log(l)  # S5: the maximum comes back
-#         return y
+#         return y, top, log_l
 #
 # The steps from there to the backward kernels:
 #   1. run i and j in parallel, P private to an iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
 #
-#     def logsumexp_backward(X: Float[Array, "M N"], y: Float[Array, "M"], dy: Float[Array, "M"]):
+#     def logsumexp_backward(
+#         X: Float[Array, "M N"],
+#         top: Float32[Array, "M"],
+#         log_l: Float32[Array, "M"],
+#         dy: Float[Array, "M"]
+#     ):
 #         dX = zeros((M, N))
 #         for i in parallel(0, M):
 #             private: P
 #             for j in parallel(0, N):
 #                 private: P
-#                 P = exp(X[i, j] - y[i]) if y[i] > -inf else 0.0  # S1
+#                 P = exp(X[i, j] - top[i] - log_l[i])  # S1
 #                 dX[i, j] = P * dy[i]  # S2
 #         return dX
 
@@ -147,8 +161,10 @@ class _Tuned:
 
 @triton.jit
 def logsumexp_kernel(
-    X_ptr, y_ptr,
+    X_ptr, top_ptr, log_l_ptr, y_ptr,
     stride_X_i, stride_X_j,
+    stride_top_i,
+    stride_log_l_i,
     stride_y_i,
     M, N,
     INDEX: tl.constexpr,
@@ -157,7 +173,7 @@ def logsumexp_kernel(
     """A program does BLOCK_I iterations of i.
 
     Reads X (M, N).
-    Writes y (M,).
+    Writes top (M,), log_l (M,), y (M,).
     """
     pid = tl.program_id(0).to(INDEX)
     i = pid * BLOCK_I + tl.arange(0, BLOCK_I)
@@ -172,8 +188,8 @@ def logsumexp_kernel(
             X_ptr + i[:, None] * stride_X_i + j[None, :] * stride_X_j,
             mask=i[:, None] < M,
             other=float("-inf")
-        )  # S6
-        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1))  # S6
+        )  # S8
+        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1))  # S8
         m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
         l = l * tl.exp(m - m_ij_finite) + tl.sum(
             tl.exp(X_ij.to(tl.float32) - m_ij_finite[:, None]), axis=1
@@ -186,14 +202,19 @@ def logsumexp_kernel(
             X_ptr + i[:, None] * stride_X_i + j[None, :] * stride_X_j,
             mask=(i[:, None] < M) & (j[None, :] < N),
             other=float("-inf")
-        )  # S6
-        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1))  # S6
+        )  # S8
+        m_ij = tl.maximum(m, tl.max(X_ij.to(tl.float32), axis=1))  # S8
         m_ij_finite = tl.where(m_ij > float("-inf"), m_ij, 0.0)  # 0 as long as nothing was seen
         l = l * tl.exp(m - m_ij_finite) + tl.sum(
             tl.exp(X_ij.to(tl.float32) - m_ij_finite[:, None]), axis=1
         )  # S4
         m = m_ij  # S2
-    tl.store(y_ptr + i * stride_y_i, m + tl.log(l), mask=i < M)  # S5
+    tl.store(top_ptr + i * stride_top_i, tl.where(l > 0.0, m, 0.0), mask=i < M)  # S6
+    log_l_2 = tl.log(l)  # S7
+    tl.store(
+        log_l_ptr + i * stride_log_l_i, tl.where(l > 0.0, log_l_2, float("inf")), mask=i < M
+    )  # S7
+    tl.store(y_ptr + i * stride_y_i, m + log_l_2, mask=i < M)  # S5
 
 
 def logsumexp_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
@@ -217,9 +238,10 @@ logsumexp_kernel_tuned = _Tuned(
 
 @triton.jit
 def logsumexp_backward_kernel(
-    X_ptr, y_ptr, dy_ptr, dX_ptr,
+    X_ptr, top_ptr, log_l_ptr, dy_ptr, dX_ptr,
     stride_X_i, stride_X_j,
-    stride_y_i,
+    stride_top_i,
+    stride_log_l_i,
     stride_dy_i,
     stride_dX_i, stride_dX_j,
     M, N,
@@ -228,7 +250,7 @@ def logsumexp_backward_kernel(
 ):
     """A program does BLOCK_I iterations of i by BLOCK_J iterations of j.
 
-    Reads X (M, N), y (M,), dy (M,).
+    Reads X (M, N), top (M,), log_l (M,), dy (M,).
     Writes dX (M, N).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -236,15 +258,16 @@ def logsumexp_backward_kernel(
     i = (pid // blocks_j) * BLOCK_I + tl.arange(0, BLOCK_I)
     j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
 
-    y_i = tl.load(y_ptr + i * stride_y_i, mask=i < M, other=0.0)  # S1
-    # inf where a row sees nothing
-    y_i_seen = tl.where(y_i.to(tl.float32) > float("-inf"), y_i.to(tl.float32), float("inf"))
     X_ij = tl.load(
         X_ptr + i[:, None] * stride_X_i + j[None, :] * stride_X_j,
-        mask=(i[:, None] < M) & (j[None, :] < N) & (y_i.to(tl.float32)[:, None] > float("-inf")),
+        mask=(i[:, None] < M) & (j[None, :] < N),
         other=0.0
     )  # S1
-    P = tl.exp(X_ij.to(tl.float32) - y_i_seen[:, None])  # S1
+    top_i = tl.load(top_ptr + i * stride_top_i, mask=i < M, other=0.0)  # S1
+    log_l_i = tl.load(log_l_ptr + i * stride_log_l_i, mask=i < M, other=0.0)  # S1
+    P = tl.exp(
+        X_ij.to(tl.float32) - top_i.to(tl.float32)[:, None] - log_l_i.to(tl.float32)[:, None]
+    )  # S1
     dy_i = tl.load(dy_ptr + i * stride_dy_i, mask=i < M, other=0.0)  # S2
     tl.store(
         dX_ptr + i[:, None] * stride_dX_i + j[None, :] * stride_dX_j,
@@ -369,15 +392,17 @@ def logsumexp_forward(X, *, tune=True):
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
-        y (M,).
+        y (M,), top (M,) in float32, log_l (M,) in float32.
 
     Raises:
         ValueError: An argument does not fit; the message says which and how.
     """
     _check_tensors(("X", X, 2, _FLOAT))
     M, N = X.shape
+    top = torch.empty((M,), dtype=torch.float32, device=X.device)
+    log_l = torch.empty((M,), dtype=torch.float32, device=X.device)
     y = torch.empty((M,), dtype=X.dtype, device=X.device)
-    index = _index_type(X, y)
+    index = _index_type(X, top, log_l, y)
 
     if _INTERPRETED or not tune:
         run = logsumexp_kernel
@@ -392,22 +417,25 @@ def logsumexp_forward(X, *, tune=True):
     if M > 0:
         with torch.cuda.device_of(X):
             run[grid](
-                X, y,
+                X, top, log_l, y,
                 *X.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *y.stride(),
                 M, N,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,
             )
-    return (y,)
+    return y, top, log_l
 
 
-def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
+def logsumexp_backward(X, top, log_l, dy, *, wanted=None, tune=True):
     """Return the gradients of logsumexp.
 
     Args:
         X: (M, N), float16, bfloat16 or float32, any strides.
-        y: (M,), float16, bfloat16 or float32, any strides.
+        top: (M,), float32, any strides.
+        log_l: (M,), float32, any strides.
         dy: (M,), float16, bfloat16 or float32, any strides.
         wanted: The names of the gradients that are asked for; all by default. The others are
             None, and cost nothing.
@@ -419,13 +447,17 @@ def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
     Raises:
         ValueError: An argument does not fit; the message says which and how.
     """
-    _check_tensors(("X", X, 2, _FLOAT), ("y", y, 1, _FLOAT), ("dy", dy, 1, _FLOAT))
+    _check_tensors(
+        ("X", X, 2, _FLOAT), ("top", top, 1, (torch.float32,)),
+        ("log_l", log_l, 1, (torch.float32,)), ("dy", dy, 1, _FLOAT)
+    )
     M, N = X.shape
-    _check_shape("y", y, (M,), "(M,) with M = X.shape[0]")
+    _check_shape("top", top, (M,), "(M,) with M = X.shape[0]")
+    _check_shape("log_l", log_l, (M,), "(M,) with M = X.shape[0]")
     _check_shape("dy", dy, (M,), "(M,) with M = X.shape[0]")
     wanted = _wanted(wanted, ("dX",))
     dX = torch.empty((M, N), dtype=X.dtype, device=X.device)
-    index = _index_type(X, y, dy, dX)
+    index = _index_type(X, top, log_l, dy, dX)
 
     if _INTERPRETED or not tune:
         run = logsumexp_backward_kernel
@@ -440,9 +472,10 @@ def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
     if min(M, N) > 0:
         with torch.cuda.device_of(X):
             run[grid](
-                X, y, dy, dX,
+                X, top, log_l, dy, dX,
                 *X.stride(),
-                *y.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *dy.stride(),
                 *dX.stride(),
                 M, N,
@@ -452,29 +485,36 @@ def logsumexp_backward(X, y, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op(_free("logsumexp_forward_6f876929"), mutates_args=())
-def _logsumexp_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
-    return logsumexp_forward(X, tune=tune)[0]
+@torch.library.custom_op(_free("logsumexp_forward_d11bb323"), mutates_args=())
+def _logsumexp_forward_operator(
+    X: torch.Tensor, tune: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return logsumexp_forward(X, tune=tune)
 
 
 @_logsumexp_forward_operator.register_fake
 def _(X, tune):
     M = X.shape[0]
-    return torch.empty((M,), dtype=X.dtype, device=X.device)
+    return (
+        torch.empty((M,), dtype=X.dtype, device=X.device),
+        torch.empty((M,), dtype=torch.float32, device=X.device),
+        torch.empty((M,), dtype=torch.float32, device=X.device),
+    )
 
 
-@torch.library.custom_op(_free("logsumexp_backward_6f876929"), mutates_args=())
+@torch.library.custom_op(_free("logsumexp_backward_d11bb323"), mutates_args=())
 def _logsumexp_backward_operator(
-    X: torch.Tensor, y: torch.Tensor, dy: torch.Tensor, wanted: list[bool], tune: bool
+    X: torch.Tensor, top: torch.Tensor, log_l: torch.Tensor, dy: torch.Tensor, wanted: list[bool],
+    tune: bool
 ) -> list[torch.Tensor]:
     found = logsumexp_backward(
-        X, y, dy, wanted=[name for name, each in zip(("dX",), wanted) if each], tune=tune
+        X, top, log_l, dy, wanted=[name for name, each in zip(("dX",), wanted) if each], tune=tune
     )
     return [gradient for gradient in found if gradient is not None]
 
 
 @_logsumexp_backward_operator.register_fake
-def _(X, y, dy, wanted, tune):
+def _(X, top, log_l, dy, wanted, tune):
     M = X.shape[0]
     N = X.shape[1]
     found = (
@@ -486,24 +526,25 @@ def _(X, y, dy, wanted, tune):
 def _logsumexp_keep(ctx, inputs, output):
     """Save what the gradients are worked out from."""
     X, tune = inputs
-    y = output
-    ctx.save_for_backward(X, y)
+    y, top, log_l = output
+    ctx.save_for_backward(X, top, log_l)
     ctx.numbers = (tune,)
     ctx.like = (_like(y),)
+    ctx.mark_non_differentiable(top, log_l)
     ctx.set_materialize_grads(False)
 
 
 def _logsumexp_gradients(ctx, *found):
     """Return a gradient for each argument, None where none is asked for."""
-    (dy,) = found
-    X, y = ctx.saved_tensors
+    dy, _, _ = found
+    X, top, log_l = ctx.saved_tensors
     (tune,) = ctx.numbers
     (y_like,) = ctx.like
     if dy is None:
         dy = _zeros(*y_like)
     needed = ctx.needs_input_grad
     wanted = [needed[0]]
-    found = iter(_logsumexp_backward_operator(X, y, dy, wanted, tune))
+    found = iter(_logsumexp_backward_operator(X, top, log_l, dy, wanted, tune))
     (dX,) = (next(found) if each else None for each in wanted)
     return dX, None
 
@@ -533,4 +574,5 @@ def logsumexp(X, *, tune=True):
     Raises:
         ValueError: An argument does not fit; the message says which and how.
     """
-    return _logsumexp_forward_operator(X, tune)
+    y, _, _ = _logsumexp_forward_operator(X, tune)
+    return y

@@ -18,8 +18,8 @@
 #   1. define every array once (storage: every read gets the value that was written last above it)
 #   2. reverse mode (algebra: the adjoint of a cell is the sum of what every read of it adds)
 #   3. dm vanishes (algebra: dm = 0)
-#   4. work P out from lse: keep lse = m[n] + log(l[n]) for each sum (algebra: P[n, v] = exp(X[n, v]
-#      - m[n]) / l[n] = exp(X[n, v] - lse[n]))
+#   4. work P out from top and log_l: keep top = m[n] and log_l = log(l[n]) for each sum (algebra:
+#      P[n, v] = exp(X[n, v] - m[n]) / l[n] = exp(X[n, v] - top[n] - log_l[n]))
 #   5. store little, work out the rest again (storage: a value worked out again is the value that
 #      was read before; rounding: sums are done in another order than reverse mode on the listing
 #      would do them)
@@ -29,13 +29,14 @@
 #     def softmax_cross_entropy_backward(
 #         X: Float[Array, "N V"],
 #         y: Int[Array, "N", "0:V"],
-#         lse: Float32[Array, "N"],
+#         top: Float32[Array, "N"],
+#         log_l: Float32[Array, "N"],
 #         dloss: Float[Array, "N"]
 #     ):
 #         dX = zeros((N, V))
 #         for n in range(0, N):
 #             for v in range(0, V):
-#                 P = exp(X[n, v] - lse[n]) if lse[n] > -inf else 0.0
+#                 P = exp(X[n, v] - top[n] - log_l[n])
 #                 dX[n, v] = dloss[n] * (P - (1.0 if y[n] == v else 0.0))
 #         return dX
 #
@@ -47,19 +48,21 @@
 # Where they end; the labels in the forward kernels are those of this nest:
 #
 #     def softmax_cross_entropy(X: Float[Array, "N V"], y: Int[Array, "N", "0:V"]):
-#         lse = zeros(N, dtype=float32)
+#         top = zeros(N, dtype=float32)
+#         log_l = zeros(N, dtype=float32)
 #         loss = zeros(N)
 #         for n in parallel(0, N):
 #             private: (m, l, m_nv)
 #             m = -inf  # S1: the maximum of nothing
 #             l = 0.0  # S3: an empty sum
 #             for v in range(0, V):
-#                 m_nv = max(m, X[n, v])  # S7
+#                 m_nv = max(m, X[n, v])  # S8
 #                 l = l * exp(m - m_nv) + exp(X[n, v] - m_nv) if m_nv > -inf else l  # S4
 #                 m = m_nv  # S2
-#             lse[n] = m + log(l)  # S6
+#             top[n] = m if l > 0.0 else 0.0  # S6
+#             log_l[n] = log(l) if l > 0.0 else inf  # S7
 #             loss[n] = m + log(l) - X[n, y[n]]  # S5: log-sum-exp minus the score of the label
-#         return loss, lse
+#         return loss, top, log_l
 #
 # The steps from there to the backward kernels:
 #   1. run n and v in parallel, P private to an iteration
@@ -69,7 +72,8 @@
 #     def softmax_cross_entropy_backward(
 #         X: Float[Array, "N V"],
 #         y: Int[Array, "N", "0:V"],
-#         lse: Float32[Array, "N"],
+#         top: Float32[Array, "N"],
+#         log_l: Float32[Array, "N"],
 #         dloss: Float[Array, "N"]
 #     ):
 #         dX = zeros((N, V))
@@ -77,7 +81,7 @@
 #             private: P
 #             for v in parallel(0, V):
 #                 private: P
-#                 P = exp(X[n, v] - lse[n]) if lse[n] > -inf else 0.0  # S1
+#                 P = exp(X[n, v] - top[n] - log_l[n])  # S1
 #                 dX[n, v] = dloss[n] * (P - (1.0 if y[n] == v else 0.0))  # S2
 #         return dX
 
@@ -159,10 +163,11 @@ class _Tuned:
 
 @triton.jit
 def softmax_cross_entropy_kernel(
-    X_ptr, y_ptr, lse_ptr, loss_ptr,
+    X_ptr, y_ptr, top_ptr, log_l_ptr, loss_ptr,
     stride_X_n, stride_X_v,
     stride_y_n,
-    stride_lse_n,
+    stride_top_n,
+    stride_log_l_n,
     stride_loss_n,
     N, V,
     INDEX: tl.constexpr,
@@ -171,7 +176,7 @@ def softmax_cross_entropy_kernel(
     """A program does BLOCK_N iterations of n.
 
     Reads X (N, V), y (N,).
-    Writes lse (N,), loss (N,).
+    Writes top (N,), log_l (N,), loss (N,).
     """
     pid = tl.program_id(0).to(INDEX)
     n = pid * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -186,8 +191,8 @@ def softmax_cross_entropy_kernel(
             X_ptr + n[:, None] * stride_X_n + v[None, :] * stride_X_v,
             mask=n[:, None] < N,
             other=float("-inf")
-        )  # S7
-        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1))  # S7
+        )  # S8
+        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1))  # S8
         m_nv_finite = tl.where(m_nv > float("-inf"), m_nv, 0.0)  # 0 as long as nothing was seen
         l = l * tl.exp(m - m_nv_finite) + tl.sum(
             tl.exp(X_nv.to(tl.float32) - m_nv_finite[:, None]), axis=1
@@ -200,18 +205,21 @@ def softmax_cross_entropy_kernel(
             X_ptr + n[:, None] * stride_X_n + v[None, :] * stride_X_v,
             mask=(n[:, None] < N) & (v[None, :] < V),
             other=float("-inf")
-        )  # S7
-        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1))  # S7
+        )  # S8
+        m_nv = tl.maximum(m, tl.max(X_nv.to(tl.float32), axis=1))  # S8
         m_nv_finite = tl.where(m_nv > float("-inf"), m_nv, 0.0)  # 0 as long as nothing was seen
         l = l * tl.exp(m - m_nv_finite) + tl.sum(
             tl.exp(X_nv.to(tl.float32) - m_nv_finite[:, None]), axis=1
         )  # S4
         m = m_nv  # S2
-    log_l = tl.log(l)  # S6
-    tl.store(lse_ptr + n * stride_lse_n, m + log_l, mask=n < N)  # S6
+    tl.store(top_ptr + n * stride_top_n, tl.where(l > 0.0, m, 0.0), mask=n < N)  # S6
+    log_l_2 = tl.log(l)  # S7
+    tl.store(
+        log_l_ptr + n * stride_log_l_n, tl.where(l > 0.0, log_l_2, float("inf")), mask=n < N
+    )  # S7
     y_n = tl.load(y_ptr + n * stride_y_n, mask=n < N, other=0)  # S5
     X_n = tl.load(X_ptr + n * stride_X_n + y_n.to(INDEX) * stride_X_v, mask=n < N, other=0.0)  # S5
-    tl.store(loss_ptr + n * stride_loss_n, m + log_l - X_n.to(tl.float32), mask=n < N)  # S5
+    tl.store(loss_ptr + n * stride_loss_n, m + log_l_2 - X_n.to(tl.float32), mask=n < N)  # S5
 
 
 def softmax_cross_entropy_kernel_config(BLOCK_N, BLOCK_V, num_warps, num_stages):
@@ -235,10 +243,11 @@ softmax_cross_entropy_kernel_tuned = _Tuned(
 
 @triton.jit
 def softmax_cross_entropy_backward_kernel(
-    X_ptr, y_ptr, lse_ptr, dloss_ptr, dX_ptr,
+    X_ptr, y_ptr, top_ptr, log_l_ptr, dloss_ptr, dX_ptr,
     stride_X_n, stride_X_v,
     stride_y_n,
-    stride_lse_n,
+    stride_top_n,
+    stride_log_l_n,
     stride_dloss_n,
     stride_dX_n, stride_dX_v,
     N, V,
@@ -247,7 +256,7 @@ def softmax_cross_entropy_backward_kernel(
 ):
     """A program does BLOCK_N iterations of n by BLOCK_V iterations of v.
 
-    Reads X (N, V), y (N,), lse (N,), dloss (N,).
+    Reads X (N, V), y (N,), top (N,), log_l (N,), dloss (N,).
     Writes dX (N, V).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -255,15 +264,16 @@ def softmax_cross_entropy_backward_kernel(
     n = (pid // blocks_v) * BLOCK_N + tl.arange(0, BLOCK_N)
     v = (pid % blocks_v) * BLOCK_V + tl.arange(0, BLOCK_V)
 
-    lse_n = tl.load(lse_ptr + n * stride_lse_n, mask=n < N, other=0.0)  # S1
-    # inf where a row sees nothing
-    lse_n_seen = tl.where(lse_n.to(tl.float32) > float("-inf"), lse_n.to(tl.float32), float("inf"))
     X_nv = tl.load(
         X_ptr + n[:, None] * stride_X_n + v[None, :] * stride_X_v,
-        mask=(n[:, None] < N) & (v[None, :] < V) & (lse_n.to(tl.float32)[:, None] > float("-inf")),
+        mask=(n[:, None] < N) & (v[None, :] < V),
         other=0.0
     )  # S1
-    P = tl.exp(X_nv.to(tl.float32) - lse_n_seen[:, None])  # S1
+    top_n = tl.load(top_ptr + n * stride_top_n, mask=n < N, other=0.0)  # S1
+    log_l_n = tl.load(log_l_ptr + n * stride_log_l_n, mask=n < N, other=0.0)  # S1
+    P = tl.exp(
+        X_nv.to(tl.float32) - top_n.to(tl.float32)[:, None] - log_l_n.to(tl.float32)[:, None]
+    )  # S1
     dloss_n = tl.load(dloss_ptr + n * stride_dloss_n, mask=n < N, other=0.0)  # S2
     y_n = tl.load(y_ptr + n * stride_y_n, mask=n < N, other=0)  # S2
     tl.store(
@@ -395,7 +405,7 @@ def softmax_cross_entropy_forward(X, y, *, tune=True, check=False):
             for the GPU; without it, they are trusted.
 
     Returns:
-        loss (N,), lse (N,) in float32.
+        loss (N,), top (N,) in float32, log_l (N,) in float32.
 
     Raises:
         ValueError: An argument does not fit; the message says which and how.
@@ -406,9 +416,10 @@ def softmax_cross_entropy_forward(X, y, *, tune=True, check=False):
     if check:
         if ((y < 0) | (y >= V)).any():
             raise ValueError(f"y should hold integers from 0 up to, not including, {V}")
-    lse = torch.empty((N,), dtype=torch.float32, device=X.device)
+    top = torch.empty((N,), dtype=torch.float32, device=X.device)
+    log_l = torch.empty((N,), dtype=torch.float32, device=X.device)
     loss = torch.empty((N,), dtype=X.dtype, device=X.device)
-    index = _index_type(X, y, lse, loss)
+    index = _index_type(X, y, top, log_l, loss)
 
     if _INTERPRETED or not tune:
         run = softmax_cross_entropy_kernel
@@ -423,25 +434,27 @@ def softmax_cross_entropy_forward(X, y, *, tune=True, check=False):
     if N > 0:
         with torch.cuda.device_of(X):
             run[grid](
-                X, y, lse, loss,
+                X, y, top, log_l, loss,
                 *X.stride(),
                 *y.stride(),
-                *lse.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *loss.stride(),
                 N, V,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,
             )
-    return loss, lse
+    return loss, top, log_l
 
 
-def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, check=False):
+def softmax_cross_entropy_backward(X, y, top, log_l, dloss, *, wanted=None, tune=True, check=False):
     """Return the gradients of softmax_cross_entropy.
 
     Args:
         X: (N, V), float16, bfloat16 or float32, any strides.
         y: (N,), int32 or int64, any strides; values from 0 up to, not including, V.
-        lse: (N,), float32, any strides.
+        top: (N,), float32, any strides.
+        log_l: (N,), float32, any strides.
         dloss: (N,), float16, bfloat16 or float32, any strides.
         wanted: The names of the gradients that are asked for; all by default. The others are
             None, and cost nothing.
@@ -456,19 +469,20 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
         ValueError: An argument does not fit; the message says which and how.
     """
     _check_tensors(
-        ("X", X, 2, _FLOAT), ("y", y, 1, _INT), ("lse", lse, 1, (torch.float32,)),
-        ("dloss", dloss, 1, _FLOAT)
+        ("X", X, 2, _FLOAT), ("y", y, 1, _INT), ("top", top, 1, (torch.float32,)),
+        ("log_l", log_l, 1, (torch.float32,)), ("dloss", dloss, 1, _FLOAT)
     )
     N, V = X.shape
     _check_shape("y", y, (N,), "(N,) with N = X.shape[0]")
-    _check_shape("lse", lse, (N,), "(N,) with N = X.shape[0]")
+    _check_shape("top", top, (N,), "(N,) with N = X.shape[0]")
+    _check_shape("log_l", log_l, (N,), "(N,) with N = X.shape[0]")
     _check_shape("dloss", dloss, (N,), "(N,) with N = X.shape[0]")
     if check:
         if ((y < 0) | (y >= V)).any():
             raise ValueError(f"y should hold integers from 0 up to, not including, {V}")
     wanted = _wanted(wanted, ("dX",))
     dX = torch.empty((N, V), dtype=X.dtype, device=X.device)
-    index = _index_type(X, y, lse, dloss, dX)
+    index = _index_type(X, y, top, log_l, dloss, dX)
 
     if _INTERPRETED or not tune:
         run = softmax_cross_entropy_backward_kernel
@@ -483,10 +497,11 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
     if min(N, V) > 0:
         with torch.cuda.device_of(X):
             run[grid](
-                X, y, lse, dloss, dX,
+                X, y, top, log_l, dloss, dX,
                 *X.stride(),
                 *y.stride(),
-                *lse.stride(),
+                *top.stride(),
+                *log_l.stride(),
                 *dloss.stride(),
                 *dX.stride(),
                 N, V,
@@ -496,10 +511,10 @@ def softmax_cross_entropy_backward(X, y, lse, dloss, *, wanted=None, tune=True, 
     return (dX,)
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_forward_a6777b9d"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_forward_c33e7ea3"), mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return softmax_cross_entropy_forward(X, y, tune=tune, check=check)
 
 
@@ -509,22 +524,29 @@ def _(X, y, tune, check):
     return (
         torch.empty((N,), dtype=X.dtype, device=X.device),
         torch.empty((N,), dtype=torch.float32, device=X.device),
+        torch.empty((N,), dtype=torch.float32, device=X.device),
     )
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_backward_a6777b9d"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_backward_c33e7ea3"), mutates_args=())
 def _softmax_cross_entropy_backward_operator(
-    X: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor, wanted: list[bool],
-    tune: bool
+    X: torch.Tensor, y: torch.Tensor, top: torch.Tensor, log_l: torch.Tensor, dloss: torch.Tensor,
+    wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
     found = softmax_cross_entropy_backward(
-        X, y, lse, dloss, wanted=[name for name, each in zip(("dX",), wanted) if each], tune=tune
+        X,
+        y,
+        top,
+        log_l,
+        dloss,
+        wanted=[name for name, each in zip(("dX",), wanted) if each],
+        tune=tune
     )
     return [gradient for gradient in found if gradient is not None]
 
 
 @_softmax_cross_entropy_backward_operator.register_fake
-def _(X, y, lse, dloss, wanted, tune):
+def _(X, y, top, log_l, dloss, wanted, tune):
     N = X.shape[0]
     V = X.shape[1]
     found = (
@@ -536,25 +558,25 @@ def _(X, y, lse, dloss, wanted, tune):
 def _softmax_cross_entropy_keep(ctx, inputs, output):
     """Save what the gradients are worked out from."""
     X, y, tune, check = inputs
-    loss, lse = output
-    ctx.save_for_backward(X, y, lse)
+    loss, top, log_l = output
+    ctx.save_for_backward(X, y, top, log_l)
     ctx.numbers = (tune,)
     ctx.like = (_like(loss),)
-    ctx.mark_non_differentiable(lse)
+    ctx.mark_non_differentiable(top, log_l)
     ctx.set_materialize_grads(False)
 
 
 def _softmax_cross_entropy_gradients(ctx, *found):
     """Return a gradient for each argument, None where none is asked for."""
-    dloss, _ = found
-    X, y, lse = ctx.saved_tensors
+    dloss, _, _ = found
+    X, y, top, log_l = ctx.saved_tensors
     (tune,) = ctx.numbers
     (loss_like,) = ctx.like
     if dloss is None:
         dloss = _zeros(*loss_like)
     needed = ctx.needs_input_grad
     wanted = [needed[0]]
-    found = iter(_softmax_cross_entropy_backward_operator(X, y, lse, dloss, wanted, tune))
+    found = iter(_softmax_cross_entropy_backward_operator(X, y, top, log_l, dloss, wanted, tune))
     (dX,) = (next(found) if each else None for each in wanted)
     return dX, None, None, None
 
@@ -589,5 +611,5 @@ def softmax_cross_entropy(X, y, *, tune=True, check=False):
     Raises:
         ValueError: An argument does not fit; the message says which and how.
     """
-    loss, _ = _softmax_cross_entropy_forward_operator(X, y, tune, check)
+    loss, _, _ = _softmax_cross_entropy_forward_operator(X, y, tune, check)
     return loss

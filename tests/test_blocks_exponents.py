@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.blocks.arithmetic import LN2
-from looptrans.blocks.expr import Call, Dot, Name, walk
+from looptrans.blocks.arithmetic import LN2, LOG2E
+from looptrans.blocks.expr import Binary, Call, Dot, Name, walk
 from looptrans.blocks.ops import Let, exprs_of, ops_in
 from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
@@ -61,29 +61,39 @@ def f(
 
 
 @pytest.mark.parametrize(
-    ("exponent", "function"),
+    ("exponent", "is_apart"),
     [
-        ("s - Y[i]", "exp2"),
+        ("s - Y[i]", True),
         # Both may be large and close to each other: their difference is exact.
-        ("X[i, j] - Y[i]", "exp"),
+        ("X[i, j] - Y[i]", False),
         # What is added may be the least float, and is to stay one.
-        ("s + X[i, j] - Y[i]", "exp"),
-        ("s + X[i, j] * 3.0 - Y[i]", "exp"),
-        ("s - abs(X[i, j]) - Y[i]", "exp"),
-        ("(s + X[i, j]) / 3.0 - Y[i]", "exp"),
-        ("min(s, X[i, j]) - Y[i]", "exp"),
-        ("s * 0.5 + (1.0 - X[i, j]) * r - Y[i]", "exp"),
-        ("s * 0.5 + (i < j) * r - Y[i]", "exp"),
+        ("s + X[i, j] - Y[i]", False),
+        ("s + X[i, j] * 3.0 - Y[i]", False),
+        ("s - abs(X[i, j]) - Y[i]", False),
+        ("(s + X[i, j]) / 3.0 - Y[i]", False),
+        ("min(s, X[i, j]) - Y[i]", False),
+        ("s * 0.5 + (1.0 - X[i, j]) * r - Y[i]", False),
+        ("s * 0.5 + (i < j) * r - Y[i]", False),
         # Infinite two steps away, this is no mask; nor is what scores are multiplied with.
-        ("s * 0.5 + (i - j) * r - Y[i]", "exp2"),
-        ("s * r - Y[i]", "exp2"),
-        ("r * tanh(s / r) - Y[i]", "exp2"),
-        ("s", "exp"),
+        ("s * 0.5 + (i - j) * r - Y[i]", True),
+        ("s * r - Y[i]", True),
+        ("r * tanh(s / r) - Y[i]", True),
+        ("s", False),
+        # What else is taken off may be as large as what was.
+        ("s + X[i, j] - Y[i] - Y[i]", False),
+        # A logarithm is not.
+        ("s + X[i, j] - Y[i] - log(Y[i])", True),
     ],
 )
-def test_what_is_taken_off_a_score_is_multiplied_apart(exponent: str, function: str) -> None:
+def test_what_is_taken_off_a_score_is_multiplied_apart(exponent: str, is_apart: bool) -> None:
+    """Beside products no exponential is left: else the difference is multiplied by log2(e)."""
     (kernel,) = emitted(program(BESIDE.format(exponent=exponent))).blocks.kernels
-    assert calls(kernel) == [function]
+    assert calls(kernel) == ["exp2"]
+    parts = [p for op in ops_in(kernel.body) for e in exprs_of(op) for p in walk(e)]
+    powers = [p.arguments[0] for p in parts if isinstance(p, Call) and p.function == "exp2"]
+    assert {isinstance(p, Binary) and p.op == "*" and p.right == LOG2E for p in powers} == {
+        not is_apart
+    }
 
 
 STEPS = """
@@ -221,9 +231,21 @@ def test_weights_of_the_backward_pass(name: str) -> None:
 
 
 def test_a_row_is_asked_once_whether_it_sees_anything() -> None:
-    text = emitted_with_backward(spec("attention_bias")).text
-    body = text[text.index("def attention_bias_backward_dQ_kernel(") :]
+    text = emitted_with_backward(spec("attention_alibi")).text
+    body = text[text.index("def attention_alibi_backward_dQ_kernel(") :]
     before, loop = body.split("for j_first in", 1)
     assert 'lse_i_seen = tl.where(lse_i.to(tl.float32) > float("-inf")' in before
-    assert "P = tl.exp(S - lse_i_seen[:, None])" in loop
+    assert "lse_i_seen * 1.4426950408889634)[:, None]" in loop
     assert "-inf" not in loop[: loop.index("for j_first in")]
+
+
+def test_where_a_mask_is_added_the_maximum_and_the_logarithm_are_kept_apart() -> None:
+    """No row is asked: where it sees nothing they are 0 and infinity."""
+    text = emitted_with_backward(spec("attention_bias")).text
+    forward, backward = text.split("def attention_bias_backward_dQ_kernel(")
+    assert "tl.where(l > 0, m, 0.0)" in forward or "tl.where(l > 0.0, m, 0.0)" in forward
+    assert "tl.log(l)" in forward
+    loop = backward[backward.index("for j_first in") :]
+    assert "(S - top_i.to(tl.float32)[:, None]) * 1.4426950408889634" in loop
+    assert "- (log_l_i.to(tl.float32) * 1.4426950408889634)[:, None]" in loop
+    assert "-inf" not in loop[: loop.index("dK_dV_kernel(")]

@@ -331,7 +331,7 @@ def test_what_a_row_adds_to_all_of_its_scores_has_no_gradient(keys: str, guard: 
     """Its weights add up to 1, or there are none; which of the two is not asked for."""
     found = backward(parse(Source("a.py", FORGETTING.format(keys=keys, guard=guard))))
     assert all(step.decision == "legal" for step in found.steps)
-    assert {saved.name for saved in found.saved} == {"O", "lse"}
+    assert {saved.name for saved in found.saved} == {"O", "top", "log_l"}
     (gathered,) = (line for line in listing(found.program).splitlines() if "dF[" in line)
     assert "- d" in gathered  # as a key only
     assert all(error < 1e-10 for error in gaps(found, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -912,15 +913,62 @@ def added(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]
 """
 
 
-def test_masks_of_the_least_number_that_are_added_leave_means() -> None:
+def test_masks_that_are_added_leave_means_in_both_passes() -> None:
+    """Rows masked throughout have weights of 1 / N, in gradients too: a sum m + log(l) loses N."""
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(n, 4, generator=generator) for n in (5, 20, 20))
-    mask = torch.where(
-        torch.rand(5, 20, generator=generator) < 0.5, 0.0, torch.finfo(torch.float32).min
+    q, k, v = (torch.randn(n, 4, generator=generator) for n in (9, 20, 20))
+    mask = torch.randn(9, 20, generator=generator)
+    for row, dtype in enumerate((torch.float32, torch.bfloat16, torch.float16)):
+        mask[row] = torch.finfo(dtype).min
+        mask[row + 3, ::2] = torch.finfo(dtype).min
+    mask[6], mask[7], mask[8, ::3] = -1e9, 1e9, -float("inf")
+    weights = torch.randn(9, 4, generator=generator)
+    found = []
+    computes: tuple[Any, ...] = (
+        looptrans.compile(ADDED),
+        lambda q, k, v, mask: torch.softmax(q @ k.T + mask, -1) @ v,
+        lambda q, k, v, mask: looptrans.attention(q, k, v, mask, scale=1.0),
     )
-    mask[2] = torch.finfo(torch.float32).min
-    out = looptrans.compile(ADDED)(q, k, v, mask)
-    torch.testing.assert_close(out, torch.softmax(q @ k.T + mask, -1) @ v)
+    for compute in computes:
+        given = [each.clone().requires_grad_() for each in (q, k, v, mask)]
+        out = compute(*given)
+        out.backward(weights)
+        found.append([out, *(each.grad for each in given)])
+    for one, other, third in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=2e-6)
+        torch.testing.assert_close(third, other, rtol=1e-5, atol=2e-6)
+
+
+CHOSEN = """
+def chosen(X: Float[Array, "M N"], W: Float[Array, "M N"]):
+    lse = zeros(M)
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            m = max(m, W[i, j] * tanh(X[i, j]) if X[i, j] > 0.0 else -1e9)
+        for j in range(N):
+            l += exp((W[i, j] * tanh(X[i, j]) if X[i, j] > 0.0 else -1e9) - m)
+        lse[i] = m + log(l)
+    return lse
+"""
+
+
+def test_masks_of_literals_leave_means_in_gradients() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4, 20, generator=generator)
+    x[1] = -1.0
+    w = torch.randn(4, 20, generator=generator)
+    found = []
+    for compute in (
+        looptrans.compile(CHOSEN),
+        lambda x, w: torch.where(x > 0, w * x.tanh(), -1e9).logsumexp(-1),
+    ):
+        given = [each.clone().requires_grad_() for each in (x, w)]
+        compute(*given).sum().backward()
+        found.append([each.grad for each in given])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=2e-6)
 
 
 # The same in other spellings: masks of ones and zeros times a number, of one side, after a scale.

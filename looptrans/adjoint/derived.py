@@ -38,6 +38,7 @@ class Backward:
         notes: What should be known, a sentence each.
         recomputed: What the backward listing calls values that the listing has worked out before.
         weights: Those of them that are exponentials over their sum, between 0 and 1.
+        logarithms: What of the saved is the logarithm of a sum alone.
         seen: What was differentiated: the listing, or another that means the same.
         before: How many of the steps lead from the listing to that.
     """
@@ -53,5 +54,6 @@ class Backward:
     notes: tuple[str, ...] = ()
     recomputed: frozenset[str] = frozenset()
     weights: frozenset[str] = frozenset()
+    logarithms: frozenset[str] = frozenset()
     seen: Program | None = None
     before: int = 0

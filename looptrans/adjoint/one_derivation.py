@@ -179,6 +179,7 @@ class Derivation:
         text, forward = writer.written(self.targets, self.incoming, saver)
         text = tightened(with_terms_cancelled(text))
         saved = [writer.shown[name] for name in writer.saved]
+        logarithms = {name for each in statistics if (name := each.alone) is not None}
         for own in held:
             self.system.add(own)
         once, *shown = steps_of(self.reverse, statistics, writer)
@@ -206,6 +207,7 @@ class Derivation:
             tuple(notes),
             frozenset(n for n, d in writer.meant.items() if self._is_recomputed(d)),
             frozenset(n for n, d in writer.meant.items() if d in self.prepared.weights),
+            frozenset(s for n, s in writer.shown.items() if n in logarithms),
             self.program,
         )
 

@@ -287,6 +287,7 @@ def _statistic(reverse: Reverse, statistic: LogSum) -> Step:
     system = reverse.system
     weight = statistic.weight
     names: dict[Access, str] = {}
+    kept = {each.name: each.value for each in statistic.kept}
     # What the exponent is the sum of is taken as it is.
     terms = {part: f"e{k}" for k, (_, part) in enumerate(summands(weight.exponent, 1), 1)}
 
@@ -297,8 +298,8 @@ def _statistic(reverse: Reverse, statistic: LogSum) -> Step:
             if not isinstance(part, Read):
                 return None
             access = part.access
-            if access.array == statistic.name:
-                return named(statistic.value)
+            if access.array in kept:
+                return named(kept[access.array])
             return Real(names.setdefault(access, f"x{len(names) + 1}"))
 
         return replaced(value, change)
@@ -314,9 +315,9 @@ def _statistic(reverse: Reverse, statistic: LogSum) -> Step:
     cell = system.definitions[weight.name].cell
     own = {v: Var(plain_name(v)) for v in system.definitions[weight.name].variables}
     law = f"{_shown(cell, own)} = {_shown(statistic.before, own)} = {_shown(after, own)}"
-    saved = system.definitions[statistic.name]
-    reason = f"keep {saved.name} = {_shown(statistic.value, own)} for each sum"
-    return Step(f"work {weight.name} out from {saved.name}: {reason}", (_certificate(law, proof),))
+    what = " and ".join(f"{name} = {_shown(value, own)}" for name, value in kept.items())
+    title = f"work {weight.name} out from {' and '.join(kept)}: keep {what} for each sum"
+    return Step(title, (_certificate(law, proof),))
 
 
 def _parts(value: Value) -> list[Value]:

@@ -2,19 +2,33 @@
 
 P[i, j] = exp(S[i, j] - m[i]) / l[i]    ->    P[i, j] = exp(S[i, j] - lse[i])
                                               lse[i]  = m[i] + log(l[i])
+
+Where a mask may be part of S, m is as large as the mask in rows that are masked throughout, and
+the sum would lose the logarithm: there two numbers are saved, what is taken off and the logarithm.
+
+                                              P[i, j] = exp(S[i, j] - top[i] - log_l[i])
+
+In rows that see nothing they are 0 and infinity, which makes P 0 without a question.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
-from looptrans.adjoint.definitions import Definition, refreshed_generators
+from looptrans.adjoint.definitions import (
+    Definition,
+    System,
+    plain_name,
+    refreshed_generators,
+)
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.tops import is_surely_finite
 from looptrans.adjoint.weights import Prepared, Weight, log_sum, summands
 from looptrans.algebra.cells import value_moved
-from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, subtract
+from looptrans.algebra.makeup import makeup_of_value
+from looptrans.algebra.values import INFINITY, MINUS_INFINITY, ZERO, add, subtract
 from looptrans.ir.condition import Data
 from looptrans.ir.index import Index, Var
 from looptrans.ir.value import (
@@ -22,32 +36,55 @@ from looptrans.ir.value import (
     Binary,
     Call,
     Compare,
+    Generator,
     Read,
     Select,
     Unary,
     Value,
 )
 
+LOST: Final = 1024.0
+"""A logarithm that is added to what is larger loses digits that are missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A number of each sum that is saved.
+
+    Attributes:
+        name: Its definition.
+        cell: The number, in the variables of a weight.
+        value: What it is where the sum has terms.
+    """
+
+    name: str
+    cell: Value
+    value: Value
+
 
 @dataclass(frozen=True, slots=True)
 class LogSum:
-    """A weight and the saved number it is worked out from.
+    """A weight and the saved numbers it is worked out from.
 
     Attributes:
         weight: The weight.
-        name: The definition of the saved number.
-        cell: The saved number, in the variables of the weight.
+        kept: The saved numbers, which are taken off one after the other.
         before: The weight as a quotient.
-        after: The weight from the saved number.
-        value: What is saved.
+        after: The weight from the saved numbers.
+        logarithm: The sum of the saved numbers.
     """
 
     weight: Weight
-    name: str
-    cell: Value
+    kept: tuple[Kept, ...]
     before: Value
     after: Value
-    value: Value
+    logarithm: Value
+
+    @property
+    def alone(self) -> str | None:
+        """The definition of the logarithm, where nothing is added to it."""
+        *before, last = self.kept
+        return last.name if before else None
 
 
 def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> tuple[LogSum, ...]:
@@ -67,32 +104,89 @@ def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> 
         inside, logarithm = log_sum(weight, system)
         outer = own.indices[: len(total.indices)]
         free = tuple(g.variable for g in outer)
-        known = _known(prepared, logarithm, free, outputs)
-        if known is None:
-            name = system.names.array("lse")
-            indices, new = refreshed_generators(outer, system.names)
-            value = value_moved(logarithm, new)
-            system.add(Definition(name, indices, value, "forward", own.label))
-            cell: Value = Read(Access(name, tuple(Var(v) for v in free)))
+        guarded = weight.total in prepared.tested or not is_surely_finite(system, add(*inside))
+        *taken, last = summands(logarithm, 1)
+        if taken and _may_be_masked(system, inside):
+            off = add(*(part if sign > 0 else Unary("-", part) for sign, part in taken))
+            stem = f"log_{plain_name(weight.total)}"
+            kept = tuple(
+                _added(system, own, outer, name, value, nothing if guarded else None, last[1])
+                for name, value, nothing in (("top", off, ZERO), (stem, last[1], INFINITY))
+            )
+            guarded = False
         else:
-            name, cell = known
-        before = own.value
-        after: Value = Call(weight.function, (subtract(add(*inside), cell),))
-        if weight.total in prepared.tested or not is_surely_finite(system, add(*inside)):
-            above = Data(Compare(">", cell, MINUS_INFINITY))
-            after = Select(above, after, ZERO)
-        system.add(replace(own, value=after))
-        found.append(LogSum(weight, name, cell, before, after, logarithm))
+            known = _known(prepared, logarithm, free, outputs)
+            kept = (known or _added(system, own, outer, "lse", logarithm),)
+        found.append(_from(prepared, weight, add(*inside), kept, logarithm, guarded))
     return tuple(found)
 
 
+def _may_be_masked(system: System, inside: tuple[Value, ...]) -> bool:
+    """Tell whether a mask may be part of what is summed, so that its maximum may be as large."""
+    made = {d.name: d.value for d in system.definitions.values() if d.origin != "adjoint"}
+    return makeup_of_value(add(*inside), made, LOST).given
+
+
+def _added(
+    system: System,
+    own: Definition,
+    outer: tuple[Generator, ...],
+    wish: str,
+    value: Value,
+    nothing: Value | None = None,
+    logarithm: Value | None = None,
+) -> Kept:
+    """Define a number of each sum that is saved.
+
+    Args:
+        system: The definitions.
+        own: The weight.
+        outer: The indices of its sum.
+        wish: What it had better be called.
+        value: The number.
+        nothing: What it is where the sum is 0, if that is asked.
+        logarithm: The logarithm of the sum.
+    """
+    name = system.names.array(wish)
+    saved = value
+    if nothing is not None:
+        assert isinstance(logarithm, Call)
+        saved = Select(Data(Compare(">", logarithm.arguments[0], ZERO)), value, nothing)
+    indices, new = refreshed_generators(outer, system.names)
+    system.add(Definition(name, indices, value_moved(saved, new), "forward", own.label))
+    return Kept(name, Read(Access(name, tuple(Var(g.variable) for g in outer))), value)
+
+
+def _from(
+    prepared: Prepared,
+    weight: Weight,
+    score: Value,
+    kept: tuple[Kept, ...],
+    logarithm: Value,
+    guarded: bool,
+) -> LogSum:
+    """Work a weight out from what is saved; it is asked, if need be, whether there is any."""
+    own = prepared.system.definitions[weight.name]
+    for each in kept:
+        score = subtract(score, each.cell)
+    after: Value = Call(weight.function, (score,))
+    if guarded:
+        above = Data(Compare(">", kept[-1].cell, MINUS_INFINITY))
+        after = Select(above, after, ZERO)
+    prepared.system.add(replace(own, value=after))
+    return LogSum(weight, kept, own.value, after, logarithm)
+
+
 def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
-    """Work out what else is divided by a sum from the saved number of the sum."""
+    """Work out what else is divided by a sum from the saved numbers of the sum."""
     system = prepared.system
     own, other = system.definitions[weight.name], system.definitions[main.weight.name]
     here = {v: Var(w) for v, w in zip(other.variables, own.variables, strict=False)}
-    logarithm = value_moved(main.value, here)
-    cell = value_moved(main.cell, here)
+    logarithm = value_moved(main.logarithm, here)
+    saved = tuple(
+        replace(each, cell=value_moved(each.cell, here), value=value_moved(each.value, here))
+        for each in main.kept
+    )
     kept = summands(weight.exponent, 1)
     # The last one is the logarithm of the sum itself, and goes with what is divided by it.
     for sign, part in summands(logarithm, 1)[:-1]:
@@ -100,20 +194,15 @@ def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
             kept.remove((-sign, part))
         else:
             kept.append((sign, part))
-    parts = [part if sign > 0 else Unary("-", part) for sign, part in kept]
-    after: Value = Call(weight.function, (subtract(add(*parts), cell),))
-    if weight.total in prepared.tested or not is_surely_finite(system, add(*parts)):
-        above = Data(Compare(">", cell, MINUS_INFINITY))
-        after = Select(above, after, ZERO)
-    before = own.value
-    system.add(replace(own, value=after))
-    return LogSum(weight, main.name, cell, before, after, logarithm)
+    score = add(*(part if sign > 0 else Unary("-", part) for sign, part in kept))
+    guarded = weight.total in prepared.tested or not is_surely_finite(system, score)
+    return _from(prepared, weight, score, saved, logarithm, guarded and len(saved) == 1)
 
 
 def _known(
     prepared: Prepared, value: Value, free: tuple[str, ...], outputs: dict[str, str]
-) -> tuple[str, Value] | None:
-    """Return an output that is a value already, and its cell."""
+) -> Kept | None:
+    """Return an output that is a value already."""
     for name in outputs.values():
         definition = prepared.system.definitions.get(name)
         if definition is None:
@@ -124,7 +213,7 @@ def _known(
                 cells = tuple(bound.get(v) for v in definition.variables)
                 if all(isinstance(c, Var) and c.name in free for c in cells):
                     kept = tuple(c for c in cells if c is not None)
-                    return name, Read(Access(name, kept))
+                    return Kept(name, Read(Access(name, kept)), value)
     return None
 
 

@@ -10,6 +10,7 @@ iterations without state  free
 is it equal               normal, terms, signs, atoms, numbers, ordering, possible, multiplied,
                           readable
 what is no number         infinities
+what may be a mask        makeup
 combine operators         search, draft, extrema, scaled_sums, own_step, matrices, operator, laws,
                           weights, conjugation, refusal, finding
 other forms of a loop     closed, change_of_state, fusion, separable

@@ -16,11 +16,12 @@ would be rounded twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isinf
 
+from looptrans.algebra.makeup import Makeup
 from looptrans.blocks.arithmetic import (
     LN2,
     LOG2E,
@@ -37,8 +38,10 @@ from looptrans.blocks.arithmetic import (
 from looptrans.blocks.expr import (
     Binary,
     Call,
+    Cast,
     Dot,
     Expr,
+    Load,
     Name,
     Number,
     Position,
@@ -48,30 +51,50 @@ from looptrans.blocks.expr import (
     kind_of,
     walk,
 )
-from looptrans.blocks.masks import Makeup, makeup_of_expr
-from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop, exprs_of
+from looptrans.blocks.masks import makeup_of_expr
+from looptrans.blocks.ops import (
+    Branch,
+    ElementLoop,
+    Let,
+    Op,
+    RowBlock,
+    Store,
+    TileLoop,
+    exprs_of,
+    ops_in,
+)
 
 Naming = Callable[[str, object], str]
 Terms = list[tuple[int, Expr]]
 
 
-def in_powers_of_two(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
+def in_powers_of_two(
+    ops: tuple[Op, ...], naming: Naming, logarithms: Collection[str] = ()
+) -> tuple[Op, ...]:
     """Write exponentials in loops over blocks as powers of two where that saves work.
 
     Args:
         ops: What a program does.
         naming: Gives a free name for a stem and a key, the same for the same key.
+        logarithms: Arrays of logarithms.
     """
-    found = _Factors(naming)
-    changed = _body(ops, found, {}, beside=_has_products(ops))
+    found = _Factors(naming, _small(ops, logarithms))
+    changed = _body(ops, found, {}, beside=_has_products(ops), rows=False)
     return (*found.named.values(), *changed)
 
 
 @dataclass(slots=True)
 class _Factors:
-    """The numbers that were given a name before all loops."""
+    """The numbers that were given a name before all loops.
+
+    Attributes:
+        naming: Gives names.
+        small: Names of what is far from the largest float.
+        named: The numbers.
+    """
 
     naming: Naming
+    small: frozenset[str]
     named: dict[Expr, Let] = field(default_factory=dict)
 
     def name(self, stem: str, factor: Expr) -> Expr:
@@ -155,8 +178,17 @@ def _in_log2(expr: Expr, twins: dict[str, _Twin], used: dict[str, _Twin]) -> Exp
 
 
 def _body(
-    ops: tuple[Op, ...], found: _Factors, around: dict[str, _Twin], *, beside: bool
+    ops: tuple[Op, ...], found: _Factors, around: dict[str, _Twin], *, beside: bool, rows: bool
 ) -> tuple[Op, ...]:
+    """Write exponentials as powers of two.
+
+    Args:
+        ops: Where they are.
+        found: The numbers before all loops.
+        around: The twins that are set around them.
+        beside: Whether matrix products are beside them.
+        rows: Whether also those of rows are worked out again and again.
+    """
     known: dict[str, Let] = {}
     twins = dict(around)
     changed: list[Op | _Twin] = []
@@ -166,11 +198,14 @@ def _body(
             for name in inside:
                 _forget(known, name)
                 twins.pop(name, None)
-            own = _has_products(op.body) if isinstance(op, TileLoop | ElementLoop) else beside
-            changed.append(replace(op, body=_body(op.body, found, twins, beside=own)))
+            looped = isinstance(op, TileLoop | ElementLoop)
+            own = _has_products(op.body) if looped else beside
+            body = _body(op.body, found, twins, beside=own, rows=rows or looped)
+            changed.append(replace(op, body=body))
             continue
         used: list[Let] = []
-        power = partial(_power, known=known, twins=twins, used=used, found=found, beside=beside)
+        within = partial(_power, beside=beside, rows=rows)
+        power = partial(within, known=known, twins=twins, used=used, found=found)
         value = mapped(op.value, power)
         labels = tuple(dict.fromkeys((*(v for let in used for v in let.labels), *op.labels)))
         if isinstance(op, Store):
@@ -215,6 +250,7 @@ def _power(
     found: _Factors,
     *,
     beside: bool,
+    rows: bool,
 ) -> Expr | None:
     """Return an exponential as a power of two, or None where nothing is gained."""
     if not isinstance(part, Call) or part.function != "exp":
@@ -224,12 +260,13 @@ def _power(
     lets: list[Let] = []
     opened = _terms(argument, known, lets)
     asked = {term.name for _, term in opened if isinstance(term, Name)} & twins.keys()
+    otherwise = _taken_off(argument, known, found.small) if beside else None
     # Outside loops there is no time to be saved.
     if not asked and not any(dim.role == "tile" for dim in whole):
-        return None
+        return otherwise if rows else None
     # What is as large as the least float is not to be multiplied by log2(e).
     if not asked and _makeup(_score_of(argument), known).is_masked:
-        return None
+        return otherwise
     stem = next((let.name for let in lets), "exponent")
     saves = False
     parts: Terms = []
@@ -245,27 +282,65 @@ def _power(
         elif asked:
             scaled = times(term, LOG2E)
         else:
-            return _taken_off(argument, known) if beside else None
+            return otherwise
         parts.append((sign, scaled))
     if not saves and not asked:
-        return _taken_off(argument, known) if beside else None
+        return otherwise
     used += lets
     return Call("exp2", (_sum(parts),))
 
 
-def _taken_off(argument: Expr, known: dict[str, Let]) -> Expr | None:
-    """Return the power of two of scores that a number of a row or column is taken off, or None.
+def _taken_off(argument: Expr, known: dict[str, Let], small: Collection[str]) -> Expr:
+    """Return the power of two of an element that is multiplied by log2(e) all the same.
 
     A score that a matrix product is part of has an error of its own size, so that products with
-    log2(e) add no worse. What is only read may be close to what is taken off it, and both be large:
-    their difference is exact, and is not to be opened.
+    log2(e) add no worse: what is taken off it is multiplied apart. What is only read may be close
+    to what is taken off it, and both be large: their difference is exact, and is not to be opened.
+
+        exp(S - m)    ->    exp2(S * log2(e) - m * log2(e))    or    exp2((S - m) * log2(e))
+
+    A logarithm, which is small, may be taken off the difference apart: it takes no instruction.
+
+        exp(S - m - log_l)    ->    exp2((S - m) * log2(e) - log_l * log2(e))
     """
     match argument:
         case Binary("-", score, taken) if kind_of(argument) == "float":
             apart = set(dims_of(score)) == set(dims_of(argument)) > set(dims_of(taken))
-            if apart and _is_scored(score, known) and not _makeup(score, known).given:
+            scored = _is_scored(score, known) and not _makeup(score, known).given
+            if apart and (scored or _is_small(taken, small, ())):
                 return Call("exp2", (minus(times(score, LOG2E), times(taken, LOG2E)),))
-    return None
+    return Call("exp2", (times(argument, LOG2E),))
+
+
+def _small(ops: tuple[Op, ...], logarithms: Collection[str]) -> frozenset[str]:
+    """Return the names of what is surely far from the largest float, infinite at most."""
+    lets: dict[str, list[Expr]] = {}
+    for op in ops_in(ops):
+        if isinstance(op, Let):
+            lets.setdefault(op.name, []).append(op.value)
+    found: set[str] = set()
+    for name, values in lets.items():
+        if all(_is_small(value, found, logarithms) for value in values):
+            found.add(name)
+    return frozenset(found)
+
+
+def _is_small(expr: Expr, small: Collection[str], logarithms: Collection[str]) -> bool:
+    match expr:
+        case Name(name):
+            return name in small
+        case Load(array):
+            return array in logarithms
+        case Number(value):
+            return abs(value) <= 1.0 or isinf(value)
+        case Call("log" | "log2", _):
+            return True
+        case Cast(operand) | Unary("-", operand):
+            return _is_small(operand, small, logarithms)
+        case Where(_, chosen, otherwise):
+            return all(_is_small(part, small, logarithms) for part in (chosen, otherwise))
+        case _:
+            return False
 
 
 def _score_of(argument: Expr) -> Expr:

@@ -260,7 +260,8 @@ class _Lowering:
         for dim, start, stop in reversed(read):
             ops = (RowBlock(dim, start, stop, ops),)
         ops = asked_by_row((*frame.ops[:first_ops], *ops), b.name)
-        ops = in_powers_of_two(bounded(ops), b.name)
+        logarithms = self.rounded.logarithms if self.rounded is not None else frozenset[str]()
+        ops = in_powers_of_two(bounded(ops), b.name, logarithms)
         ops = factors_behind(b, met(ops))
         ops = in_one(outside(b, shared(needed(ops), b.name)))
         self.notes += b.notes

@@ -30,10 +30,12 @@ class Rounding:
     Attributes:
         recomputed: Names of values that the forward pass worked out.
         weights: Those that are between 0 and 1.
+        logarithms: Arrays of logarithms that it is given.
     """
 
     recomputed: frozenset[str] = frozenset()
     weights: frozenset[str] = frozenset()
+    logarithms: frozenset[str] = frozenset()
 
 
 ArrayAccess: TypeAlias = Literal["in", "out", "inout", "added"]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from looptrans.algebra.makeup import makeup_of_value
 from looptrans.blocks.arithmetic import LARGEST
-from looptrans.blocks.masks import makeup_of_value
 from looptrans.blocks.values import value_terms
 from looptrans.ir.condition import Condition, Data, walk_condition
 from looptrans.ir.index import lets
@@ -79,7 +79,7 @@ def in_units(body: tuple[Node, ...], state: str, pure: set[str]) -> Units | None
     scores = [*(each for value in taken for each in value_children(value))]
     scores += [made[name] for name in beside if name in made]
     # A bias, too, had better be multiplied by log2(e) once the maximum was taken off.
-    if any(makeup_of_value(s, made).given for s in scores if not _is_read(s, members)):
+    if any(makeup_of_value(s, made, LARGEST).given for s in scores if not _is_read(s, members)):
         return None
     return Units(frozenset(members), frozenset(folded))
 

@@ -78,7 +78,7 @@ def emitted_backward(found: Backward, form: Form = "kernels") -> EmittedBackward
     exact |= {gradient for name, gradient in found.gradients.items() if name not in arrays}
     kept = {s.name for s in found.saved if s.name not in found.listing.outputs}
     forward = _in_float32(lowered(found.forward), kept & exact)
-    rounding = Rounding(found.recomputed, found.weights)
+    rounding = Rounding(found.recomputed, found.weights, found.logarithms)
     backward = _in_float32(lowered(program, rounded=rounding), exact)
     return _module(found, forward, backward, form)
 
