@@ -879,3 +879,15 @@ def test_any_affine_nest_keeps_its_iterations(random: Random) -> None:
                 before = instances(program, given_sizes)
                 assert Counter(before) == Counter(read_back(step, given_sizes)), step.name
             assert read(listing(step.after)) == step.after
+
+
+def test_bounds_from_arrays_are_named_where_they_are_not_followed() -> None:
+    program = read("""
+def f(N, ptr: Int[Array, "N+1"], v: Float[Array, "Z"], y: Float[Array, "N"]):
+    for i in range(N):
+        for p in range(ptr[i], ptr[i + 1]):
+            y[i] += v[p]
+""")
+    verdict = strip_mine(program, "p", 4).verdict
+    assert verdict.decision == "unknown"
+    assert verdict.reason == "ptr[i], ptr[i + 1] bound S1, and its instances are not followed"

@@ -1,12 +1,14 @@
 """isl facts: dependences, the graph and its components, loop verdicts, claims.
 
 asked from outside        api, budget, annotate, explanation, statements
-a program as isl sees it  model, normal, linear, formula, polyhedra, instances, inequalities
+a program as isl sees it  model, normal, linear, digits, constraints, formula, polyhedra,
+                          instances, inequalities
 dependences               dependences, relation, flow, pieces, witness, sources
 opaque terms              opaque, opaque_domains, axioms, contract_forms, supposed
 graph and loops           graph, loops, reductions, iterations, judge
-is a step legal           judging, equivalence, correspondence, comparison, same, reversals,
-                          interference, killing, observed, spare, grown, reassociation, verdicts
+is a step legal           judging, multiples, equivalence, correspondence, comparison, same,
+                          reversals, interference, killing, observed, spare, grown, reassociation,
+                          verdicts
 parallel programs         concurrency, races
 ranges of loops           bounds, scan, ends, coarse, inside, subscripts
 """

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
+from looptrans.analysis.digits import Layout, Unit
 from looptrans.analysis.formula import conjunction
 from looptrans.analysis.linear import linear
 from looptrans.analysis.model import AccessModel, Model, StatementModel, build_model
@@ -19,6 +20,7 @@ from looptrans.analysis.opaque_domains import follow, opaque_constraints, relaxe
 from looptrans.analysis.polyhedra import context_set
 from looptrans.analysis.same import Differs, Equal, needed
 from looptrans.ir.index import Index, Let, Opaque, Param, Var, walk
+from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Read
@@ -80,7 +82,11 @@ class Correspondence:
 
 
 def correspondence(
-    before: Program, after: Program, images: Images, new: frozenset[str] = frozenset()
+    before: Program,
+    after: Program,
+    images: Images,
+    new: frozenset[str] = frozenset(),
+    sizes: Mapping[str, int] | None = None,
 ) -> Correspondence:
     """Bring two programs into one form, over the same parameters, and relate their statements.
 
@@ -89,15 +95,23 @@ def correspondence(
         after: The program afterwards.
         images: What stands for what.
         new: Arrays that statements of `after` may write which stand for nothing and are no copies.
+        sizes: Parameters that have a value.
 
     Raises:
         NotAStep: A statement has no counterpart and is no mere copy, or stands for one that does
             not exist.
     """
-    first = build_model(before)
-    second = build_model(after, parameters=tuple(first.parameters))
-    if tuple(first.parameters) != tuple(second.parameters):
-        first = build_model(before, parameters=tuple(second.parameters))
+    first, second = _models(before, after, sizes)
+    ways = [{(each.array, each.dimension): each for each in m.layouts} for m in (first, second)]
+    shared = {array.name for array in before.arrays} & {array.name for array in after.arrays}
+    unlike = frozenset(
+        array
+        for array, dimension in ways[0].keys() | ways[1].keys()
+        if array in shared
+        and _units(ways[0].get((array, dimension))) != _units(ways[1].get((array, dimension)))
+    )
+    if unlike:
+        first, second = _models(before, after, sizes, unlike)
     first.normalizer.made |= second.normalizer.made
     second.normalizer.made |= first.normalizer.made
     context = context_set(first).intersect(context_set(second))
@@ -107,6 +121,25 @@ def correspondence(
     )
     _relate(made, images, new)
     return made
+
+
+def _models(
+    before: Program,
+    after: Program,
+    sizes: Mapping[str, int] | None,
+    written: frozenset[str] = frozenset(),
+) -> tuple[Model, Model]:
+    """Bring two programs into normal forms with the same parameters."""
+    first = build_model(before, sizes, written=written)
+    second = build_model(after, sizes, parameters=tuple(first.parameters), written=written)
+    if tuple(first.parameters) != tuple(second.parameters):
+        names = tuple(second.parameters)
+        first = build_model(before, sizes, parameters=names, written=written)
+    return first, second
+
+
+def _units(layout: Layout | None) -> tuple[Unit, ...]:
+    return () if layout is None else layout.units
 
 
 def _relate(made: Correspondence, images: Images, new: frozenset[str]) -> None:
@@ -223,12 +256,13 @@ def check_instances(made: Correspondence, *, bijective: bool) -> list[tuple[Pair
             back = pair.instances.intersect_params(made.context).reverse()
             missing = missing.subtract(back.domain())
             if not back.is_single_valued():
-                raise NotAStep(f"an instance of {source.label} is run twice")
+                raise _unlike(source, pairs, f"an instance of {source.label} is run twice")
             for other in pairs[:number]:
                 if not other.instances.range().is_disjoint(back.domain()):
-                    raise NotAStep(f"an instance of {source.label} is run twice")
+                    raise _unlike(source, pairs, f"an instance of {source.label} is run twice")
         if pairs and not missing.is_empty():
-            raise NotAStep(f"instances of {source.label} are lost: {_example(missing)}")
+            lost = f"instances of {source.label} are lost: {_example(missing)}"
+            raise _unlike(source, pairs, lost)
     spare = []
     for pair in made.pairs:
         known = pair.instances.intersect_params(made.context)
@@ -241,6 +275,15 @@ def check_instances(made: Correspondence, *, bijective: bool) -> list[tuple[Pair
         if bijective and not known.is_single_valued():
             raise NotAStep(f"an instance of {pair.after.label} stands for several")
     return spare
+
+
+def _unlike(source: StatementModel, pairs: list[Pair], what: str) -> NotAStep:
+    """Say what is wrong with the instances; where arrays bound them, what is not seen of them."""
+    terms = dict.fromkeys(t for s in (source, *(p.after for p in pairs)) for t in s.terms)
+    if not terms:
+        return NotAStep(what)
+    names = ", ".join(index_text(term) for term in terms)
+    return NotAStep(f"{names} bound {source.label}, and its instances are not followed")
 
 
 def _example(points: isl.Set) -> str:

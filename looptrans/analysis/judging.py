@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from functools import partial
+from typing import Protocol, TypeAlias
 
 from looptrans.analysis.correspondence import Correspondence, NotAStep
 from looptrans.analysis.inside import INSIDE, sizes_inside
+from looptrans.analysis.multiples import exactly, open_sizes
+from looptrans.analysis.verdicts import NO_EXAMPLE
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Verdict
 
 Judge: TypeAlias = Callable[[Correspondence], Verdict]
-Relate: TypeAlias = Callable[[Program, Program], Correspondence]
+
+
+class Relate(Protocol):
+    """Relates two programs; it may raise `NotAStep`."""
+
+    def __call__(
+        self, before: Program, after: Program, *, sizes: Mapping[str, int] | None = None
+    ) -> Correspondence:
+        """Relate them, at some sizes or at all."""
 
 
 def judged(judge: Judge, relate: Relate, before: Program, after: Program) -> Verdict:
@@ -27,19 +38,35 @@ def judged(judge: Judge, relate: Relate, before: Program, after: Program) -> Ver
     """
     verdict = _where_defined(judge, relate, before, after)
     if verdict.decision != "legal":
-        return verdict
+        return _exact(judge, relate, before, after, verdict)
     if len(before.contracts) > 1:
         # What holds under none needs none of them: that is asked first.
         one, other = replace(before, contracts=()), replace(after, contracts=())
-        if _where_defined(judge, relate, one, other).decision == "legal":
+        without = _where_defined(judge, relate, one, other)
+        if without.decision == "legal":
             return verdict
     needed = []
     for contract in before.contracts:
         kept = tuple(other for other in before.contracts if other is not contract)
         one, other = replace(before, contracts=kept), replace(after, contracts=kept)
-        if _where_defined(judge, relate, one, other).decision != "legal":
+        without = _where_defined(judge, relate, one, other)
+        if without.decision != "legal":
             needed.append(contract_text(contract))
     return replace(verdict, assumptions=(*verdict.assumptions, *needed))
+
+
+def _exact(
+    judge: Judge, relate: Relate, before: Program, after: Program, verdict: Verdict
+) -> Verdict:
+    """Show sizes at which a step goes wrong, where multiples of sizes are not followed."""
+    if verdict.witness is None and verdict.reason != NO_EXAMPLE:
+        return verdict
+    made = relate(before, after)
+
+    def at(sizes: Mapping[str, int]) -> Verdict:
+        return _where_defined(judge, partial(relate, sizes=sizes), before, after)
+
+    return exactly(verdict, open_sizes(made.before, made.after), before, at)
 
 
 def _where_defined(judge: Judge, relate: Relate, before: Program, after: Program) -> Verdict:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from looptrans.analysis.digits import Layout, Shapes, in_digits
 from looptrans.analysis.formula import Notation, conjunction
 from looptrans.analysis.normal import Normalizer, not_negative
 from looptrans.ir.condition import Condition, Relation, approximated, parts_of, walk_condition
@@ -145,6 +146,7 @@ class Model:
             has and what they touch.
         smallest: The smallest points of sets already asked about: scalars give the same again
             and again.
+        layouts: The arrays whose subscripts were taken apart into digits.
     """
 
     program: Program
@@ -160,6 +162,7 @@ class Model:
     sizes: frozenset[str] = frozenset()
     mentioned: dict[int, frozenset[str]] = field(default_factory=dict)
     smallest: dict[tuple[tuple[bool, ...], object], list[int] | None] = field(default_factory=dict)
+    layouts: tuple[Layout, ...] = ()
 
     @property
     def prefix(self) -> str:
@@ -179,6 +182,7 @@ def build_model(
     contracts: tuple[Contract, ...] | None = None,
     contents: Contents | None = None,
     parameters: tuple[str, ...] = (),
+    written: frozenset[str] = frozenset(),
 ) -> Model:
     """Bring a program into normal form.
 
@@ -188,6 +192,7 @@ def build_model(
         contracts: The contracts to lean on; by default all of the program's.
         contents: Integer arrays whose contents are given, cell by cell.
         parameters: Parameters that formulas are to have first, whether they occur or not.
+        written: Arrays whose subscripts are not to be taken apart into digits.
     """
     normal = Normalizer(dict(sizes or {}))
     statements = tuple(_statements(program, normal))
@@ -201,6 +206,9 @@ def build_model(
         for name, shape in _shapes(program).items()
     }
     stated = program.contracts if contracts is None else contracts
+    found, shapes, layouts = in_digits(found, shapes, normal, written)
+    if layouts:
+        _forget_arithmetic(normal, statements, found)
     found, shapes = _with_private_copies(found, shapes)
     normal_contracts = tuple(_contract(contract, normal) for contract in stated)
     value_ranges = {
@@ -213,6 +221,7 @@ def build_model(
     names += [name for name in (*own, *normal.made) if name not in names]
     called = {name: f"p{number}" for number, name in enumerate(names)}
     model = Model(program, statements, found, called, "", normal, (), shapes, value_ranges)
+    model.layouts = layouts
     model.contents = dict(contents or {})
     model.sizes = frozenset(
         extent.name for shape in shapes.values() for extent in shape if isinstance(extent, Param)
@@ -225,6 +234,16 @@ def build_model(
     about_sizes = [c.condition for c in normal_contracts if not c.generators]
     model.context = _context(model, [c for c in about_sizes if not _terms_of(c)])
     return model
+
+
+def _forget_arithmetic(
+    normal: Normalizer, statements: tuple[StatementModel, ...], found: tuple[AccessModel, ...]
+) -> None:
+    """Take out what arithmetic no expression has any more."""
+    used = {term.array for statement in statements for term in statement.terms}
+    used |= {term.array for access in found for term in access.terms}
+    for function in [name for name in normal.arithmetic if name not in used]:
+        del normal.arithmetic[function]
 
 
 def _statements(program: Program, normal: Normalizer) -> list[StatementModel]:
@@ -250,12 +269,9 @@ def _statements(program: Program, normal: Normalizer) -> list[StatementModel]:
     return found
 
 
-_Shapes: TypeAlias = dict[str, tuple[Index | None, ...]]
-
-
 def _with_private_copies(
-    found: tuple[AccessModel, ...], shapes: _Shapes
-) -> tuple[tuple[AccessModel, ...], _Shapes]:
+    found: tuple[AccessModel, ...], shapes: Shapes
+) -> tuple[tuple[AccessModel, ...], Shapes]:
     """Give every iteration of a loop its own cells of the names the loop makes private.
 
     A private name has more subscripts than are written: which loop it is private to, and the

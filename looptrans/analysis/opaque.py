@@ -15,10 +15,10 @@ from functools import lru_cache
 import islpy as isl
 
 from looptrans.analysis.axioms import Axioms, Known, Term, axioms_of
+from looptrans.analysis.constraints import plain_constraints
 from looptrans.analysis.formula import FALSE, TRUE, conjunction
 from looptrans.analysis.killing import is_killed, killer
 from looptrans.analysis.model import AccessModel, Model, StatementModel
-from looptrans.analysis.opaque_domains import plain_constraints
 from looptrans.analysis.polyhedra import before, cell_formula, dimensions, domain_formula, orders
 from looptrans.analysis.relation import Relation, Supposed, Uncovered
 from looptrans.ir.facts import Basis, DependenceKind

@@ -9,17 +9,18 @@ follow from one that is, by a difference that is not negative anywhere in the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import islpy as isl
 
+from looptrans.analysis.constraints import constraints, has_terms, plain_constraints
 from looptrans.analysis.formula import conjunction
 from looptrans.analysis.linear import Linear, linear, summed
 from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.polyhedra import dimensions
-from looptrans.ir.condition import Comparison, Condition, Every, Relation, walk_condition
-from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, Param, Var, walk
+from looptrans.ir.condition import Relation, walk_condition
+from looptrans.ir.index import Index, Param, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,53 +36,10 @@ class Bounded:
     kind: str
 
 
-def constraints(statement: StatementModel) -> Iterator[Condition]:
-    """Yield what must hold of an instance, one comparison at a time where that is possible."""
-    for bound in statement.bounds:
-        variable, limits = Var(bound.variable), bound.range
-        ends: tuple[Comparison, Comparison] = (">=", "<") if limits.step > 0 else ("<=", ">")
-        yield from _split(Relation(ends[0], variable, limits.start))
-        yield from _split(Relation(ends[1], variable, limits.stop))
-        if abs(limits.step) != 1:
-            steps = Arith("%", Arith("-", variable, limits.start), Int(abs(limits.step)))
-            yield Relation("==", steps, Int(0))
-    parts = statement.condition.parts if isinstance(statement.condition, Every) else ()
-    for condition in parts or (statement.condition,):
-        yield from _split(condition)
-
-
-def _split(condition: Condition) -> Iterator[Condition]:
-    """Take a comparison with a minimum or maximum apart where each of its arguments must hold."""
-    match condition:
-        case Relation("<" | "<=" as op, left, Extremum("min", arguments)):
-            for argument in arguments:
-                yield from _split(Relation(op, left, argument))
-        case Relation(">" | ">=" as op, left, Extremum("max", arguments)):
-            for argument in arguments:
-                yield from _split(Relation(op, left, argument))
-        case _:
-            yield condition
-
-
-def _has_terms(condition: Condition) -> bool:
-    return any(
-        isinstance(node, Opaque)
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for side in (part.left, part.right)
-        for node in walk(side)
-    )
-
-
 def relaxed_formula(model: Model, statement: StatementModel, letter: str) -> str:
     """Say which instances a statement has, constraints with opaque terms left out."""
     notation = model.notation(dimensions(statement, letter))
     return conjunction(notation.condition(each) for each in plain_constraints(statement))
-
-
-def plain_constraints(statement: StatementModel) -> Iterator[Condition]:
-    """Yield the constraints of a domain without opaque terms."""
-    return (c for c in constraints(statement) if not _has_terms(c))
 
 
 def opaque_constraints(
@@ -90,7 +48,7 @@ def opaque_constraints(
     """Return the constraints with opaque terms, over what the variables stand for."""
     found: dict[Bounded, None] = {}
     for condition in constraints(statement):
-        if not _has_terms(condition):
+        if not has_terms(condition):
             continue
         if isinstance(condition, Relation):
             found[_bounded(model, condition, values)] = None

@@ -6,7 +6,7 @@ an associative and commutative operator makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 import islpy as isl
@@ -15,6 +15,7 @@ from looptrans.analysis.concurrency import Conflict, conflicts, is_parallel
 from looptrans.analysis.correspondence import accesses_of
 from looptrans.analysis.flow import affine_dependences
 from looptrans.analysis.model import Model, build_model
+from looptrans.analysis.multiples import exactly, open_sizes
 from looptrans.analysis.polyhedra import context_set
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.verdicts import Explainer
@@ -31,7 +32,13 @@ UNORDERED = "both are atomic, but nothing keeps their order, and it matters"
 def race_verdict(program: Program) -> Verdict:
     """Judge whether a program with parallel loops gives its sequential reading's result."""
     model = build_model(program)
-    return judge_races(model, context_set(model))
+    verdict = judge_races(model, context_set(model))
+
+    def at(sizes: Mapping[str, int]) -> Verdict:
+        concrete = build_model(program, sizes)
+        return judge_races(concrete, context_set(concrete))
+
+    return exactly(verdict, open_sizes(model), program, at)
 
 
 def judge_races(model: Model, context: isl.Set) -> Verdict:

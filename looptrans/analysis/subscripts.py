@@ -25,7 +25,10 @@ MOST_SHOWN = 10
 def negative_subscripts(model: Model) -> tuple[str, ...]:
     """Return a sentence for each access that may have a negative subscript."""
     found: dict[str, None] = {}
+    in_digits = {layout.array for layout in model.layouts}
     for access in model.accesses:
+        if access.array in in_digits:
+            continue
         for number, subscript in enumerate(access.subscripts[access.private :]):
             if not isinstance(subscript, Whole):
                 sentence = _sentence(model, access, number, subscript)

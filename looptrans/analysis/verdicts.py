@@ -16,6 +16,8 @@ from looptrans.ir.facts import Dependence
 from looptrans.ir.verdict import Verdict, Witness, WitnessKind
 from looptrans.ir.walk import accesses
 
+NO_EXAMPLE = "isl finds no example of a reversed dependence"
+
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
@@ -47,7 +49,7 @@ class Explainer:
                 chosen, may = sure, False
         witness = smallest_pair(self.model, source, sink, chosen, self.context, kind)
         if witness is None:
-            return Verdict("unknown", reason="isl finds no example of a reversed dependence")
+            return Verdict("unknown", reason=NO_EXAMPLE)
         dependence = self._dependence(relation, source, sink, witness)
         verdict = Verdict(
             "illegal",
