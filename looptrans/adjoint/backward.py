@@ -15,9 +15,12 @@ from looptrans.adjoint.lengths import Extended, extended
 from looptrans.adjoint.one_derivation import Derivation
 from looptrans.adjoint.packed import Unpacked, unpacked
 from looptrans.adjoint.proofs import Step
+from looptrans.adjoint.recurrences import opened
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.running import Running, with_running_sums
 from looptrans.adjoint.simpler import ORDER, PLACES, Simpler, simpler
+from looptrans.adjoint.states_kept import with_states_kept
+from looptrans.adjoint.through_time import closed
 from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.views import is_same_shape
 from looptrans.analysis.api import annotated
@@ -102,7 +105,10 @@ def _of_simplest(
     notes: list[str] = []
     if of is None:
         chosen = tuple(name for name, kind in named.items() if kind == "differentiable")
-        found, jumping = _without_jumps(program, chosen, wrt)
+        try:
+            found, jumping = _without_jumps(program, chosen, wrt)
+        except NotDifferentiated as error:
+            return _through_time(program, chosen, wrt, error)
         notes += [
             f"{name} receives no gradient: it hangs on which element is the largest or smallest, "
             "and its derivative jumps where two are equal."
@@ -112,9 +118,44 @@ def _of_simplest(
         for name in of:
             if named.get(name) != "differentiable":
                 raise NotDifferentiated(f"{name} is no output that a gradient can come back to")
-        found = Derivation(program, of, wrt)
-        found.sweep()
+        try:
+            found = Derivation(program, of, wrt)
+            found.sweep()
+        except NotDifferentiated as error:
+            return _through_time(program, of, wrt, error)
     return found.backward(notes)
+
+
+def _through_time(
+    program: Program,
+    of: tuple[str, ...],
+    wrt: tuple[str, ...] | None,
+    refusal: NotDifferentiated,
+) -> Backward:
+    """Derive the backward pass of a listing whose iterations hand something on.
+
+    Raises:
+        NotDifferentiated: It has none either; the reason is that of the listing as it is.
+    """
+    kept = with_states_kept(program)
+    if kept is not None:
+        try:
+            found = _backward(kept.program, of, wrt)
+        except NotDifferentiated:
+            raise refusal from None
+        forward = program if found.forward is found.listing else found.forward
+        step = Step(kept.text, (kept.certificate,))
+        found = replace(found, notes=(*found.notes, kept.note))
+        return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
+    seen = opened(program)
+    if seen is None:
+        raise refusal
+    outside = tuple(dict.fromkeys((*of, *seen.before)))
+    inside = None if wrt is None else (*wrt, *seen.before.values())
+    try:
+        return closed(_backward(seen.program, outside, inside), seen, of)
+    except NotDifferentiated:
+        raise refusal from None
 
 
 def _simplified(found: Backward, program: Program, seen: Simpler) -> Backward:

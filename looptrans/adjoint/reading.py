@@ -22,6 +22,7 @@ from looptrans.adjoint.state import Around, LoopAround, Place, Position, Site, S
 from looptrans.adjoint.versions import join, write
 from looptrans.algebra.cells import condition_moved, moved, plain, value_moved
 from looptrans.algebra.values import is_number, negative
+from looptrans.ir.affine import total
 from looptrans.ir.condition import ALWAYS, Condition, negation
 from looptrans.ir.index import Index, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
@@ -188,6 +189,13 @@ class _Reader:
                 self.state.current[target.array] = Version()
         else:
             self.state.current[target.array] = Version()
+
+
+def _upwards(bounds: Range) -> Range:
+    """Return a range without its direction: definitions know of no order."""
+    if bounds.step != -1:
+        return bounds
+    return Range(total(bounds.stop, 1), total(bounds.start, 1))
 
 
 def _filled(creation: Create) -> Const | None:

@@ -31,7 +31,7 @@ from looptrans.ir.condition import (
     is_data_dependent,
     negation,
 )
-from looptrans.ir.index import Arith, Index, Int, Var, substitute
+from looptrans.ir.index import Index, Int, Var, substitute
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -323,8 +323,6 @@ def _define(
 
 
 def _is_full(bounds: Range, extent: Index) -> bool:
-    if bounds.step == -1:
-        return is_same(bounds.stop, Int(-1)) and is_same(bounds.start, Arith("-", extent, Int(1)))
     return bounds.step == 1 and is_same(bounds.start, Int(0)) and is_same(bounds.stop, extent)
 
 

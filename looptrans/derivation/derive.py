@@ -26,6 +26,7 @@ from looptrans.derivation.moves import made
 from looptrans.derivation.order import in_order
 from looptrans.derivation.ordinary import contractible
 from looptrans.derivation.selects import with_selects
+from looptrans.derivation.states import handed_on
 from looptrans.derivation.step import (
     Derivation,
     Goal,
@@ -97,6 +98,7 @@ def derive(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
     in_order(work)
+    _in_states(work)
     if nests == "joined":
         joined(work, own=own)
     elif nests == "rows again":
@@ -197,6 +199,14 @@ def derive_two_nests(program: Program) -> InTwoNests:
         Derivation(first, "split", (*steps, whole), "legal", flow=known),
         nests,
     )
+
+
+def _in_states(work: Work) -> None:
+    """Hand on in states what iterations hand on through arrays."""
+    for array in handed_on(work.program):
+        error = work.take("state", array)
+        if error is not None:
+            work.note(error)
 
 
 def _in_digits(work: Work) -> bool:

@@ -18,6 +18,7 @@ from looptrans.derivation.parts import in_parts
 from looptrans.derivation.passes import sum_as_loop
 from looptrans.derivation.sharing import one_launch
 from looptrans.derivation.state import change_and_guard, change_state
+from looptrans.derivation.states import in_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.derivation.two_nests import in_two_nests
 from looptrans.derivation.with_atomics import with_atomics
@@ -31,6 +32,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES)},
     "worked out again": (worked_out_again, ()),
     "rows worked out again": (rows_worked_out_again, ()),
+    "state": (in_state, (str,)),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),
     "one pass": (one_pass, (str,)),

@@ -1,0 +1,225 @@
+"""The order of a backward listing whose recurrences are closed: all is set before it is read.
+
+    for t: du[t] = dS[t + 1] * k[t]                   for t downwards:
+    for t: dS[t] = dS[t + 1] - du[t] * k[t]     ->        du[t] = dS[t + 1] * k[t]
+                                                          dS[t] = dS[t + 1] - du[t] * k[t]
+
+Nests stand behind those that set what they read; those that wait for each other share their outer
+loops; and a loop runs the other way round where that is what it takes. Whatever is tried, the
+dependences tell whether anything is set, or added to, after it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import combinations, permutations
+from typing import Final
+
+import networkx as nx
+
+from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.recurrences import Tied
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.analysis.api import dependences
+from looptrans.ir.affine import difference, is_same, total
+from looptrans.ir.condition import Relation
+from looptrans.ir.index import Int, Var
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
+from looptrans.ir.value import Range
+from looptrans.ir.walk import accesses, nodes
+from looptrans.transforms.naming import binders, fresh_name
+from looptrans.transforms.substitute import rename_variable
+
+MOST_TURNED: Final = 2
+MOST_TOGETHER: Final = 4
+
+
+def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
+    """Return nests, closed, in an order in which everything is set before it is read.
+
+    Args:
+        nests: The nests, open.
+        tied: What comes in, and what it is.
+        around: The listing with what is declared for them, and no nest.
+
+    Raises:
+        NotDifferentiated: None is found.
+    """
+    touched = [_touched(tied.closed(_only_set(nest))) for nest in nests]
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(len(nests)))
+    for n, (_, writes) in enumerate(touched):
+        for m, (reads, others) in enumerate(touched):
+            if n != m and (writes & reads or (n < m and writes & others)):
+                graph.add_edge(n, m)
+    parts = nx.condensation(graph)
+    found: list[Node] = []
+    for part in nx.lexicographical_topological_sort(
+        parts, key=lambda part: min(parts.nodes[part]["members"])
+    ):
+        members = sorted(parts.nodes[part]["members"])
+        reads, writes = touched[members[0]]
+        if len(members) == 1 and not reads & writes:
+            found.append(tied.closed(nests[members[0]]))
+        else:
+            found.append(_running([nests[n] for n in members], tied, around))
+    return found
+
+
+def _touched(node: Node) -> tuple[set[str], set[str]]:
+    """Return the arrays that a node reads, and those that it writes."""
+    own = [each for n in nodes((node,)) if isinstance(n, Assign | If) for each in accesses(n)]
+    written = {each.access.array for each in own if each.is_write}
+    scalars = {each.access.array for each in own if each.is_write and not each.access.subscripts}
+    return {each.access.array for each in own if not each.is_write} - scalars, written
+
+
+def _only_set(node: Node) -> Node:
+    """Return a nest that sets what it adds to: what it is added to is read by no one else."""
+
+    def change(each: Node) -> tuple[Node, ...]:
+        if not isinstance(each, Assign):
+            return (each,)
+        added = [accumulation(t, v) for t, v in zip(each.targets, each.values, strict=False)]
+        values = tuple(
+            value if own is None else own[1] for own, value in zip(added, each.values, strict=False)
+        )
+        return (replace(each, values=values, augmented=False),)
+
+    (one,) = rewritten((node,), change)
+    return one
+
+
+def _running(nests: list[Node], tied: Tied, around: Program) -> Node:
+    """Return nests as one that runs so that everything is set before it is read.
+
+    Raises:
+        NotDifferentiated: There is no such way.
+    """
+    for nest in _together(nests, around):
+        for candidate in _directions(_set_first(nest, tied)):
+            if _sets_first(candidate, tied, around):
+                return tied.closed(candidate)
+    raise NotDifferentiated(
+        f"{' and '.join(sorted(tied.gradients))} cannot be gone through backwards: no loop the "
+        "other way round sets each gradient before it is read"
+    )
+
+
+def _together(nests: list[Node], around: Program) -> Iterator[Node]:
+    """Yield one nest of several, with one outer loop for all of them, or more; in any order."""
+    if len(nests) == 1:
+        yield nests[0]
+    elif len(nests) <= MOST_TOGETHER:
+        for order in permutations(nests):
+            fused = _fused(list(order), around)
+            while fused is not None:
+                yield fused[0]
+                fused = fused[1]
+
+
+_Fused = tuple[Node, "_Fused | None"]
+
+
+def _fused(nests: list[Node], around: Program) -> _Fused | None:
+    """Return loops as one, and what comes of it where the loops inside are one, too.
+
+    One that ends before the others is asked whether it still runs.
+    """
+    loops = [nest for nest in nests if isinstance(nest, Loop)]
+    if len(loops) != len(nests) or any(loop.range.step != 1 for loop in loops):
+        return None
+    first = loops[0]
+    if any(not is_same(loop.range.start, first.range.start) for loop in loops):
+        return None
+    last = first.range.stop
+    for loop in loops:
+        apart = difference(loop.range.stop, last)
+        if not isinstance(apart, Int):
+            return None
+        last = loop.range.stop if apart.value > 0 else last
+    taken = frozenset().union(*(binders(loop) for loop in loops))
+    name = first.variable
+    if any(name in binders(n) for loop in loops for n in loop.body):
+        name = fresh_name(around, name, taken)
+    parts: list[Node] = []
+    bodies: list[tuple[Node, ...]] = []
+    for loop in loops:
+        body = tuple(rename_variable(node, loop.variable, name) for node in loop.body)
+        bodies.append(body)
+        if is_same(loop.range.stop, last):
+            parts += body
+        else:
+            parts.append(If(Relation("<", Var(name), loop.range.stop), body))
+    one = replace(first, variable=name, range=Range(first.range.start, last), body=tuple(parts))
+    inner = None
+    if all(is_same(loop.range.stop, last) and len(loop.body) == 1 for loop in loops):
+        inner = _fused([body[0] for body in bodies], around)
+    return one, _inside(one, inner)
+
+
+def _inside(loop: Loop, inner: _Fused | None) -> _Fused | None:
+    if inner is None:
+        return None
+    return replace(loop, body=(inner[0],)), _inside(loop, inner[1])
+
+
+def _set_first(node: Node, tied: Tied) -> Node:
+    """Return a nest whose bodies set first what is carried, as far as nothing else waits."""
+
+    def change(each: Node) -> tuple[Node, ...]:
+        if not isinstance(each, Loop | If):
+            return (each,)
+        body = list(each.body)
+        for number, part in enumerate(each.body):
+            place = number
+            while place and _may_precede(part, body[place - 1], tied):
+                place -= 1
+            body.insert(place, body.pop(number))
+        return (replace(each, body=tuple(body)),)
+
+    (one,) = rewritten((node,), change)
+    return one
+
+
+def _may_precede(node: Node, other: Node, tied: Tied) -> bool:
+    """Tell whether a node sets what is carried, and another before it has no part in that."""
+    names, written = _used(tied.closed(_only_set(node)))
+    its, set_there = _used(other)
+    return bool(written & tied.carried) and not names & set_there and not written & its
+
+
+def _used(node: Node) -> tuple[set[str], set[str]]:
+    """Return all names that a node reads or writes, and those that it writes."""
+    own = [each for n in nodes((node,)) if isinstance(n, Assign | If) for each in accesses(n)]
+    written = {each.access.array for each in own if each.is_write}
+    return {each.access.array for each in own}, written
+
+
+def _directions(nest: Node) -> Iterator[Node]:
+    """Yield a nest as it is, and with some of its loops the other way round."""
+    variables = list(dict.fromkeys(n.variable for n in nodes((nest,)) if isinstance(n, Loop)))
+    for count in range(min(len(variables), MOST_TURNED) + 1):
+        for chosen in combinations(variables, count):
+            (turned,) = rewritten((nest,), partial(_turned, frozenset(chosen)))
+            yield turned
+
+
+def _turned(variables: frozenset[str], node: Node) -> tuple[Node, ...]:
+    """Return a loop over one of some variables the other way round."""
+    if not isinstance(node, Loop) or node.variable not in variables or node.range.step != 1:
+        return (node,)
+    bounds = Range(total(node.range.stop, -1), total(node.range.start, -1), -1)
+    return (replace(node, range=bounds),)
+
+
+def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
+    """Tell whether nothing is set, or added to, after it was read."""
+    closed = tied.closed(_only_set(nest))
+    whole = tied.with_arrays(replace(around, body=(*around.body, closed), outputs=()))
+    late = dependences(whole, bases=("memory",), kinds=("anti",), witnesses=False)
+    arrays = {array.name for array in whole.arrays if array.rank}
+    return late.unknown is None and all(each.array not in arrays for each in late.dependences)

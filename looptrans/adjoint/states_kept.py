@@ -1,0 +1,429 @@
+"""States that each iteration overwrites, kept for every iteration instead.
+
+    h = 0.0                                    h_kept[0] = 0.0
+    for t in range(0, T):                      for t in range(0, T):
+        h = a[t] * h + x[t]            ->          h_kept[t + 1] = a[t] * h_kept[t] + x[t]
+        y[t] = h                                   y[t] = h_kept[t + 1]
+
+That takes an element for each iteration; who wants to know how many is told by a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.printing import shape_text
+from looptrans.analysis.api import dependences
+from looptrans.frontend import parse
+from looptrans.ir.affine import extremum, total
+from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.listing import listing
+from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten, with_accesses
+from looptrans.ir.source import Source
+from looptrans.ir.step import same_names
+from looptrans.ir.value import Access, Const, Create, Range, Read
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import Placed, accesses, placed
+from looptrans.transforms.check import check_storage
+from looptrans.transforms.expand import Dimension, dimension
+from looptrans.transforms.naming import fresh_label, fresh_name
+from looptrans.transforms.nest import LoopPath, RangeNotFound
+
+Position = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A listing that keeps its states.
+
+    Attributes:
+        listing: The listing as it was.
+        program: The same with the states kept.
+        names: For each state, the array that keeps it.
+    """
+
+    listing: Program
+    program: Program
+    names: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """What was done, as a phrase."""
+        return f"keep {' and '.join(name for name, _ in self.names)} for every iteration"
+
+    @property
+    def note(self) -> str:
+        """What it takes, as a sentence."""
+        arrays = [self.program.array(kept) for _, kept in self.names]
+        shapes = (shape_text(_extents(array)).replace(" ", ", ") for array in arrays)
+        each = (f"{a.name} ({shape})" for a, shape in zip(arrays, shapes, strict=True))
+        return f"States are kept for every iteration: {', '.join(each)}."
+
+    @property
+    def certificate(self) -> Certificate:
+        """What shows that the two mean the same."""
+        law = "every read gets the value it got before"
+        return Certificate("storage", law, "legal", "by the dependences of both")
+
+
+def with_states_kept(program: Program) -> Kept | None:
+    """Keep the states of loops for every iteration, if a listing has any.
+
+    Args:
+        program: The listing.
+    """
+    found = program
+    names = []
+    for array in program.arrays:
+        if array.role != "local" or array.element != "float":
+            continue
+        made = _kept(found, array.name)
+        if made is not None:
+            found, name = made
+            names.append((array.name, name))
+    return Kept(program, found, tuple(names)) if names else None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A state: what one statement of a loop makes of it in each iteration.
+
+    Attributes:
+        array: The array, or scalar.
+        loop: The loop, and where it stands.
+        at: The statement that sets it.
+        outer: A dimension for each loop in which it starts anew.
+        order: Its own dimensions before that of time, and those behind it.
+    """
+
+    array: Array
+    loop: LoopPath
+    at: Position
+    outer: tuple[Dimension, ...]
+    order: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def cells(self) -> tuple[Index, Index, Index, Index]:
+        """Where time starts, before and behind an iteration, and where it ends."""
+        here, bounds = Var(self.loop.variable), self.loop.loop.range
+        if bounds.step == 1:
+            end = bounds.stop
+            if bounds.start != Int(0):
+                end = extremum("max", (bounds.start, bounds.stop))
+            return bounds.start, here, total(here, 1), end
+        return total(bounds.start, 1), total(here, 1), here, total(bounds.stop, 1)
+
+    @property
+    def extent(self) -> Index:
+        """How many states there are, with the first and the last one."""
+        start, _, _, end = self.cells
+        return total(end if self.loop.loop.range.step == 1 else start, 1)
+
+    def placed(self, own: tuple[Index, ...], time: Index) -> tuple[Index, ...]:
+        """Return subscripts, or extents, with that of time among them."""
+        first, last = ([own[n] for n in part] for part in self.order)
+        return (*first, time, *last)
+
+
+def _kept(program: Program, name: str) -> tuple[Program, str] | None:
+    """Keep one state; return the listing and the array, where it is one and there is room."""
+    state = _state(program, name)
+    if state is None:
+        return None
+    begun = _with_start(program, state)
+    is_filled = begun is not program
+    if is_filled:
+        program, state = begun, _state(begun, name) or state
+    shape = state.placed(_extents(state.array), state.extent)
+    shape = (*(d.extent for d in state.outer), *shape)
+    kept = fresh_name(program, f"{name}_kept")
+    body = _Moving(state, kept).body(program.body, ())
+    fill = _fill(program, name)
+    grown = Array(kept, len(shape), "float", "local", shape)
+    creation = replace(fill, shape=shape) if fill is not None else Create("zeros", shape)
+    behind: tuple[Node, ...] = ()
+    if name in program.outputs:
+        behind = (_last(program, state, kept),)
+    else:
+        body = rewritten(body, lambda n: () if _declares(n, name) else (n,))
+    first = sum(1 for node in body if isinstance(node, Declaration))
+    made = Declaration(kept, creation)
+    after = replace(
+        program,
+        body=(*body[:first], made, *body[first:], *behind),
+        arrays=(*(a for a in program.arrays if a.name != name or behind), grown),
+    )
+    after = parse(Source(f"<{program.name}>", listing(after)))
+    verdict = check_storage(program, after, same_names(program, after))
+    if verdict.decision == "illegal" or (
+        verdict.decision == "unknown" and not _is_one_by_one(program, state)
+    ):
+        return None
+    if is_filled:
+        # What it starts from is what its elements are created with.
+        at = sum(1 for node in after.body if isinstance(node, Declaration))
+        after = replace(after, body=(*after.body[:at], *after.body[at + 1 :]))
+        after = parse(Source(f"<{program.name}>", listing(after)))
+    return after, kept
+
+
+def _with_start(program: Program, state: _State) -> Program:
+    """Let a statement say what a state starts from, where only the declaration of it does."""
+    name, array = state.array.name, state.array
+    fill = _fill(program, name)
+    before = [p for p in placed(program) if p.position < state.loop.position]
+    if not array.rank or any(name in _written(p.node) for p in before):
+        return program
+    number = {"zeros": 0.0, "ones": 1.0}.get("" if fill is None else fill.function)
+    value = Const(number) if number is not None else fill.fill if fill is not None else None
+    if value is None:
+        return program
+    own, loops = _loops_over(program, array)
+    node: Node = Assign(fresh_label(program), (Access(name, own),), (value,))
+    first = sum(1 for each in program.body if isinstance(each, Declaration))
+    body = (*program.body[:first], loops(node), *program.body[first:])
+    return parse(Source(f"<{program.name}>", listing(replace(program, body=body))))
+
+
+def _is_one_by_one(program: Program, state: _State) -> bool:
+    """Tell whether every element of a state goes its own way, all of them in each iteration.
+
+    Then what is read before the statement in the text is read before it when the listing runs.
+    """
+    name = state.array.name
+    (place,) = [p for p in placed(program) if p.position == state.at]
+    if state.outer and state.array.rank:
+        return False
+    depth = len(state.loop.position)
+    inner = [
+        (position, loop)
+        for position, loop in zip(place.loop_positions, place.loops, strict=True)
+        if len(position) > depth
+    ]
+    assert isinstance(place.node, Assign)
+    target = place.node.targets[0]
+    extents = dict(zip(target.indices, _extents(state.array), strict=True))
+    whole = len(extents) == state.array.rank and all(
+        loop.range == Range(Int(0), extents.get(Var(loop.variable), Int(-1))) for _, loop in inner
+    )
+    others = [p for p in placed(program) if p.position[:depth] == state.loop.position]
+    for other in others:
+        shared = [loop.variable for position, loop in inner if position in other.loop_positions]
+        for each in accesses(other.node):
+            if each.access.array != name or not shared:
+                continue
+            kept = [n for n, s in enumerate(target.indices) if s in {Var(v) for v in shared}]
+            if any(each.access.subscripts[n] != target.subscripts[n] for n in kept):
+                return False
+    return whole
+
+
+def _state(program: Program, name: str) -> _State | None:
+    """Return a state that a loop hands on, set by one statement in each of its iterations."""
+    array = program.array(name)
+    writes = [
+        place
+        for place in placed(program)
+        if isinstance(place.node, Assign) and any(t.array == name for t in place.node.targets)
+    ]
+    for place in writes:
+        assert isinstance(place.node, Assign)
+        others = [w for w in writes if w is not place]
+        (target,) = [t for t in place.node.targets if t.array == name][:1]
+        if target.rank or len(place.node.targets) > 1:
+            continue
+        anew = {
+            position
+            for other in others
+            for position in other.loop_positions
+            if other.position < place.position and position in place.loop_positions
+        }
+        paths = [
+            LoopPath(loop, position)
+            for position, loop in zip(place.loop_positions, place.loops, strict=True)
+        ]
+        subscripts = set(target.subscripts)
+        own = {name for index in target.indices for name in variables(index)}
+        over = [p for p in paths if p.position not in anew and p.variable not in own]
+        if len(over) != 1 or not _hands_on(program, place, name, over[0]):
+            continue
+        (loop,) = over
+        if any(w.position[: len(loop.position)] == loop.position for w in others):
+            continue
+        if loop.loop.range.step not in (1, -1) or not _starts_at_a_number(loop.loop):
+            continue
+        starts = [p for p in paths if p.position in anew and Var(p.variable) not in subscripts]
+        if not _is_used_in(program, name, starts):
+            continue
+        try:
+            outer = tuple(dimension(program, path) for path in starts)
+        except RangeNotFound:
+            continue
+        around = {p.variable for p in paths if p.position < loop.position}
+        first = [n for n, s in enumerate(target.indices) if s in {Var(v) for v in around}]
+        last = [n for n in range(array.rank) if n not in first]
+        return _State(array, loop, place.position, outer, (tuple(first), tuple(last)))
+    return None
+
+
+def _hands_on(program: Program, place: Placed, name: str, loop: LoopPath) -> bool:
+    """Tell whether a loop hands a state on that is more than gathered, or is looked at inside."""
+    assert isinstance(place.node, Assign)
+    gathers = accumulation(place.node.targets[0], place.node.values[0]) is not None
+    flows = dependences(program, bases=("value",), kinds=("flow",), witnesses=False)
+    carried = [
+        each.sink
+        for each in flows.dependences
+        if each.array == name and each.source == place.label and each.carried_by == loop.variable
+    ]
+    inside = [
+        each.label
+        for each in placed(program)
+        if each.position[: len(loop.position)] == loop.position and each.label != place.label
+    ]
+    looked_at = any(
+        each.array == name and each.source == place.label and each.sink in inside
+        for each in flows.dependences
+    )
+    return bool(carried) and (not gathers or looked_at)
+
+
+def _starts_at_a_number(loop: Loop) -> bool:
+    bounds = loop.range
+    end = bounds.start if bounds.step == 1 else total(bounds.stop, 1)
+    return isinstance(end, Int) and end.value >= 0
+
+
+def _is_used_in(program: Program, name: str, loops: list[LoopPath]) -> bool:
+    """Tell whether a name is used inside some loops alone."""
+    return all(
+        place.position[: len(path.position)] == path.position
+        for path in loops
+        for place in placed(program)
+        if name in _names(place.node)
+    )
+
+
+def _names(node: Assign | If) -> set[str]:
+    return {each.access.array for each in accesses(node)}
+
+
+def _written(node: Assign | If) -> set[str]:
+    return {each.access.array for each in accesses(node) if each.is_write}
+
+
+def _extents(array: Array) -> tuple[Index, ...]:
+    return tuple(extent for extent in array.shape if extent is not None)
+
+
+def _fill(program: Program, name: str) -> Create | None:
+    for node in program.body:
+        if isinstance(node, Declaration) and node.array == name:
+            return node.creation
+    return None
+
+
+def _declares(node: Node, name: str) -> bool:
+    return isinstance(node, Declaration) and node.array == name
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """Lets every statement use the state of its time."""
+
+    state: _State
+    kept: str
+
+    def body(self, body: tuple[Node, ...], position: Position) -> tuple[Node, ...]:
+        """Return the statements of a body, each with the states that it uses."""
+        found: list[Node] = []
+        for number, node in enumerate(body):
+            here = (*position, number)
+            read, written = self._times(here)
+            reads = partial(self._cell, read)
+            match node:
+                case Loop():
+                    found.append(replace(node, body=self.body(node.body, here)))
+                case If():
+                    (tested,) = with_accesses((replace(node, body=(), orelse=()),), reads)
+                    assert isinstance(tested, If)
+                    then, other = (
+                        self.body(node.body, (*here, 1)),
+                        self.body(node.orelse, (*here, 2)),
+                    )
+                    # Where the statement is not reached the state stays what it was.
+                    if self._is_in((*here, 1)):
+                        other = (*self._same(node.body, (*here, 1)), *other)
+                    elif self._is_in((*here, 2)):
+                        then = (*self._same(node.orelse, (*here, 2)), *then)
+                    found.append(replace(tested, body=then, orelse=other))
+                case Assign():
+                    (moved,) = with_accesses((node,), reads)
+                    assert isinstance(moved, Assign)
+                    targets = tuple(self._cell(written, target) for target in node.targets)
+                    found.append(replace(moved, targets=targets, augmented=False))
+                case _:
+                    found.append(node)
+        return tuple(found)
+
+    def _times(self, here: Position) -> tuple[Index, Index]:
+        """Return the times of what is read, and of what is written, at a place."""
+        start, before, behind, end = self.state.cells
+        loop = self.state.loop.position
+        if here[: len(loop)] == loop and len(here) > len(loop):
+            return before if here <= self.state.at else behind, behind
+        return (end, end) if here > loop else (start, start)
+
+    def _cell(self, time: Index, access: Access) -> Access:
+        if access.array != self.state.array.name:
+            return access
+        own = self.state.placed(access.indices, time)
+        return Access(self.kept, (*(d.subscript for d in self.state.outer), *own))
+
+    def _is_in(self, branch: Position) -> bool:
+        loop = self.state.loop.position
+        return self.state.at[: len(branch)] == branch and branch[: len(loop)] == loop
+
+    def _same(self, body: tuple[Node, ...], branch: Position) -> tuple[Node, ...]:
+        """Return the loops to the statement in a branch, with the state as it was in them."""
+        node = body[self.state.at[len(branch)]]
+        here = (*branch, self.state.at[len(branch)])
+        match node:
+            case Loop():
+                return (replace(node, body=self._same(node.body, here)),)
+            case If():
+                inner = node.body if self._is_in((*here, 1)) else node.orelse
+                return self._same(inner, self.state.at[: len(here) + 1])
+            case Assign():
+                _, before, behind, _ = self.state.cells
+                cell = node.targets[0]
+                value = Read(self._cell(before, cell))
+                return (Assign("S", (self._cell(behind, cell),), (value,)),)
+            case _:
+                return ()
+
+
+def _last(program: Program, state: _State, kept: str) -> Node:
+    """Return loops that put the last state where the listing returns it."""
+    own, loops = _loops_over(program, state.array)
+    source = Access(kept, state.placed(own, state.cells[3]))
+    copy = Assign(fresh_label(program), (Access(state.array.name, own),), (Read(source),))
+    return loops(copy)
+
+
+def _loops_over(program: Program, array: Array) -> tuple[tuple[Index, ...], Callable[[Node], Node]]:
+    """Return subscripts for each element of an array, and what puts the loops around them."""
+    names: list[str] = []
+    for _ in array.shape:
+        names.append(fresh_name(program, "x", names))
+
+    def around(node: Node) -> Node:
+        for name, extent in reversed(list(zip(names, _extents(array), strict=True))):
+            node = Loop(name, Range(Int(0), extent), (node,))
+        return node
+
+    return tuple(Var(name) for name in names), around

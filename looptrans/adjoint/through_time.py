@@ -1,0 +1,152 @@
+"""Backpropagation through time: the backward pass of a listing whose recurrences were opened.
+
+    dh_before[t] = a[t] * dh[t + 1]       ->      for t downwards: dh[t] = a[t] * dh[t + 1] + …
+
+What comes in for an array that iterations hand on is what comes back to it. Arrays handed over in
+place of what was open, nests ordered by `in_time`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.adjoint.derived import Backward, Saved
+from looptrans.adjoint.in_time import in_time
+from looptrans.adjoint.printing import shape_text
+from looptrans.adjoint.proofs import Step
+from looptrans.adjoint.recurrences import Opened, Tied, again
+from looptrans.ir.program import Array, Assign, Declaration, If, Node, Program
+from looptrans.ir.rewrite import with_accesses
+from looptrans.ir.value import Access
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import accesses, nodes
+
+
+def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
+    """Return the backward pass of a listing, from that of the one whose recurrences are open.
+
+    Args:
+        found: The backward pass of the open one.
+        seen: Both listings.
+        of: The outputs of the listing that receive a gradient.
+
+    Raises:
+        NotDifferentiated: No order is found in which everything is set before it is read.
+    """
+    gradients = {a: found.gradients[before] for a, before in seen.before.items()}
+    incoming = {a: found.incoming[a] for a in seen.before}
+    tied = Tied(seen, gradients, incoming, frozenset(of))
+    made = tuple(n for n in found.program.body if isinstance(n, Declaration))
+    nests = tuple(n for n in found.program.body if not isinstance(n, Declaration))
+    ordered = in_time(nests, tied, replace(found.program, body=made))
+    taken = _accessed(tuple(ordered))
+    handed = tuple(a for a in seen.before if a in taken)
+    known = {each.name for each in found.saved}
+    saved = tuple(
+        replace(each, is_output=each.name in seen.listing.outputs)
+        for each in found.saved
+        if each.name not in seen.before or each.name in taken
+    )
+    saved += tuple(Saved(a, a in seen.listing.outputs) for a in handed if a not in known)
+    forward = _forward(found, seen, saved)
+    dropped = {
+        *seen.before.values(),
+        *(set(seen.before) - set(handed)),
+        *(incoming[a] for a in incoming if a not in of),
+    }
+    program = _with_arguments(found.program, forward, handed, dropped)
+    program = replace(
+        program,
+        body=(*(_precise(n, frozenset(gradients.values())) for n in made), *ordered),
+        outputs=tuple(o for o in found.program.outputs if o not in gradients.values()),
+    )
+    program = again(program)
+    first = Step("open the recurrences", (seen.certificate,))
+    received = " and ".join(sorted(gradients.values()))
+    law = f"what comes in for {' and '.join(sorted(gradients))} is {received}"
+    shown = Certificate(
+        "order", law, "legal", "each element is set before it is read, by the dependences"
+    )
+    return replace(
+        found,
+        listing=seen.listing,
+        of=of,
+        program=program,
+        gradients={n: g for n, g in found.gradients.items() if n not in seen.before.values()},
+        incoming={n: g for n, g in found.incoming.items() if n in of},
+        saved=saved,
+        forward=forward,
+        steps=(first, *found.steps, Step("close the recurrences", (shown,))),
+        before=found.before + 1,
+        recomputed=found.recomputed - set(gradients.values()),
+        seen=found.seen,
+    )
+
+
+def _accessed(body: tuple[Node, ...]) -> set[str]:
+    """Return the arrays that a block accesses."""
+    return {
+        each.access.array
+        for node in nodes(body)
+        if isinstance(node, Assign | If)
+        for each in accesses(node)
+    }
+
+
+def _forward(found: Backward, seen: Opened, saved: tuple[Saved, ...]) -> Program:
+    """Return the listing that hands over what is saved."""
+    more = tuple(each.name for each in saved if each.name not in seen.listing.outputs)
+    if not more:
+        return seen.listing
+    source = found.forward if found.forward is not found.listing else seen.program
+    whole = {before: a for a, before in seen.before.items()}
+
+    def one(access: Access) -> Access:
+        return Access(whole.get(access.array, access.array), access.subscripts)
+
+    handed = frozenset(a for a in seen.before if a in more)
+    body = tuple(_precise(node, handed) for node in with_accesses(source.body, one))
+    program = replace(
+        source,
+        body=body,
+        arguments=tuple(a for a in source.arguments if a not in whole),
+        arrays=tuple(a for a in source.arrays if a.name not in whole),
+        outputs=(*seen.listing.outputs, *more),
+    )
+    return again(program)
+
+
+def _precise(node: Node, names: frozenset[str]) -> Node:
+    """Return a declaration, of what is carried without loss."""
+    if isinstance(node, Declaration) and node.array in names and node.creation.element is None:
+        return replace(node, creation=replace(node.creation, element="float32"))
+    return node
+
+
+def _with_arguments(
+    program: Program, forward: Program, handed: tuple[str, ...], dropped: set[str]
+) -> Program:
+    """Return a backward listing with other arguments: arrays handed over, and without some."""
+    arrays = tuple(a for a in program.arrays if a.name not in dropped)
+    arguments = [a for a in program.arguments if a not in dropped]
+    precise = {
+        node.array
+        for node in forward.body
+        if isinstance(node, Declaration) and node.creation.element == "float32"
+    }
+    for name in handed:
+        if name in arguments:
+            continue
+        own = forward.array(name)
+        shape = tuple(extent for extent in own.shape if extent is not None)
+        kind = "Float32" if name in precise else "Float"
+        annotation = f'{kind}[Array, "{shape_text(shape)}"]'
+        given = Array(name, own.rank, "float", "input", own.shape, annotation=annotation)
+        arrays = (*arrays, given)
+        # What is saved stands behind the arguments of the listing, before what comes in.
+        place = max(
+            (n + 1 for n, a in enumerate(arguments) if a in forward.arguments),
+            default=len(arguments),
+        )
+        arguments.insert(place, name)
+    return replace(program, arrays=arrays, arguments=tuple(arguments))

@@ -1,0 +1,335 @@
+"""What iterations hand on through an array, handed on in a state besides.
+
+    for t: h[t + 1] = a[t] * h[t] + x[t]      ->      for t: state = a[t] * state + x[t]
+                                                             h[t + 1] = state
+
+An element that the iteration before has just set need not be read again from memory, where it may
+lie in another lane; what is a state of the loop stays in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+from looptrans.derivation.step import DerivationStep, NotDone
+from looptrans.derivation.writing import done
+from looptrans.ir.affine import form_of, is_same, simplified, total
+from looptrans.ir.condition import Relation, conjunction
+from looptrans.ir.index import Index, Int, Var, substitute, variables
+from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.rewrite import with_accesses
+from looptrans.ir.step import same_names
+from looptrans.ir.value import Access, Const, Create, Range, Read, Value, Whole
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import live_out
+from looptrans.transforms.accesses import AccessSite, sites_of
+from looptrans.transforms.check import check_storage
+from looptrans.transforms.naming import fresh_label, fresh_name
+from looptrans.transforms.nest import finished
+from looptrans.transforms.tree import LoopPath
+
+Position = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    """An array through which iterations hand something on.
+
+    Attributes:
+        array: The array.
+        loop: The loop, and where it stands.
+        time: Which dimension goes with it.
+        behind: What an iteration sets in it.
+        alone: Whether nothing else writes the array.
+    """
+
+    array: Array
+    loop: LoopPath
+    time: int
+    behind: Index
+    alone: bool
+
+    @property
+    def before(self) -> Index:
+        """What the iteration before has set."""
+        return self._at(total(Var(self.loop.variable), -self.loop.loop.range.step))
+
+    @property
+    def first(self) -> Index:
+        """What the first iteration finds."""
+        return self._at(total(self.loop.loop.range.start, -self.loop.loop.range.step))
+
+    def _at(self, time: Index) -> Index:
+        return simplified(substitute(self.behind, {self.loop.variable: time}))
+
+    def without_time(self, each: tuple[Index, ...]) -> tuple[Index, ...]:
+        """Return subscripts or extents without that of time."""
+        return (*each[: self.time], *each[self.time + 1 :])
+
+
+def handed_on(program: Program) -> tuple[str, ...]:
+    """Return the arrays through which iterations hand something on, that a state could keep."""
+    return tuple(a.name for a in program.arrays if _handed(program, a) is not None)
+
+
+def in_state(program: Program, name: str) -> DerivationStep:
+    """Hand on in a state what iterations hand on through an array.
+
+    Args:
+        program: The program.
+        name: The array.
+
+    Raises:
+        NotDone: They do not, or it could not be shown that the state is the same.
+    """
+    found = _handed(program, program.array(name))
+    if found is None:
+        raise NotDone(f"no iteration reads of {name} just what the one before has set")
+    state = fresh_name(program, f"{name.replace('.', '_')}_state")
+    checked = _with_state(program, found, state, None)
+    final, images = finished(checked, same_names(program, checked))
+    verdict = check_storage(program, final, images)
+    if verdict.decision != "legal":
+        raise NotDone(f"a state for {name} is {verdict.decision}: {verdict.reason}")
+    certificates = verdict.certificates or (
+        Certificate("storage", "every read gets the value it got before", "legal", verdict.reason),
+    )
+    fill = _filled_with(program, name) if found.alone else None
+    if fill is not None:
+        # Nothing sets what the first iteration would find.
+        final = _with_state(program, found, state, fill)
+    text = f"hand {name} on in a state: an iteration reads what the one before has set"
+    return DerivationStep(text, "state", (name,), program, done(final), certificates)
+
+
+def _handed(program: Program, array: Array) -> _Handed | None:
+    if array.role != "local" or array.element != "float" or not array.rank:
+        return None
+    if None in array.shape or _created(program, array.name) is None:
+        return None
+    sites = sites_of(program, array.name)
+    for site in sites:
+        if not site.relation.is_write or not isinstance(site.place.node, Assign):
+            continue
+        for position, loop in zip(site.place.loop_positions, site.place.loops, strict=True):
+            path = LoopPath(loop, position)
+            found = _along(array, path, site, sites)
+            if found is not None:
+                return found
+    return None
+
+
+def _along(
+    array: Array, path: LoopPath, write: AccessSite, sites: tuple[AccessSite, ...]
+) -> _Handed | None:
+    """Return how an array is handed on along a loop, by one statement that sets it."""
+    if path.loop.execution == "parallel" or path.loop.range.step not in (1, -1):
+        return None
+    depth = len(path.position)
+    inside = [s for s in sites if s.place.position[:depth] == path.position]
+    if any(isinstance(s, Whole) for each in inside for s in each.access.subscripts):
+        return None
+    times = [n for n, s in enumerate(write.access.indices) if path.variable in variables(s)]
+    if len(times) != 1:
+        return None
+    behind = write.access.indices[times[0]]
+    if abs(form_of(behind).terms.get(Var(path.variable), 0)) != 1:
+        return None
+    around = {loop.variable for loop in write.place.loops} - {path.variable}
+    if around & set(variables(behind)):
+        return None
+    alone = all(each in inside for each in sites if each.relation.is_write)
+    found = _Handed(array, path, times[0], behind, alone)
+    reads = [s for s in inside if not s.relation.is_write]
+    for each in inside:
+        own = each.access.indices
+        others = found.without_time(own)
+        if any(path.variable in variables(index) for index in others):
+            return None
+        is_behind = is_same(own[found.time], found.behind)
+        if each.relation.is_write and not (is_behind and isinstance(each.place.node, Assign)):
+            return None
+        if not is_behind and not is_same(own[found.time], found.before):
+            return None
+    if not any(is_same(each.access.indices[found.time], found.before) for each in reads):
+        return None
+    if any(len(s.place.node.targets) > 1 for s in inside if isinstance(s.place.node, Assign)):
+        return None
+    return found
+
+
+def _created(program: Program, name: str) -> Create | None:
+    for node in program.body:
+        if isinstance(node, Declaration) and node.array == name:
+            return node.creation
+    return None
+
+
+def _filled_with(program: Program, name: str) -> Value | None:
+    """Return the number that an array is created with."""
+    creation = _created(program, name)
+    assert creation is not None
+    number = {"zeros": 0.0, "ones": 1.0}.get(creation.function)
+    return creation.fill if number is None else Const(number)
+
+
+def _with_state(program: Program, found: _Handed, state: str, fill: Value | None) -> Program:
+    """Return the program with a state that starts as the first iteration would find it.
+
+    Args:
+        program: The program.
+        found: What iterations hand on.
+        state: The name of the state.
+        fill: What it starts from; None where it is read.
+    """
+    seen = fill is None or _is_seen(program, found)
+    shape = found.without_time(tuple(e for e in found.array.shape if e is not None))
+    own = _created(program, found.array.name)
+    assert own is not None
+    body = _Stating(program, found, state, seen, fill, count(1)).body(program.body, ())
+    if not seen:
+        body = tuple(n for n in body if not _declares(n, found.array.name))
+    first = sum(1 for node in body if isinstance(node, Declaration))
+    made = (Declaration(state, replace(own, shape=shape, element=None)),) if shape else ()
+    arrays = tuple(a for a in program.arrays if seen or a.name != found.array.name)
+    return replace(
+        program,
+        arrays=(*arrays, Array(state, len(shape), "float", "local", shape)),
+        body=(*body[:first], *made, *body[first:]),
+    )
+
+
+def _is_seen(program: Program, found: _Handed) -> bool:
+    """Tell whether anything outside of the loop touches an array, or sees it in the end."""
+    depth = len(found.loop.position)
+    return found.array.name in live_out(program) or any(
+        site.place.position[:depth] != found.loop.position
+        for site in sites_of(program, found.array.name)
+    )
+
+
+def _declares(node: Node, name: str) -> bool:
+    return isinstance(node, Declaration) and node.array == name
+
+
+@dataclass(frozen=True, slots=True)
+class _Stating:
+    """Puts a state in the place of what iterations hand on.
+
+    Attributes:
+        program: The program.
+        found: What they hand on.
+        state: What the state is called.
+        seen: Whether the array is needed besides.
+        fill: What the state starts from; None where it is read.
+        numbers: Numbers for labels.
+    """
+
+    program: Program
+    found: _Handed
+    state: str
+    seen: bool
+    fill: Value | None
+    numbers: Iterator[int]
+
+    def body(self, body: tuple[Node, ...], position: Position) -> tuple[Node, ...]:
+        """Return a body with what the state starts from, and the loop that hands it on."""
+        loop = self.found.loop.position
+        made: list[Node] = []
+        for number, node in enumerate(body):
+            here = (*position, number)
+            match node:
+                case Loop() if here == loop:
+                    made += self._start()
+                    made.append(replace(node, body=self._inside(node.body)))
+                case Loop() if here == loop[: len(here)]:
+                    made.append(replace(node, body=self.body(node.body, here)))
+                case If() if here == loop[: len(here)]:
+                    then, other = node.body, node.orelse
+                    if loop[len(here)] == 1:
+                        then = self.body(then, (*here, 1))
+                    else:
+                        other = self.body(other, (*here, 2))
+                    made.append(replace(node, body=then, orelse=other))
+                case _:
+                    made.append(node)
+        return tuple(made)
+
+    def _start(self) -> list[Node]:
+        """Return what the state starts from: what the first iteration would find."""
+        around: set[str] = set()
+        body = self.program.body
+        for number in self.found.loop.position[:-1]:
+            loop = body[number]
+            if isinstance(loop, Loop):
+                around.add(loop.variable)
+                body = loop.body
+        write = next(
+            site.access.indices
+            for site in sites_of(self.program, self.found.array.name)
+            if site.relation.is_write
+            and site.place.position[: len(self.found.loop.position)] == self.found.loop.position
+        )
+        shape = self.found.without_time(tuple(e for e in self.found.array.shape if e is not None))
+        own: list[Index] = []
+        loops: list[tuple[str, Index]] = []
+        names: list[str] = []
+        for index, extent in zip(self.found.without_time(write), shape, strict=True):
+            if set(variables(index)) <= around:
+                own.append(index)
+                continue
+            like = variables(index)[0]
+            names.append(fresh_name(self.program, like, names))
+            own.append(Var(names[-1]))
+            loops.append((names[-1], extent))
+        time = self.found.time
+        source = Access(self.found.array.name, (*own[:time], self.found.first, *own[time:]))
+        target = Access(self.state, tuple(own))
+        mine = {index.name for index in own if isinstance(index, Var)}
+        if self.fill is not None and shape and around <= mine:
+            return []  # it is created so
+        node: Node = self._copy(target, self.fill or Read(source))
+        if self.fill is None:
+            end = self.found.array.shape[time]
+            assert end is not None
+            first = self.found.first
+            inside = conjunction(Relation(">=", first, Int(0)), Relation("<", first, end))
+            node = If(inside, (node,))
+        for name, extent in reversed(loops):
+            node = Loop(name, Range(Int(0), extent), (node,))
+        return [node]
+
+    def _copy(self, target: Access, value: Value) -> Assign:
+        label = fresh_label(self.program)
+        return Assign(f"S{int(label[1:]) + next(self.numbers)}", (target,), (value,))
+
+    def _inside(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        made: list[Node] = []
+        for node in body:
+            match node:
+                case Assign() if node.targets[0].array == self.found.array.name:
+                    (moved,) = with_accesses((node,), self._stated)
+                    assert isinstance(moved, Assign)
+                    made.append(replace(moved, augmented=False))
+                    if self.seen:
+                        value = Read(moved.targets[0])
+                        made.append(self._copy(node.targets[0], value))
+                case Assign():
+                    made += with_accesses((node,), self._stated)
+                case Loop():
+                    made.append(replace(node, body=self._inside(node.body)))
+                case If():
+                    (tested,) = with_accesses((replace(node, body=(), orelse=()),), self._stated)
+                    assert isinstance(tested, If)
+                    then, other = self._inside(node.body), self._inside(node.orelse)
+                    made.append(replace(tested, body=then, orelse=other))
+                case _:
+                    made.append(node)
+        return tuple(made)
+
+    def _stated(self, access: Access) -> Access:
+        if access.array != self.found.array.name:
+            return access
+        return Access(self.state, self.found.without_time(access.indices))
