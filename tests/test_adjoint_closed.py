@@ -12,6 +12,7 @@ import pytest
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.closing import closings
 from looptrans.adjoint.derived import Backward
+from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of
@@ -479,11 +480,15 @@ def test_passes_that_work_the_same_out_again_are_read_as_one() -> None:
         ("h = 0.0\n    k = 1.0", "k = k + h\n        h = h + A[j] * h + k", "no closed form"),
     ],
 )
-def test_loops_without_a_closed_form_are_refused(first: str, step: str, reason: str) -> None:
+def test_loops_without_a_closed_form_are_read_as_none(first: str, step: str, reason: str) -> None:
+    """And differentiated through time, each iteration's state kept."""
     head = 'def f(A: Float[Array, "N"], X: Float[Array, "N"]):'
     text = f"{head}\n    {first}\n    for j in range(0, N):\n        {step}\n    return h\n"
     with pytest.raises(NotDifferentiated, match=reason):
-        backward(program(text))
+        read(program(text))
+    found = backward(program(text))
+    assert all(step.decision == "legal" for step in found.steps)
+    assert max(gaps(found, 0)) < 1e-10
 
 
 def test_as_printed_it_is_refused_with_numbers() -> None:

@@ -1150,24 +1150,10 @@ def test_a_tie_of_the_largest_is_shared() -> None:
     ("text", "reason"),
     [
         (
-            'def f(x: Float[Array, "N"]):\n    y = zeros(N)\n    for i in range(1, N):\n'
-            "        y[i] = y[i - 1] + x[i]\n    return y\n",
-            "an earlier iteration of i",
-        ),
-        (
-            'def f(x: Float[Array, "N"]):\n    s = 1.0\n    for i in range(0, N):\n'
-            "        s = s * x[i]\n    return s\n",
-            "not by a plain sum",
-        ),
-        (
-            'def f(x: Float[Array, "N"]):\n    s = 0.0\n    y = zeros(N)\n'
-            "    for i in range(0, N):\n        s = s + x[i]\n        y[i] = s\n    return y\n",
-            "still gathers it",
-        ),
-        (
-            'def f(x: Float[Array, "N"]):\n    s = 0.0\n    y = zeros(N)\n'
-            "    for i in range(0, N):\n        y[i] = s\n        s = x[i] * 2.0\n    return y\n",
-            "an earlier iteration of i",
+            'def f(x: Float[Array, "N"], w: Float[Array, "M"]):\n    h = zeros(N)\n'
+            "    for t in range(0, M):\n        for i in range(1, N):\n"
+            "            h[i] = h[i - 1] * w[t] + h[i] * x[i]\n    return h\n",
+            "S1 looks at h\\[i - 1\\] in between",
         ),
         (
             'def f(x: Float[Array, "N"]):\n    for i in range(0, N):\n        s = x[i]\n'

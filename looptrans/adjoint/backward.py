@@ -137,6 +137,8 @@ def _through_time(
     Raises:
         NotDifferentiated: It has none either; the reason is that of the listing as it is.
     """
+    if isinstance(refusal, OnExtreme):
+        raise refusal
     kept = with_states_kept(program)
     if kept is not None:
         try:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, permutations
-from typing import Final
+from typing import Final, TypeGuard
 
 import networkx as nx
 
@@ -23,13 +23,14 @@ from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.recurrences import Tied
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.analysis.api import dependences
-from looptrans.ir.affine import difference, is_same, total
-from looptrans.ir.condition import Relation
-from looptrans.ir.index import Int, Var
+from looptrans.ir.affine import difference, form_of, is_same, total
+from looptrans.ir.condition import Condition, Relation, conjunction
+from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.walk import accesses, nodes
+from looptrans.transforms.ends_asked import end_of, parts_of
 from looptrans.transforms.naming import binders, fresh_name
 from looptrans.transforms.substitute import rename_variable
 
@@ -48,6 +49,7 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
     Raises:
         NotDifferentiated: None is found.
     """
+    nests = tuple(each for nest in nests for each in rewritten((nest,), _ended))
     touched = [_touched(tied.closed(_only_set(nest))) for nest in nests]
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(len(nests)))
@@ -67,6 +69,47 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
         else:
             found.append(_running([nests[n] for n in members], tied, around))
     return found
+
+
+def _ended(node: Node) -> tuple[Node, ...]:
+    """Let a loop over sizes end where the guard around all that it holds does.
+
+    The first iteration the other way round is then one that does something.
+    """
+    match node:
+        case Loop(variable, Range(start, stop, 1), (If(condition, body, (), label=None) as guard,)):
+            kept = []
+            for part in parts_of(condition):
+                end, begin = end_of(part, variable), _start_of(part, variable)
+                if end is not None and _is_number(less := difference(end, stop)):
+                    stop = end if less.value < 0 else stop
+                elif begin is not None and _is_number(more := difference(begin, start)):
+                    start = begin if more.value > 0 else start
+                else:
+                    kept.append(part)
+            inside = (replace(guard, condition=conjunction(*kept)),) if kept else body
+            return (replace(node, range=Range(start, stop), body=inside),)
+        case _:
+            return (node,)
+
+
+def _is_number(index: Index) -> TypeGuard[Int]:
+    return isinstance(index, Int)
+
+
+def _start_of(condition: Condition, variable: str) -> Index | None:
+    """Return where a loop starts if a condition holds in its iterations from there, else None."""
+    match condition:
+        case Relation("<=", low, high) | Relation(">=", high, low):
+            beyond = 0
+        case Relation("<", low, high) | Relation(">", high, low):
+            beyond = 1
+        case _:
+            return None
+    here = Var(variable)
+    begin = total(difference(low, high), here, beyond)
+    counted = form_of(difference(high, low)).terms.get(here) == 1
+    return begin if counted and variable not in variables(begin) else None
 
 
 def _touched(node: Node) -> tuple[set[str], set[str]]:

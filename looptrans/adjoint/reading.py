@@ -113,11 +113,9 @@ class _Reader:
                     self.state.current[array] = Version(number=_filled(creation))
                 case Loop():
                     variable = self.state.system.names.variable(node.variable)
-                    bounds = Range(
-                        self._plain(node.range.start, around),
-                        self._plain(node.range.stop, around),
-                        node.range.step,
-                    )
+                    start = self._plain(node.range.start, around)
+                    stop = self._plain(node.range.stop, around)
+                    bounds = _upwards(Range(start, stop, node.range.step))
                     loop = LoopAround(here, node.variable, Generator(variable, bounds, ALWAYS))
                     kept = tuple(x for x in around.loops if x.name != node.variable)
                     if len(kept) != len(around.loops):

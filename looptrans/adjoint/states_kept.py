@@ -5,11 +5,13 @@
         h = a[t] * h + x[t]            ->          h_kept[t + 1] = a[t] * h_kept[t] + x[t]
         y[t] = h                                   y[t] = h_kept[t + 1]
 
-That takes an element for each iteration; who wants to know how many is told by a note.
+That is done where an argument or a result has the dimensions of the loop and of those around it: a
+state for each row of keys and each query would be more than a listing of attention has room for.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +20,9 @@ from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.printing import shape_text
 from looptrans.analysis.api import dependences
 from looptrans.frontend import parse
-from looptrans.ir.affine import extremum, total
+from looptrans.ir.affine import Form, extremum, form_of, in_one_order, index_of, total
 from looptrans.ir.index import Index, Int, Var, variables
-from looptrans.ir.listing import listing
+from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.source import Source
@@ -138,6 +140,8 @@ def _kept(program: Program, name: str) -> tuple[Program, str] | None:
     is_filled = begun is not program
     if is_filled:
         program, state = begun, _state(begun, name) or state
+    if not _has_room(program, state):
+        return None
     shape = state.placed(_extents(state.array), state.extent)
     shape = (*(d.extent for d in state.outer), *shape)
     kept = fresh_name(program, f"{name}_kept")
@@ -325,6 +329,23 @@ def _fill(program: Program, name: str) -> Create | None:
         if isinstance(node, Declaration) and node.array == name:
             return node.creation
     return None
+
+
+def _has_room(program: Program, state: _State) -> bool:
+    """Tell whether an argument or a result has what loops outside of a state go over, and time."""
+    own = _extents(state.array)
+    around = [d.extent for d in state.outer] + [own[n] for n in state.order[0]]
+    wanted = Counter(map(_size, (*around, state.extent)))
+    return any(
+        wanted <= Counter(_size(extent) for extent in array.shape if extent is not None)
+        for array in program.arrays
+        if array.role == "input" or array.name in program.outputs
+    )
+
+
+def _size(extent: Index) -> str:
+    """Return an extent, give or take a few."""
+    return index_text(in_one_order(index_of(Form(form_of(extent).terms))))
 
 
 def _declares(node: Node, name: str) -> bool:

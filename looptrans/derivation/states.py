@@ -19,7 +19,7 @@ from looptrans.ir.affine import form_of, is_same, simplified, total
 from looptrans.ir.condition import Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import with_accesses
+from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Const, Create, Range, Read, Value, Whole
 from looptrans.ir.verdict import Certificate
@@ -43,6 +43,7 @@ class _Handed:
         time: Which dimension goes with it.
         behind: What an iteration sets in it.
         alone: Whether nothing else writes the array.
+        begun: Whether what else writes it says what the first iteration finds.
     """
 
     array: Array
@@ -50,6 +51,7 @@ class _Handed:
     time: int
     behind: Index
     alone: bool
+    begun: bool
 
     @property
     def before(self) -> Index:
@@ -141,7 +143,17 @@ def _along(
     if around & set(variables(behind)):
         return None
     alone = all(each in inside for each in sites if each.relation.is_write)
-    found = _Handed(array, path, times[0], behind, alone)
+    found = _Handed(array, path, times[0], behind, alone, begun=False)
+    outside = [s for s in sites if s.relation.is_write and s not in inside]
+    begun = bool(outside) and all(
+        isinstance(each.place.node, Assign)
+        and len(each.place.node.targets) == 1
+        and not each.access.rank
+        and each.place.position < path.position
+        and is_same(each.access.indices[times[0]], found.first)
+        for each in outside
+    )
+    found = replace(found, begun=begun)
     reads = [s for s in inside if not s.relation.is_write]
     for each in inside:
         own = each.access.indices
@@ -242,7 +254,8 @@ class _Stating:
             here = (*position, number)
             match node:
                 case Loop() if here == loop:
-                    made += self._start()
+                    if not self.found.begun:
+                        made += self._start()
                     made.append(replace(node, body=self._inside(node.body)))
                 case Loop() if here == loop[: len(here)]:
                     made.append(replace(node, body=self.body(node.body, here)))
@@ -253,9 +266,19 @@ class _Stating:
                     else:
                         other = self.body(other, (*here, 2))
                     made.append(replace(node, body=then, orelse=other))
+                case _ if self.found.begun and here < loop:
+                    made += rewritten((node,), self._begun)
                 case _:
                     made.append(node)
         return tuple(made)
+
+    def _begun(self, node: Node) -> tuple[Node, ...]:
+        """Let a statement that sets what the first iteration finds set the state, too."""
+        if not isinstance(node, Assign) or node.targets[0].array != self.found.array.name:
+            return (node,)
+        target = Access(self.state, self.found.without_time(node.targets[0].indices))
+        first = replace(node, targets=(target,), augmented=False)
+        return (first, self._copy(node.targets[0], Read(target)))
 
     def _start(self) -> list[Node]:
         """Return what the state starts from: what the first iteration would find."""
