@@ -154,11 +154,9 @@ def _kept(program: Program, name: str) -> tuple[Program, str] | None:
         behind = (_last(program, state, kept),)
     else:
         body = rewritten(body, lambda n: () if _declares(n, name) else (n,))
-    first = sum(1 for node in body if isinstance(node, Declaration))
-    made = Declaration(kept, creation)
     after = replace(
         program,
-        body=(*body[:first], made, *body[first:], *behind),
+        body=(Declaration(kept, creation), *body, *behind),
         arrays=(*(a for a in program.arrays if a.name != name or behind), grown),
     )
     after = parse(Source(f"<{program.name}>", listing(after)))
@@ -169,7 +167,7 @@ def _kept(program: Program, name: str) -> tuple[Program, str] | None:
         return None
     if is_filled:
         # What it starts from is what its elements are created with.
-        at = sum(1 for node in after.body if isinstance(node, Declaration))
+        at = _declared_at(program, name) + (2 if behind else 1)
         after = replace(after, body=(*after.body[:at], *after.body[at + 1 :]))
         after = parse(Source(f"<{program.name}>", listing(after)))
     return after, kept
@@ -188,8 +186,8 @@ def _with_start(program: Program, state: _State) -> Program:
         return program
     own, loops = _loops_over(program, array)
     node: Node = Assign(fresh_label(program), (Access(name, own),), (value,))
-    first = sum(1 for each in program.body if isinstance(each, Declaration))
-    body = (*program.body[:first], loops(node), *program.body[first:])
+    at = _declared_at(program, name) + 1
+    body = (*program.body[:at], loops(node), *program.body[at:])
     return parse(Source(f"<{program.name}>", listing(replace(program, body=body))))
 
 
@@ -346,6 +344,10 @@ def _has_room(program: Program, state: _State) -> bool:
 def _size(extent: Index) -> str:
     """Return an extent, give or take a few."""
     return index_text(in_one_order(index_of(Form(form_of(extent).terms))))
+
+
+def _declared_at(program: Program, name: str) -> int:
+    return next(n for n, node in enumerate(program.body) if _declares(node, name))
 
 
 def _declares(node: Node, name: str) -> bool:

@@ -203,13 +203,12 @@ def _with_state(program: Program, found: _Handed, state: str, fill: Value | None
     body = _Stating(program, found, state, seen, fill, count(1)).body(program.body, ())
     if not seen:
         body = tuple(n for n in body if not _declares(n, found.array.name))
-    first = sum(1 for node in body if isinstance(node, Declaration))
     made = (Declaration(state, replace(own, shape=shape, element=None)),) if shape else ()
     arrays = tuple(a for a in program.arrays if seen or a.name != found.array.name)
     return replace(
         program,
         arrays=(*arrays, Array(state, len(shape), "float", "local", shape)),
-        body=(*body[:first], *made, *body[first:]),
+        body=(*made, *body),
     )
 
 
@@ -282,19 +281,15 @@ class _Stating:
 
     def _start(self) -> list[Node]:
         """Return what the state starts from: what the first iteration would find."""
-        around: set[str] = set()
-        body = self.program.body
-        for number in self.found.loop.position[:-1]:
-            loop = body[number]
-            if isinstance(loop, Loop):
-                around.add(loop.variable)
-                body = loop.body
-        write = next(
-            site.access.indices
+        loop = self.found.loop.position
+        site = next(
+            site
             for site in sites_of(self.program, self.found.array.name)
-            if site.relation.is_write
-            and site.place.position[: len(self.found.loop.position)] == self.found.loop.position
+            if site.relation.is_write and site.place.position[: len(loop)] == loop
         )
+        write = site.access.indices
+        loops_around = zip(site.place.loop_positions, site.place.loops, strict=True)
+        around = {each.variable for at, each in loops_around if len(at) < len(loop)}
         shape = self.found.without_time(tuple(e for e in self.found.array.shape if e is not None))
         own: list[Index] = []
         loops: list[tuple[str, Index]] = []

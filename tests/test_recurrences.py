@@ -1,0 +1,202 @@
+"""Loops that hand values on: their backward pass, and the kernels of both passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.adjoint.backward import backward
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.states_kept import with_states_kept
+from looptrans.cli.main import main
+from looptrans.derivation.derive import derive
+from looptrans.executor import execute, prepare
+from looptrans.ir.listing import listing as text_of
+from tests.analysis import program
+from tests.test_adjoint_torch import gradients
+
+SIZES = {"T": 5, "B": 2, "D": 3, "E": 2, "N": 4, "M": 3}
+ALL = """
+### through an array
+def f(A: Float[Array, "B T D"], X: Float[Array, "B T D"], h0: Float[Array, "B D"]):
+    h = zeros((B, T + 1, D))
+    for b in range(B):
+        for d in range(D):
+            h[b, 0, d] = h0[b, d]
+        for t in range(T):
+            for d in range(D):
+                h[b, t + 1, d] = tanh(A[b, t, d] * h[b, t, d] + X[b, t, d])
+    return h
+### a sum of all so far, twice
+def f(x: Float[Array, "N"], w: Float[Array, "N"]):
+    P = zeros(N); run = 0.0; y = zeros(N)
+    for i in range(0, N):
+        if i == 0:
+            P[i] = x[i]
+        else:
+            P[i] = P[i - 1] + x[i] * x[i]
+        run += P[i] * w[i]
+        y[i] = exp(0.1 * run)
+    return y, P
+### downwards, and what is read elsewhere
+def f(A: Float[Array, "T"], X: Float[Array, "T"]):
+    h = zeros(T + 1); y = zeros(T)
+    for t in range(T - 1, -1, -1):
+        h[t] = A[t] * h[t + 1] + X[t]
+        y[t] = tanh(h[t]) * X[t]
+    for t in range(T):
+        y[t] = y[t] + h[t] * h[t + 1]
+    return y
+### a network with a gate and two states
+def f(U: Float[Array, "D D"], W: Float[Array, "D D"], X: Float[Array, "T D"]):
+    h = zeros((T + 1, D)); c = zeros(D)
+    for t in range(T):
+        for d in range(D):
+            g = 1.0 / (1.0 + exp(-(sum(U[d, k] * h[t, k] for k in range(D)) + X[t, d])))
+            c[d] = g * c[d] + (1.0 - g) * sum(W[d, k] * h[t, k] for k in range(D)) + X[t, d]
+            h[t + 1, d] = g * tanh(c[d])
+    return h
+### two iterations back
+def f(a: Float[Array, "T"], b: Float[Array, "T"]):
+    x = zeros(T)
+    for t in range(T):
+        x[t] = a[t] * (x[t - 1] if t >= 1 else 0.0) + b[t] * (x[t - 2] if t >= 2 else 1.0)
+    return x
+### a triangular system
+def f(L: Float[Array, "N N"], b: Float[Array, "N"]):
+    x = zeros(N)
+    for i in range(N):
+        x[i] = (b[i] - sum(L[i, j] * x[j] for j in range(i))) / (2.0 + L[i, i] ** 2)
+    return x
+### a table
+def f(A: Float[Array, "M N"]):
+    D = zeros((M + 1, N + 1))
+    for i in range(M):
+        for j in range(N):
+            D[i + 1, j + 1] = A[i, j] - log(exp(-D[i, j + 1]) + exp(-D[i + 1, j]) + exp(-D[i, j]))
+    return D
+### the delta rule
+def f(Q: Float[Array, "T E"], K: Float[Array, "T E"], V: Float[Array, "T D"],
+      beta: Float[Array, "T"]):
+    S = zeros((T + 1, E, D)); O = zeros((T, D)); u = zeros((T, D))
+    for t in range(T):
+        for d in range(D):
+            u[t, d] = beta[t] * (V[t, d] - sum(K[t, e] * S[t, e, d] for e in range(E)))
+        for e in range(E):
+            for d in range(D):
+                S[t + 1, e, d] = S[t, e, d] + K[t, e] * u[t, d]
+        for d in range(D):
+            O[t, d] = sum(Q[t, e] * S[t + 1, e, d] for e in range(E))
+    return O
+### attention to a matrix that fades
+def f(Q: Float[Array, "T E"], K: Float[Array, "T E"], V: Float[Array, "T D"],
+      g: Float[Array, "T"]):
+    S = zeros((E, D)); O = zeros((T, D))
+    for t in range(T):
+        for e in range(E):
+            for d in range(D):
+                S[e, d] = g[t] * S[e, d] + K[t, e] * V[t, d]
+        for d in range(D):
+            O[t, d] = sum(Q[t, e] * S[e, d] for e in range(E))
+    return O
+### steps of a descent, whose last state is the result
+def f(G: Float[Array, "T D"], w0: Float[Array, "D"], lr: float, mu: float):
+    w = zeros(D); m = zeros(D)
+    for d in range(D):
+        w[d] = w0[d]
+    for t in range(T):
+        for d in range(D):
+            m[d] = mu * m[d] + G[t, d] * w[d]
+            w[d] = w[d] - lr * m[d]
+    return w
+### a mean that is moved under a guard only
+def f(X: Float[Array, "T D"], ok: Int[Array, "T", "0:2"], a: float):
+    Y = zeros((T, D)); h = zeros(D)
+    for t in range(T):
+        for d in range(D):
+            if ok[t] == 1:
+                h[d] = (1.0 - a) * h[d] + a * X[t, d]
+            Y[t, d] = h[d] * X[t, d]
+    return Y
+"""
+LISTINGS = dict(part.split("\n", 1) for part in ALL.split("### ")[1:])
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_gradients_through_time_are_those_of_autograd(name: str) -> None:
+    listing = program(LISTINGS[name])
+    found = backward(listing)
+    assert all(step.decision == "legal" for step in found.steps)
+    sizes = {p.name: SIZES[p.name] for p in listing.parameters if p.is_integer}
+    made = prepare(listing, sizes, None, 1)
+    inputs: dict[str, Any] = {**made.arrays, **made.reals}
+    forward = execute(found.forward, sizes=sizes, inputs=inputs)
+    for output, value in execute(listing, sizes=sizes, inputs=inputs).items():
+        np.testing.assert_array_equal(forward[output], value)
+    random = np.random.default_rng(2)
+    incoming = {of: random.standard_normal(forward[of].shape) for of in found.of}
+    given = {**inputs, **{found.incoming[of]: g for of, g in incoming.items()}}
+    given |= {saved.name: forward[saved.name] for saved in found.saved}
+    got = execute(found.program, sizes=sizes, inputs=given)
+    want = gradients(listing, sizes, inputs, incoming)
+    assert set(want) == set(found.gradients)
+    for of, gradient in found.gradients.items():
+        np.testing.assert_allclose(got[gradient], want[of], rtol=1e-9, atol=1e-11)
+
+
+def test_states_are_kept_where_there_is_room() -> None:
+    """A state for each query and key is more than attention has room for."""
+    text = LISTINGS["attention to a matrix that fades"]
+    kept = with_states_kept(program(text))
+    assert kept is not None
+    assert kept.note == "States are kept for every iteration: S_kept (T+1, E, D)."
+    rows = """
+def f(X: Float[Array, "M D"], Y: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            for d in range(D):
+                O[i, d] = tanh(O[i, d] + X[i, d] * Y[j, d])
+    return O
+"""
+    assert with_states_kept(program(rows)) is None
+    with pytest.raises(NotDifferentiated, match="carried from one iteration of j"):
+        backward(program(rows))
+
+
+def test_elements_that_look_at_each_other_are_no_state() -> None:
+    """`h[d - 1]` is read after this iteration has set it: not what it was before."""
+    text = """
+def f(X: Float[Array, "T D"]):
+    h = zeros(D)
+    for t in range(T):
+        for d in range(1, D):
+            h[d] = tanh(h[d] + h[d - 1] * X[t, d])
+    return h
+"""
+    assert with_states_kept(program(text)) is None
+
+
+def test_what_is_handed_on_stays_in_a_state() -> None:
+    found = derive(program(LISTINGS["through an array"]), "fold")
+    assert [step.arguments for step in found.steps if step.kind == "state"] == [("h",)]
+    assert " = tanh(A[b, t, d] * h_state" in text_of(found.last)
+    network = derive(program(LISTINGS["a network with a gate and two states"]), "fold")
+    assert all(step.kind != "state" or step.arguments != ("h",) for step in network.steps)
+    assert any("a state for h is illegal" in note for note in network.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("through an array", "B=2,T=5,D=17"), ("attention to a matrix that fades", "T=4,E=3,D=5")],
+)
+def test_kernels_of_recurrences(
+    name: str, sizes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "listing.py"
+    file.write_text(LISTINGS[name])
+    assert main(["verify", str(file), "--pass", "both", "--sizes", sizes]) == 0
+    assert "all right" in capsys.readouterr().out
