@@ -37,6 +37,15 @@ def shares(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"])
         O[i] = O[i] / l[i]
     return O
 """
+SCAN = """\
+def smooth(X: Float[Array, "N"], a):
+    y = zeros(N)
+    h = 0.0
+    for i in range(0, N):
+        h = a * h + X[i]
+        y[i] = h
+    return y
+"""
 SWEEP = """\
 def sweep(X: Float[Array, "N"], T: int):
     h = zeros(N)
@@ -113,7 +122,7 @@ def test_a_form_that_there_is_not_is_refused(tmp_path: Path, capsys: Capture) ->
 
 
 def test_a_label_is_told_only_where_the_listing_does_not_show_it() -> None:
-    program = parse(Source("<scan>", SWEEP.replace("X[i]\n", "X[i]  # S5: the state\n")))
+    program = parse(Source("<scan>", SCAN.replace("X[i]\n", "X[i]  # S5: the state\n")))
     shown = [node.label for node in nodes(program.body) if isinstance(node, Assign)]
     assert unlabelled_in(f"{shown[2]}, S5, but not S12", program) == [f"{shown[2]} is y[i] = h"]
 

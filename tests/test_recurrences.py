@@ -91,6 +91,27 @@ def f(Q: Float[Array, "T E"], K: Float[Array, "T E"], V: Float[Array, "T D"],
         for d in range(D):
             O[t, d] = sum(Q[t, e] * S[t + 1, e, d] for e in range(E))
     return O
+### the delta rule, in a state
+def f(Q: Float[Array, "T E"], K: Float[Array, "T E"], V: Float[Array, "T D"],
+      beta: Float[Array, "T"]):
+    S = zeros((E, D)); O = zeros((T, D)); u = zeros((T, D))
+    for t in range(T):
+        for d in range(D):
+            u[t, d] = beta[t] * (V[t, d] - sum(K[t, e] * S[e, d] for e in range(E)))
+        for e in range(E):
+            for d in range(D):
+                S[e, d] = S[e, d] + K[t, e] * u[t, d]
+        for d in range(D):
+            O[t, d] = sum(Q[t, e] * S[e, d] for e in range(E))
+    return O
+### what is left in the end, read by all
+def f(A: Float[Array, "T"]):
+    h = ones(T + 1); y = zeros(T)
+    for t in range(T):
+        h[t + 1] = h[t] * A[t]
+    for t in range(T):
+        y[t] = A[t] * h[T]
+    return y
 ### attention to a matrix that fades
 def f(Q: Float[Array, "T E"], K: Float[Array, "T E"], V: Float[Array, "T D"],
       g: Float[Array, "T"]):
@@ -165,6 +186,44 @@ def f(X: Float[Array, "M D"], Y: Float[Array, "N D"]):
     assert with_states_kept(program(rows)) is None
     with pytest.raises(NotDifferentiated, match="carried from one iteration of j"):
         backward(program(rows))
+
+
+def test_what_may_not_run_or_is_of_another_row_is_not_kept() -> None:
+    """Numbers behind the loop are those before it then, which no statement would put there."""
+    guarded = """
+def f(A: Float[Array, "T D"], x: Float[Array, "D"]):
+    h = zeros(D); z = zeros((T, D))
+    for d in range(D):
+        h[d] = x[d]
+    if x[0] < 9.0:
+        for t in range(T):
+            for d in range(D):
+                h[d] = tanh(A[t, d] * h[d]) + 0.3
+    for d in range(D):
+        z[0, d] = h[d] * h[d]
+    return z
+"""
+    other = """
+def f(A: Float[Array, "B T"]):
+    h = ones(B); z = zeros((B, T))
+    for b in range(B):
+        for t in range(T):
+            h[b] = sin(A[b, t] * h[b]) + 0.3
+            if A[b, t] > 9.0:
+                z[b, t] = h[B - 1 - b] * A[b, t]
+    return z
+"""
+    short = """
+def f(A: Float[Array, "T"]):
+    Y = zeros(T)
+    h = 0.5
+    for t in range(T - 3, -1, -1):
+        h = sin(A[t] * h) + 0.3
+        Y[t] = h * h
+    return Y
+"""
+    for text in (guarded, other, short):
+        assert with_states_kept(program(text)) is None
 
 
 def test_elements_that_look_at_each_other_are_no_state() -> None:

@@ -72,6 +72,9 @@ def _backward(
         if running is not None:
             with contextlib.suppress(NotDifferentiated):
                 return _grown(_backward(running.program, of, wrt), program, running)
+        if not isinstance(error, OnExtreme):
+            with contextlib.suppress(NotDifferentiated):
+                return _through_time(program, of, wrt)
         error.within = error.within or program
         raise
 
@@ -105,10 +108,7 @@ def _of_simplest(
     notes: list[str] = []
     if of is None:
         chosen = tuple(name for name, kind in named.items() if kind == "differentiable")
-        try:
-            found, jumping = _without_jumps(program, chosen, wrt)
-        except NotDifferentiated as error:
-            return _through_time(program, chosen, wrt, error)
+        found, jumping = _without_jumps(program, chosen, wrt)
         notes += [
             f"{name} receives no gradient: it hangs on which element is the largest or smallest, "
             "and its derivative jumps where two are equal."
@@ -118,46 +118,34 @@ def _of_simplest(
         for name in of:
             if named.get(name) != "differentiable":
                 raise NotDifferentiated(f"{name} is no output that a gradient can come back to")
-        try:
-            found = Derivation(program, of, wrt)
-            found.sweep()
-        except NotDifferentiated as error:
-            return _through_time(program, of, wrt, error)
+        found = Derivation(program, of, wrt)
+        found.sweep()
     return found.backward(notes)
 
 
 def _through_time(
-    program: Program,
-    of: tuple[str, ...],
-    wrt: tuple[str, ...] | None,
-    refusal: NotDifferentiated,
+    program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
 ) -> Backward:
     """Derive the backward pass of a listing whose iterations hand something on.
 
     Raises:
-        NotDifferentiated: It has none either; the reason is that of the listing as it is.
+        NotDifferentiated: They do not, or it has none either.
     """
-    if isinstance(refusal, OnExtreme):
-        raise refusal
     kept = with_states_kept(program)
     if kept is not None:
-        try:
-            found = _backward(kept.program, of, wrt)
-        except NotDifferentiated:
-            raise refusal from None
+        found = _backward(kept.program, of, wrt)
         forward = program if found.forward is found.listing else found.forward
-        step = Step(kept.text, (kept.certificate,))
+        step = Step(kept.text, kept.certificates)
         found = replace(found, notes=(*found.notes, kept.note))
         return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
     seen = opened(program)
     if seen is None:
-        raise refusal
+        raise NotDifferentiated("nothing is handed on through an array that is set once")
+    if of is None:
+        of = tuple(o.name for o in outputs(program) if o.gradient == "differentiable")
     outside = tuple(dict.fromkeys((*of, *seen.before)))
     inside = None if wrt is None else (*wrt, *seen.before.values())
-    try:
-        return closed(_backward(seen.program, outside, inside), seen, of)
-    except NotDifferentiated:
-        raise refusal from None
+    return closed(_backward(seen.program, outside, inside), seen, of)
 
 
 def _simplified(found: Backward, program: Program, seen: Simpler) -> Backward:

@@ -22,13 +22,14 @@ import networkx as nx
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.recurrences import Tied
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.algebra.values import ZERO
 from looptrans.analysis.api import dependences
 from looptrans.ir.affine import difference, form_of, is_same, total
 from looptrans.ir.condition import Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
-from looptrans.ir.value import Range
+from looptrans.ir.value import Access, Range
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.ends_asked import end_of, parts_of
 from looptrans.transforms.naming import binders, fresh_name
@@ -262,7 +263,16 @@ def _turned(variables: frozenset[str], node: Node) -> tuple[Node, ...]:
 def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
     """Tell whether nothing is set, or added to, after it was read."""
     closed = tied.closed(_only_set(nest))
-    whole = tied.with_arrays(replace(around, body=(*around.body, closed), outputs=()))
+    _, written = _touched(closed)
+    elsewhere = {
+        each.access.array
+        for n in nodes((closed,))
+        if isinstance(n, Assign | If)
+        for each in accesses(n)
+        if not each.access.subscripts and each.access.array not in written
+    }
+    known = [Assign("S", (Access(name, ()),), (ZERO,)) for name in sorted(elsewhere)]
+    whole = tied.with_arrays(replace(around, body=(*around.body, *known, closed), outputs=()))
     late = dependences(whole, bases=("memory",), kinds=("anti",), witnesses=False)
     arrays = {array.name for array in whole.arrays if array.rank}
     return late.unknown is None and all(each.array not in arrays for each in late.dependences)

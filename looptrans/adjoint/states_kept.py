@@ -20,7 +20,7 @@ from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.printing import shape_text
 from looptrans.analysis.api import dependences
 from looptrans.frontend import parse
-from looptrans.ir.affine import Form, extremum, form_of, in_one_order, index_of, total
+from looptrans.ir.affine import Form, difference, extremum, form_of, in_one_order, index_of, total
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
@@ -32,6 +32,7 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, placed
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.expand import Dimension, dimension
+from looptrans.transforms.extents import is_never_negative
 from looptrans.transforms.naming import fresh_label, fresh_name
 from looptrans.transforms.nest import LoopPath, RangeNotFound
 
@@ -46,11 +47,13 @@ class Kept:
         listing: The listing as it was.
         program: The same with the states kept.
         names: For each state, the array that keeps it.
+        certificates: What shows that the two mean the same.
     """
 
     listing: Program
     program: Program
     names: tuple[tuple[str, str], ...]
+    certificates: tuple[Certificate, ...]
 
     @property
     def text(self) -> str:
@@ -65,12 +68,6 @@ class Kept:
         each = (f"{a.name} ({shape})" for a, shape in zip(arrays, shapes, strict=True))
         return f"States are kept for every iteration: {', '.join(each)}."
 
-    @property
-    def certificate(self) -> Certificate:
-        """What shows that the two mean the same."""
-        law = "every read gets the value it got before"
-        return Certificate("storage", law, "legal", "by the dependences of both")
-
 
 def with_states_kept(program: Program) -> Kept | None:
     """Keep the states of loops for every iteration, if a listing has any.
@@ -80,14 +77,17 @@ def with_states_kept(program: Program) -> Kept | None:
     """
     found = program
     names = []
+    shown = []
     for array in program.arrays:
         if array.role != "local" or array.element != "float":
             continue
         made = _kept(found, array.name)
         if made is not None:
-            found, name = made
+            found, name, reason = made
             names.append((array.name, name))
-    return Kept(program, found, tuple(names)) if names else None
+            law = f"every read of {array.name} gets the value it got before"
+            shown.append(Certificate("storage", law, "legal", reason))
+    return Kept(program, found, tuple(names), tuple(shown)) if names else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ class _State:
         return (*first, time, *last)
 
 
-def _kept(program: Program, name: str) -> tuple[Program, str] | None:
-    """Keep one state; return the listing and the array, where it is one and there is room."""
+def _kept(program: Program, name: str) -> tuple[Program, str, str] | None:
+    """Keep one state; return the listing, the array, and why it is the same; None without room."""
     state = _state(program, name)
     if state is None:
         return None
@@ -170,7 +170,10 @@ def _kept(program: Program, name: str) -> tuple[Program, str] | None:
         at = _declared_at(program, name) + (2 if behind else 1)
         after = replace(after, body=(*after.body[:at], *after.body[at + 1 :]))
         after = parse(Source(f"<{program.name}>", listing(after)))
-    return after, kept
+    reason = "by the dependences of both"
+    if verdict.decision == "unknown":
+        reason = "from the text: each element goes its own way, and is set in every iteration"
+    return after, kept, reason
 
 
 def _with_start(program: Program, state: _State) -> Program:
@@ -196,30 +199,31 @@ def _is_one_by_one(program: Program, state: _State) -> bool:
 
     Then what is read before the statement in the text is read before it when the listing runs.
     """
-    name = state.array.name
+    name, loop = state.array.name, state.loop.position
     (place,) = [p for p in placed(program) if p.position == state.at]
-    if state.outer and state.array.rank:
+    guards = [branch for branch in place.branches if len(branch) < len(loop)]
+    if guards or (state.outer and state.array.rank):
         return False
-    depth = len(state.loop.position)
-    inner = [
-        (position, loop)
-        for position, loop in zip(place.loop_positions, place.loops, strict=True)
-        if len(position) > depth
+    own = [
+        (position, each)
+        for position, each in zip(place.loop_positions, place.loops, strict=True)
+        if position != loop
     ]
     assert isinstance(place.node, Assign)
     target = place.node.targets[0]
     extents = dict(zip(target.indices, _extents(state.array), strict=True))
     whole = len(extents) == state.array.rank and all(
-        loop.range == Range(Int(0), extents.get(Var(loop.variable), Int(-1))) for _, loop in inner
+        each.range == Range(Int(0), extents.get(Var(each.variable), Int(-1)))
+        for position, each in own
+        if len(position) > len(loop)
     )
-    others = [p for p in placed(program) if p.position[:depth] == state.loop.position]
-    for other in others:
-        shared = [loop.variable for position, loop in inner if position in other.loop_positions]
+    for other in placed(program):
+        shared = {Var(each.variable) for at, each in own if at in other.loop_positions}
+        here = [n for n, index in enumerate(target.indices) if index in shared]
         for each in accesses(other.node):
-            if each.access.array != name or not shared:
-                continue
-            kept = [n for n, s in enumerate(target.indices) if s in {Var(v) for v in shared}]
-            if any(each.access.subscripts[n] != target.subscripts[n] for n in kept):
+            if each.access.array == name and any(
+                each.access.subscripts[n] != target.subscripts[n] for n in here
+            ):
                 return False
     return whole
 
@@ -256,7 +260,7 @@ def _state(program: Program, name: str) -> _State | None:
         (loop,) = over
         if any(w.position[: len(loop.position)] == loop.position for w in others):
             continue
-        if loop.loop.range.step not in (1, -1) or not _starts_at_a_number(loop.loop):
+        if loop.loop.range.step not in (1, -1) or not _starts_at_a_number(program, loop.loop):
             continue
         starts = [p for p in paths if p.position in anew and Var(p.variable) not in subscripts]
         if not _is_used_in(program, name, starts):
@@ -294,10 +298,14 @@ def _hands_on(program: Program, place: Placed, name: str, loop: LoopPath) -> boo
     return bool(carried) and (not gathers or looked_at)
 
 
-def _starts_at_a_number(loop: Loop) -> bool:
+def _starts_at_a_number(program: Program, loop: Loop) -> bool:
+    """Tell whether a loop goes up from a number, or down to one from where it lies below."""
     bounds = loop.range
-    end = bounds.start if bounds.step == 1 else total(bounds.stop, 1)
-    return isinstance(end, Int) and end.value >= 0
+    if bounds.step == 1:
+        return isinstance(bounds.start, Int) and bounds.start.value >= 0
+    end = total(bounds.stop, 1)
+    falls = difference(bounds.start, bounds.stop)
+    return isinstance(end, Int) and end.value >= 0 and is_never_negative(program, falls, {})
 
 
 def _is_used_in(program: Program, name: str, loops: list[LoopPath]) -> bool:
