@@ -17,13 +17,11 @@ from functools import partial
 from itertools import combinations, permutations
 from typing import Final, TypeGuard
 
-import networkx as nx
-
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.recurrences import Tied
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.values import ZERO
-from looptrans.analysis.api import dependences
+from looptrans.analysis.api import dependences, groups
 from looptrans.ir.affine import difference, form_of, is_same, total
 from looptrans.ir.condition import Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, variables
@@ -52,18 +50,14 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
     """
     nests = tuple(each for nest in nests for each in rewritten((nest,), _ended))
     touched = [_touched(tied.closed(_only_set(nest))) for nest in nests]
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(range(len(nests)))
-    for n, (_, writes) in enumerate(touched):
-        for m, (reads, others) in enumerate(touched):
-            if n != m and (writes & reads or (n < m and writes & others)):
-                graph.add_edge(n, m)
-    parts = nx.condensation(graph)
+    edges = [
+        (n, m)
+        for n, (_, writes) in enumerate(touched)
+        for m, (reads, others) in enumerate(touched)
+        if n != m and (writes & reads or (n < m and writes & others))
+    ]
     found: list[Node] = []
-    for part in nx.lexicographical_topological_sort(
-        parts, key=lambda part: min(parts.nodes[part]["members"])
-    ):
-        members = sorted(parts.nodes[part]["members"])
+    for members in groups(len(nests), edges):
         reads, writes = touched[members[0]]
         if len(members) == 1 and not reads & writes:
             found.append(tied.closed(nests[members[0]]))

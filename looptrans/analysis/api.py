@@ -6,7 +6,7 @@ then says so and why, and nothing is concluded from what was not computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -115,6 +115,13 @@ def components(
         return within_budget(work, budget)
     except BudgetExceeded as error:
         return ComponentReport(graph, (), str(error))
+
+
+def groups(count: int, edges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Return what waits for each other, in order; see `looptrans.analysis.graph.groups`."""
+    from looptrans.analysis.graph import groups as find
+
+    return find(count, edges)
 
 
 def loop_facts(

@@ -53,6 +53,22 @@ def _labels(body: tuple[Node, ...]) -> Iterable[str]:
             yield node.label
 
 
+def groups(count: int, edges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Return what waits for each other, in an order in which every edge runs to a later group.
+
+    Args:
+        count: How many there are; they are called 0, 1, …
+        edges: What comes first, and what waits for it.
+    """
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(count))
+    graph.add_edges_from(edges)
+    parts = nx.condensation(graph)
+    members = {part: tuple(sorted(parts.nodes[part]["members"])) for part in parts}
+    order = nx.lexicographical_topological_sort(parts, key=lambda part: members[part][0])
+    return tuple(members[part] for part in order)
+
+
 def components(analysis: Analysis, graph: Literal["flow", "all"]) -> ComponentReport:
     """Return the strongly connected components in condensation order.
 
