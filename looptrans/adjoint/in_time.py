@@ -22,14 +22,14 @@ from looptrans.adjoint.recurrences import Tied
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.values import ZERO
 from looptrans.analysis.api import dependences, groups
-from looptrans.ir.affine import difference, form_of, is_same, total
-from looptrans.ir.condition import Condition, Relation, conjunction
-from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.affine import difference, is_same, total
+from looptrans.ir.condition import Relation, conjunction
+from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range
-from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.ends_asked import end_of, parts_of
+from looptrans.ir.walk import accesses, nodes, touched
+from looptrans.transforms.ends_asked import end_of, parts_of, start_of
 from looptrans.transforms.naming import binders, fresh_name
 from looptrans.transforms.substitute import rename_variable
 
@@ -75,7 +75,7 @@ def _ended(node: Node) -> tuple[Node, ...]:
         case Loop(variable, Range(start, stop, 1), (If(condition, body, (), label=None) as guard,)):
             kept = []
             for part in parts_of(condition):
-                end, begin = end_of(part, variable), _start_of(part, variable)
+                end, begin = end_of(part, variable), start_of(part, variable)
                 if end is not None and _is_number(less := difference(end, stop)):
                     stop = end if less.value < 0 else stop
                 elif begin is not None and _is_number(more := difference(begin, start)):
@@ -92,27 +92,15 @@ def _is_number(index: Index) -> TypeGuard[Int]:
     return isinstance(index, Int)
 
 
-def _start_of(condition: Condition, variable: str) -> Index | None:
-    """Return where a loop starts if a condition holds in its iterations from there, else None."""
-    match condition:
-        case Relation("<=", low, high) | Relation(">=", high, low):
-            beyond = 0
-        case Relation("<", low, high) | Relation(">", high, low):
-            beyond = 1
-        case _:
-            return None
-    here = Var(variable)
-    begin = total(difference(low, high), here, beyond)
-    counted = form_of(difference(high, low)).terms.get(here) == 1
-    return begin if counted and variable not in variables(begin) else None
-
-
 def _touched(node: Node) -> tuple[set[str], set[str]]:
-    """Return the arrays that a node reads, and those that it writes."""
-    own = [each for n in nodes((node,)) if isinstance(n, Assign | If) for each in accesses(n)]
-    written = {each.access.array for each in own if each.is_write}
-    scalars = {each.access.array for each in own if each.is_write and not each.access.subscripts}
-    return {each.access.array for each in own if not each.is_write} - scalars, written
+    """Return the arrays that a node reads, and those that it writes.
+
+    A scalar that it writes is its own.
+    """
+    written = touched((node,), writes=True)
+    statements = (n for n in nodes((node,)) if isinstance(n, Assign))
+    own = {target.array for n in statements for target in n.targets if not target.subscripts}
+    return touched((node,), writes=False) - own, written
 
 
 def _only_set(node: Node) -> Node:
@@ -225,16 +213,10 @@ def _set_first(node: Node, tied: Tied) -> Node:
 
 def _may_precede(node: Node, other: Node, tied: Tied) -> bool:
     """Tell whether a node sets what is carried, and another before it has no part in that."""
-    names, written = _used(tied.closed(_only_set(node)))
-    its, set_there = _used(other)
-    return bool(written & tied.carried) and not names & set_there and not written & its
-
-
-def _used(node: Node) -> tuple[set[str], set[str]]:
-    """Return all names that a node reads or writes, and those that it writes."""
-    own = [each for n in nodes((node,)) if isinstance(n, Assign | If) for each in accesses(n)]
-    written = {each.access.array for each in own if each.is_write}
-    return {each.access.array for each in own}, written
+    node = tied.closed(_only_set(node))
+    written, set_there = (touched((n,), writes=True) for n in (node, other))
+    names, its = (touched((n,), writes=False) for n in (node, other))
+    return bool(written & tied.carried) and not (names | written) & set_there and not written & its
 
 
 def _directions(nest: Node) -> Iterator[Node]:
@@ -257,14 +239,13 @@ def _turned(variables: frozenset[str], node: Node) -> tuple[Node, ...]:
 def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
     """Tell whether nothing is set, or added to, after it was read."""
     closed = tied.closed(_only_set(nest))
-    _, written = _touched(closed)
     elsewhere = {
         each.access.array
         for n in nodes((closed,))
         if isinstance(n, Assign | If)
         for each in accesses(n)
-        if not each.access.subscripts and each.access.array not in written
-    }
+        if not each.access.subscripts
+    } - touched((closed,), writes=True)
     known = [Assign("S", (Access(name, ()),), (ZERO,)) for name in sorted(elsewhere)]
     whole = tied.with_arrays(replace(around, body=(*around.body, *known, closed), outputs=()))
     late = dependences(whole, bases=("memory",), kinds=("anti",), witnesses=False)

@@ -24,6 +24,7 @@ from looptrans.algebra.cells import condition_moved, moved, plain, value_moved
 from looptrans.algebra.values import is_number, negative
 from looptrans.ir.affine import total
 from looptrans.ir.condition import ALWAYS, Condition, negation
+from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Create, Generator, Range, Value
@@ -197,16 +198,8 @@ def _upwards(bounds: Range) -> Range:
 
 
 def _filled(creation: Create) -> Const | None:
-    match creation.function:
-        case "zeros":
-            return Const(0.0)
-        case "ones":
-            return Const(1.0)
-        case "full":
-            fill = creation.fill
-            if isinstance(fill, Const):
-                return Const(float(fill.value))
-            negated = None if fill is None else negative(fill)
-            return Const(-float(negated.value)) if isinstance(negated, Const) else None
-        case _:
-            return None
+    fill = first_value(creation)
+    if isinstance(fill, Const):
+        return Const(float(fill.value))
+    negated = None if fill is None else negative(fill)
+    return Const(-float(negated.value)) if isinstance(negated, Const) else None

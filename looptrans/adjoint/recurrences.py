@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 from looptrans.adjoint.printing import shape_text
 from looptrans.algebra.values import add
@@ -31,8 +30,6 @@ from looptrans.ir.value import Access, Read, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, placed
 from looptrans.transforms.naming import fresh_name
-
-MOST_TURNED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ What is set under a guard only is handed over under the guard: it is read nowher
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.definitions import Definition, System
@@ -188,7 +189,7 @@ class Saver:
         for each in insertions:
             by_place.setdefault(each.behind, []).append(each.statement)
         whole = set(added) - {each.made.array for each in insertions}
-        body = _put(_as_precise(self.program.body, whole), (), by_place)
+        body = _put(precise(self.program.body, whole), (), by_place)
         body = (*(each.made for each in insertions), *body)
         outputs = (*self.program.outputs, *added)
         changed = replace(self.program, body=body, outputs=outputs)
@@ -224,11 +225,11 @@ def _guarded(system: System, value: Select, array: str) -> Value:
     return value.chosen
 
 
-def _as_precise(body: tuple[Node, ...], arrays: set[str]) -> tuple[Node, ...]:
-    """Return a body in which arrays that were only handed on are not rounded as outputs are."""
+def precise(body: tuple[Node, ...], names: Collection[str]) -> tuple[Node, ...]:
+    """Return a block in which some arrays, that are only handed on, are not rounded as outputs."""
     return tuple(
         replace(node, creation=replace(node.creation, element="float32"))
-        if isinstance(node, Declaration) and node.array in arrays and node.creation.element is None
+        if isinstance(node, Declaration) and node.array in names and node.creation.element is None
         else node
         for node in body
     )

@@ -21,15 +21,16 @@ from looptrans.adjoint.printing import shape_text
 from looptrans.analysis.api import dependences
 from looptrans.frontend import parse
 from looptrans.ir.affine import Form, difference, extremum, form_of, in_one_order, index_of, total
+from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.step import same_names
-from looptrans.ir.value import Access, Const, Create, Range, Read
+from looptrans.ir.value import Access, Create, Range, Read
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import Placed, accesses, placed
+from looptrans.ir.walk import Placed, accesses, placed, touched
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.expand import Dimension, dimension
 from looptrans.transforms.extents import is_never_negative
@@ -44,13 +45,11 @@ class Kept:
     """A listing that keeps its states.
 
     Attributes:
-        listing: The listing as it was.
-        program: The same with the states kept.
+        program: The listing with the states kept.
         names: For each state, the array that keeps it.
         certificates: What shows that the two mean the same.
     """
 
-    listing: Program
     program: Program
     names: tuple[tuple[str, str], ...]
     certificates: tuple[Certificate, ...]
@@ -87,7 +86,7 @@ def with_states_kept(program: Program) -> Kept | None:
             names.append((array.name, name))
             law = f"every read of {array.name} gets the value it got before"
             shown.append(Certificate("storage", law, "legal", reason))
-    return Kept(program, found, tuple(names), tuple(shown)) if names else None
+    return Kept(found, tuple(names), tuple(shown)) if names else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ def _kept(program: Program, name: str) -> tuple[Program, str, str] | None:
     shape = (*(d.extent for d in state.outer), *shape)
     kept = fresh_name(program, f"{name}_kept")
     body = _Moving(state, kept).body(program.body, ())
-    fill = _fill(program, name)
+    fill = creation_of(program, name)
     grown = Array(kept, len(shape), "float", "local", shape)
     creation = replace(fill, shape=shape) if fill is not None else Create("zeros", shape)
     behind: tuple[Node, ...] = ()
@@ -179,12 +178,11 @@ def _kept(program: Program, name: str) -> tuple[Program, str, str] | None:
 def _with_start(program: Program, state: _State) -> Program:
     """Let a statement say what a state starts from, where only the declaration of it does."""
     name, array = state.array.name, state.array
-    fill = _fill(program, name)
+    fill = creation_of(program, name)
     before = [p for p in placed(program) if p.position < state.loop.position]
-    if not array.rank or any(name in _written(p.node) for p in before):
+    if not array.rank or any(name in touched((p.node,), writes=True) for p in before):
         return program
-    number = {"zeros": 0.0, "ones": 1.0}.get("" if fill is None else fill.function)
-    value = Const(number) if number is not None else fill.fill if fill is not None else None
+    value = None if fill is None else first_value(fill)
     if value is None:
         return program
     own, loops = _loops_over(program, array)
@@ -314,27 +312,12 @@ def _is_used_in(program: Program, name: str, loops: list[LoopPath]) -> bool:
         place.position[: len(path.position)] == path.position
         for path in loops
         for place in placed(program)
-        if name in _names(place.node)
+        if any(name in touched((place.node,), writes=each) for each in (True, False))
     )
-
-
-def _names(node: Assign | If) -> set[str]:
-    return {each.access.array for each in accesses(node)}
-
-
-def _written(node: Assign | If) -> set[str]:
-    return {each.access.array for each in accesses(node) if each.is_write}
 
 
 def _extents(array: Array) -> tuple[Index, ...]:
     return tuple(extent for extent in array.shape if extent is not None)
-
-
-def _fill(program: Program, name: str) -> Create | None:
-    for node in program.body:
-        if isinstance(node, Declaration) and node.array == name:
-            return node.creation
-    return None
 
 
 def _has_room(program: Program, state: _State) -> bool:

@@ -15,11 +15,12 @@ from looptrans.adjoint.in_time import in_time
 from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.recurrences import Opened, Tied, again
-from looptrans.ir.program import Array, Assign, Declaration, If, Node, Program
+from looptrans.adjoint.saving import precise
+from looptrans.ir.program import Array, Declaration, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import touched
 
 
 def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
@@ -39,7 +40,7 @@ def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
     made = tuple(n for n in found.program.body if isinstance(n, Declaration))
     nests = tuple(n for n in found.program.body if not isinstance(n, Declaration))
     ordered = in_time(nests, tied, replace(found.program, body=made))
-    taken = _accessed(tuple(ordered))
+    taken = {name for each in (True, False) for name in touched(tuple(ordered), writes=each)}
     handed = tuple(a for a in seen.before if a in taken)
     known = {each.name for each in found.saved}
     saved = tuple(
@@ -57,7 +58,7 @@ def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
     program = _with_arguments(found.program, forward, handed, dropped)
     program = replace(
         program,
-        body=(*(_precise(n, frozenset(gradients.values())) for n in made), *ordered),
+        body=(*precise(made, gradients.values()), *ordered),
         outputs=tuple(o for o in found.program.outputs if o not in gradients.values()),
     )
     program = again(program)
@@ -79,18 +80,7 @@ def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
         steps=(first, *found.steps, Step("close the recurrences", (shown,))),
         before=found.before + 1,
         recomputed=found.recomputed - set(gradients.values()),
-        seen=found.seen,
     )
-
-
-def _accessed(body: tuple[Node, ...]) -> set[str]:
-    """Return the arrays that a block accesses."""
-    return {
-        each.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign | If)
-        for each in accesses(node)
-    }
 
 
 def _forward(found: Backward, seen: Opened, saved: tuple[Saved, ...]) -> Program:
@@ -104,8 +94,8 @@ def _forward(found: Backward, seen: Opened, saved: tuple[Saved, ...]) -> Program
     def one(access: Access) -> Access:
         return Access(whole.get(access.array, access.array), access.subscripts)
 
-    handed = frozenset(a for a in seen.before if a in more)
-    body = tuple(_precise(node, handed) for node in with_accesses(source.body, one))
+    handed = [a for a in seen.before if a in more]
+    body = precise(with_accesses(source.body, one), handed)
     program = replace(
         source,
         body=body,
@@ -114,13 +104,6 @@ def _forward(found: Backward, seen: Opened, saved: tuple[Saved, ...]) -> Program
         outputs=(*seen.listing.outputs, *more),
     )
     return again(program)
-
-
-def _precise(node: Node, names: frozenset[str]) -> Node:
-    """Return a declaration, of what is carried without loss."""
-    if isinstance(node, Declaration) and node.array in names and node.creation.element is None:
-        return replace(node, creation=replace(node.creation, element="float32"))
-    return node
 
 
 def _with_arguments(

@@ -30,13 +30,14 @@ from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.analysis.coarse import with_coarse_ends
 from looptrans.ir.condition import Condition, conjunction
+from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Int, Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Declaration, Loop, Program
+from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Const, Holds, Read, Real, Select, Value
+from looptrans.ir.value import Access, Holds, Read, Real, Select, Value
 from looptrans.ir.walk import Placed, live_out, nodes, placed
 
 
@@ -321,16 +322,8 @@ class _Assembly:
         return value_moved(node.values[-1], back)
 
     def _created(self, name: str) -> Value | None:
-        for node in nodes(self.program.body):
-            if isinstance(node, Declaration) and node.array == name:
-                match node.creation.function:
-                    case "zeros":
-                        return Const(0.0)
-                    case "ones":
-                        return Const(1.0)
-                    case "full":
-                        return node.creation.fill
-        return None
+        creation = creation_of(self.program, name)
+        return None if creation is None else first_value(creation)
 
     def _read_inside(self, origins: list[Found]) -> tuple[str, ...]:
         iteration = self.iteration

@@ -31,6 +31,7 @@ from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import MINUS_INFINITY
 from looptrans.algebra.written_step import in_lowest_terms, where_it_holds
 from looptrans.ir.condition import Data, walk_condition
+from looptrans.ir.creation import first_value
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Declaration, Element, If, Loop, Program
 from looptrans.ir.value import (
@@ -282,14 +283,10 @@ def _fills(program: Program, edges: tuple[Edge, ...]) -> dict[str, Value]:
     reached = {edge.array for edge in edges if edge.kind in ("carried", "entering", "outer")}
     for node in program.body:
         if isinstance(node, Declaration) and node.array not in reached:
-            match node.creation.function:
-                case "zeros":
-                    known[node.array] = Const(0.0)
-                case "ones":
-                    known[node.array] = Const(1.0)
-                case "full" if isinstance(node.creation.fill, Const):
-                    known[node.array] = node.creation.fill
-                case "full" if node.creation.fill == Unary("-", Const(inf)):
+            match first_value(node.creation):
+                case Const() as fill:
+                    known[node.array] = fill
+                case Unary("-", Const(number)) if number == inf:
                     known[node.array] = MINUS_INFINITY
                 case _:
                     pass

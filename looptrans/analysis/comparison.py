@@ -11,9 +11,8 @@ from looptrans.analysis.correspondence import Correspondence, NotAStep, Pair
 from looptrans.analysis.model import StatementModel
 from looptrans.analysis.observed import unobserved
 from looptrans.analysis.sources import Operand, Sources, Target
-from looptrans.ir.program import Declaration, Program
-from looptrans.ir.value import Const, Create, Value
-from looptrans.ir.walk import live_out, nodes
+from looptrans.ir.creation import creation_of, first_value
+from looptrans.ir.walk import live_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,24 +256,3 @@ def target_named(sources: Sources, name: str) -> Target:
 
 def _targets(sources: Sources, statement: StatementModel) -> list[Target]:
     return [target for target in sources.targets if target.statement is statement]
-
-
-def creation_of(program: Program, name: str) -> Create | None:
-    """Return what gives an array its first values; None where it comes from outside."""
-    for node in nodes(program.body):
-        if isinstance(node, Declaration) and node.array == name:
-            return node.creation
-    return None
-
-
-def first_value(creation: Create) -> Value | None:
-    """Return what every cell of a new array holds; None where that is not said."""
-    match creation:
-        case Create("zeros"):
-            return Const(0.0)
-        case Create("ones"):
-            return Const(1.0)
-        case Create("full", _, fill):
-            return fill
-        case _:
-            return None

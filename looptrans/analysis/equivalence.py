@@ -22,7 +22,7 @@ from functools import partial
 
 import islpy as isl
 
-from looptrans.analysis.comparison import Comparison, creation_of
+from looptrans.analysis.comparison import Comparison
 from looptrans.analysis.correspondence import (
     Correspondence,
     NotAStep,
@@ -45,6 +45,7 @@ from looptrans.analysis.reversals import reversed_pairs
 from looptrans.analysis.sources import Sources
 from looptrans.analysis.spare import check_extents, check_spare
 from looptrans.analysis.verdicts import Explainer
+from looptrans.ir.creation import creation_of
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.step import Images

@@ -16,7 +16,7 @@ from math import inf
 
 import islpy as isl
 
-from looptrans.analysis.comparison import Comparison, creation_of, first_value, identity_map
+from looptrans.analysis.comparison import Comparison, identity_map
 from looptrans.analysis.correspondence import (
     Correspondence,
     NotAStep,
@@ -30,6 +30,7 @@ from looptrans.analysis.judging import judged
 from looptrans.analysis.races import any_order, judge_races
 from looptrans.analysis.sources import Operand, Sources, Target
 from looptrans.analysis.spare import check_extents
+from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Binary, Call, Const, Read, Unary, Value, walk_value

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.algebra.free import is_overwritten
-from looptrans.derivation.nests import Nest, nests_of, touched
+from looptrans.derivation.nests import Nest, nests_of
 from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.walk import live_out, nodes
+from looptrans.ir.walk import live_out, nodes, touched
 from looptrans.transforms.accesses import listed, sites_of
 
 

@@ -30,7 +30,7 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Reduce, Value, walk_value
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import touched
 from looptrans.transforms.tree import statements_in
 
 _INDICES = (Int, Var, Param, Arith, Neg, Extremum, Opaque, Let)
@@ -88,17 +88,6 @@ class Nest:
     def touched(self, *, writes: bool) -> set[str]:
         """Return the arrays and scalars it writes, or those it reads."""
         return touched(self.way[:1], writes=writes)
-
-
-def touched(body: tuple[Node, ...], *, writes: bool) -> set[str]:
-    """Return the arrays and scalars that statements and conditions write, or those they read."""
-    return {
-        relation.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
-        if relation.is_write == writes
-    }
 
 
 def nests_of(program: Program) -> tuple[Nest, ...]:

@@ -13,7 +13,6 @@ from looptrans.derivation.nests import (
     quotients_of,
     same_iterations,
     same_sums,
-    touched,
 )
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import reread
@@ -30,6 +29,7 @@ from looptrans.ir.rewrite import (
 )
 from looptrans.ir.value import Access, Generator, Read, Reduce, Value, walk_value
 from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import touched
 from looptrans.transforms.accesses import listed
 from looptrans.transforms.substitute import rename_variable, without_binders
 

@@ -17,11 +17,12 @@ from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
 from looptrans.ir.affine import form_of, is_same, simplified, total
 from looptrans.ir.condition import Relation, conjunction
+from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
-from looptrans.ir.value import Access, Const, Create, Range, Read, Value, Whole
+from looptrans.ir.value import Access, Range, Read, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out
 from looptrans.transforms.accesses import AccessSite, sites_of
@@ -98,10 +99,13 @@ def in_state(program: Program, name: str) -> DerivationStep:
     certificates = verdict.certificates or (
         Certificate("storage", "every read gets the value it got before", "legal", verdict.reason),
     )
-    fill = _filled_with(program, name) if found.alone else None
+    created = creation_of(program, name)
+    fill = first_value(created) if found.alone and created is not None else None
     if fill is not None:
-        # Nothing sets what the first iteration would find.
         final = _with_state(program, found, state, fill)
+        law = f"what the first iteration finds in {name} is what it is created with"
+        reason = "all that writes it are the iterations, other elements each of them"
+        certificates = (*certificates, Certificate("storage", law, "legal", reason))
     text = f"hand {name} on in a state: an iteration reads what the one before has set"
     return DerivationStep(text, "state", (name,), program, done(final), certificates)
 
@@ -109,7 +113,7 @@ def in_state(program: Program, name: str) -> DerivationStep:
 def _handed(program: Program, array: Array) -> _Handed | None:
     if array.role != "local" or array.element != "float" or not array.rank:
         return None
-    if None in array.shape or _created(program, array.name) is None:
+    if None in array.shape or creation_of(program, array.name) is None:
         return None
     sites = sites_of(program, array.name)
     for site in sites:
@@ -172,21 +176,6 @@ def _along(
     return found
 
 
-def _created(program: Program, name: str) -> Create | None:
-    for node in program.body:
-        if isinstance(node, Declaration) and node.array == name:
-            return node.creation
-    return None
-
-
-def _filled_with(program: Program, name: str) -> Value | None:
-    """Return the number that an array is created with."""
-    creation = _created(program, name)
-    assert creation is not None
-    number = {"zeros": 0.0, "ones": 1.0}.get(creation.function)
-    return creation.fill if number is None else Const(number)
-
-
 def _with_state(program: Program, found: _Handed, state: str, fill: Value | None) -> Program:
     """Return the program with a state that starts as the first iteration would find it.
 
@@ -198,7 +187,7 @@ def _with_state(program: Program, found: _Handed, state: str, fill: Value | None
     """
     seen = fill is None or _is_seen(program, found)
     shape = found.without_time(tuple(e for e in found.array.shape if e is not None))
-    own = _created(program, found.array.name)
+    own = creation_of(program, found.array.name)
     assert own is not None
     body = _Stating(program, found, state, seen, fill, count(1)).body(program.body, ())
     if not seen:

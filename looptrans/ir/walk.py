@@ -296,6 +296,17 @@ def _value_reads(
                 _value_reads(child, condition, generators, found)
 
 
+def touched(body: tuple[Node, ...], *, writes: bool) -> set[str]:
+    """Return the arrays and scalars that statements and conditions write, or those they read."""
+    return {
+        relation.access.array
+        for node in nodes(body)
+        if isinstance(node, Assign | If)
+        for relation in accesses(node)
+        if relation.is_write == writes
+    }
+
+
 @remembered
 def written(program: Program) -> frozenset[str]:
     """Return the names of the arrays and scalars the statements write."""

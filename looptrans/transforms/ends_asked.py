@@ -80,3 +80,18 @@ def end_of(condition: Condition, variable: str) -> Index | None:
     end = total(difference(high, low), here, beyond)
     counted = form_of(difference(low, high)).terms.get(here) == 1
     return end if counted and variable not in variables(end) else None
+
+
+def start_of(condition: Condition, variable: str) -> Index | None:
+    """Return where a loop starts if a condition holds in its iterations from there, else None."""
+    match condition:
+        case Relation("<=", low, high) | Relation(">=", high, low):
+            beyond = 0
+        case Relation("<", low, high) | Relation(">", high, low):
+            beyond = 1
+        case _:
+            return None
+    here = Var(variable)
+    begin = total(difference(low, high), here, beyond)
+    counted = form_of(difference(high, low)).terms.get(here) == 1
+    return begin if counted and variable not in variables(begin) else None

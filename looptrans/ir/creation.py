@@ -1,0 +1,28 @@
+"""What arrays of a listing are created with."""
+
+from __future__ import annotations
+
+from looptrans.ir.program import Declaration, Program
+from looptrans.ir.value import Const, Create, Value
+from looptrans.ir.walk import nodes
+
+
+def creation_of(program: Program, name: str) -> Create | None:
+    """Return what gives an array its first values; None where it comes from outside."""
+    for node in nodes(program.body):
+        if isinstance(node, Declaration) and node.array == name:
+            return node.creation
+    return None
+
+
+def first_value(creation: Create) -> Value | None:
+    """Return what every cell of a new array holds; None where that is not said."""
+    match creation:
+        case Create("zeros"):
+            return Const(0.0)
+        case Create("ones"):
+            return Const(1.0)
+        case Create("full", _, fill):
+            return fill
+        case _:
+            return None
