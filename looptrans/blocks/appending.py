@@ -46,6 +46,7 @@ from looptrans.blocks.expr import (
     kind_of,
     walk,
 )
+from looptrans.blocks.grid import factors_of
 from looptrans.blocks.identities import Monoid, identity
 from looptrans.blocks.ops import Let, ops_in
 from looptrans.blocks.runs import Part
@@ -409,7 +410,7 @@ class Appending:
         return name
 
     def _multiplied(self, array: str, value: Value) -> Expr | None:
-        parts = _factors(value)
+        parts = factors_of(value)
         own = [p for p in parts if self._state(p) is not None]
         if len(own) != 1:
             return None
@@ -435,7 +436,7 @@ class Appending:
         mentioned = {
             s
             for _, term in terms
-            for part in _factors(term)
+            for part in factors_of(term)
             if (s := self._state(part)) is not None and self.states[s].operator == "+"
         }
         if array in mentioned:
@@ -448,7 +449,7 @@ class Appending:
         for sign, term in terms:
             expr = self.v.kept(term, state)
             expr = expr if sign > 0 else negative(expr)
-            if any(self._state(part) == state for part in _factors(term)):
+            if any(self._state(part) == state for part in factors_of(term)):
                 if self.dim in dims_of(expr):
                     raise RunSerially(
                         self.path, f"what {array} is multiplied by differs for each {self.dim.name}"
@@ -480,15 +481,3 @@ def _stem(expr: Expr) -> str:
     letters = "".join(names) if all(len(name) == 1 for name in names) else "_".join(names)
     stem = "".join(list(dict.fromkeys(arrays))[:2]) or (others[0] if others else "x")
     return f"{stem}_{letters}"
-
-
-def _factors(value: Value) -> tuple[Value, ...]:
-    match value:
-        case source.Binary("*", left, right):
-            return (*_factors(left), *_factors(right))
-        case source.Binary("/", left, _):
-            return _factors(left)
-        case source.Unary(_, operand):
-            return _factors(operand)
-        case _:
-            return (value,)

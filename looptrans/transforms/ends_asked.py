@@ -11,11 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.ir.affine import (
-    difference,
-    form_of,
-    total,
-)
+from looptrans.ir.affine import difference, form_of, total
 from looptrans.ir.condition import Condition, Every, Relation, conjunction, walk_condition
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.program import If, Loop, Node
@@ -68,30 +64,36 @@ def _variables(condition: Condition) -> set[str]:
 
 def end_of(condition: Condition, variable: str) -> Index | None:
     """Return where a loop ends if a condition holds in its iterations up to there, else None."""
-    match condition:
-        case Relation("<=", low, high) | Relation(">=", high, low):
-            beyond = 1
-        case Relation("<", low, high) | Relation(">", high, low):
-            beyond = 0
-        case _:
-            return None
-    here = Var(variable)
-    # low <= high is variable < end, where the variable stands once on the left alone.
-    end = total(difference(high, low), here, beyond)
-    counted = form_of(difference(low, high)).terms.get(here) == 1
-    return end if counted and variable not in variables(end) else None
+    order = _in_order(condition)
+    if order is None:
+        return None
+    low, high, apart = order
+    # low + apart <= high is variable < end, where the variable stands once on the left alone.
+    end = total(difference(high, low), Var(variable), 1 - apart)
+    return end if _counts(difference(low, high), variable, end) else None
 
 
 def start_of(condition: Condition, variable: str) -> Index | None:
     """Return where a loop starts if a condition holds in its iterations from there, else None."""
+    order = _in_order(condition)
+    if order is None:
+        return None
+    low, high, apart = order
+    start = total(difference(low, high), Var(variable), apart)
+    return start if _counts(difference(high, low), variable, start) else None
+
+
+def _in_order(condition: Condition) -> tuple[Index, Index, int] | None:
+    """Return two indices, and how much the second is at least more than the first."""
     match condition:
         case Relation("<=", low, high) | Relation(">=", high, low):
-            beyond = 0
+            return low, high, 0
         case Relation("<", low, high) | Relation(">", high, low):
-            beyond = 1
+            return low, high, 1
         case _:
             return None
-    here = Var(variable)
-    begin = total(difference(low, high), here, beyond)
-    counted = form_of(difference(high, low)).terms.get(here) == 1
-    return begin if counted and variable not in variables(begin) else None
+
+
+def _counts(index: Index, variable: str, bound: Index) -> bool:
+    """Tell whether a variable stands once in an index, and not in the bound that it has from it."""
+    return form_of(index).terms.get(Var(variable)) == 1 and variable not in variables(bound)
