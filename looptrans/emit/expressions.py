@@ -34,6 +34,7 @@ from looptrans.blocks.expr import (
     walk,
 )
 from looptrans.blocks.program import Kernel
+from looptrans.emit.first_blocks import FirstBlock, Key
 from looptrans.emit.functions import DIRECT, IDENTITY, JOINED, REDUCTIONS
 from looptrans.emit.mentions import Mentions
 from looptrans.emit.precision import Precision
@@ -76,6 +77,8 @@ class Expressions(Mentions):
         hoisted: For each array, the dimensions whose part of the offset its pointer has already.
         widths: How wide its integers are.
         flipped: Names of loads whose two dimensions stand in the order of the array, not of `Dim`.
+        at: Pointers to first blocks, made before the loops over blocks.
+        counted: Dimensions of loops that count in 64 bits, where a block begins at an `INDEX`.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -84,6 +87,8 @@ class Expressions(Mentions):
         self.widths = Widths()
         self.flipped: set[str] = set()
         self.tensors: set[str] = set()
+        self.at: dict[Key, FirstBlock] = {}
+        self.counted: set[Dim] = set()
         self._precisions = Precision(kernel)
 
     # Index expressions.
@@ -374,10 +379,28 @@ class Expressions(Mentions):
 
     def address(self, array: str, subscripts: tuple[Expr, ...], dims: tuple[Dim, ...]) -> str:
         """Return the text of the pointers to the elements of an access."""
+        found = self.at.get((array, subscripts))
+        if found is not None:
+            begin = self.first(found.dim)
+            if found.dim not in self.counted:
+                begin = f"tl.cast({begin}, {self.index_type()})"
+            return f"{self.first_block(found)} + {begin} * {self.stride(array, found.axis)}"
         terms = [self.pointer(array)]
         for axis, subscript in enumerate(subscripts):
             if axis not in self.hoisted.get(array, ()) and subscript != Number(0):
                 terms.append(self.offset(array, axis, subscript, dims))
+        return " + ".join(terms)
+
+    def first_block_address(self, found: FirstBlock, dims: tuple[Dim, ...]) -> str:
+        """Return the text of the pointers to the first block of a load, were that at 0."""
+        terms = [self.pointer(found.array)]
+        for axis, own in enumerate(found.subscripts):
+            subscript = found.rest if axis == found.axis else own
+            if axis == found.axis:
+                begun = self.begun(found.dim) + _broadcast_to((found.dim,), dims)
+                terms.append(f"{begun} * {self.stride(found.array, axis)}")
+            if axis not in self.hoisted.get(found.array, ()) and subscript != Number(0):
+                terms.append(self.offset(found.array, axis, subscript, dims))
         return " + ".join(terms)
 
     def offset(self, array: str, axis: int, subscript: Expr, dims: tuple[Dim, ...]) -> str:
@@ -436,6 +459,11 @@ def _is_of_rows(op: str, dim: Dim, other: Expr) -> bool:
     """Tell whether the iterations of a tile are compared with whole numbers of rows."""
     is_compared = op in NEGATED and dim.role == "tile" and kind_of(other) == "int"
     return is_compared and bool(dims_of(other)) and dim not in dims_of(other)
+
+
+def _broadcast_to(own: tuple[Dim, ...], dims: tuple[Dim, ...]) -> str:
+    """Return the subscript of a block that is broadcast, nothing where it has the dimensions."""
+    return "" if own == dims else _broadcast(own, dims)
 
 
 def _broadcast(own: tuple[Dim, ...], dims: tuple[Dim, ...]) -> str:

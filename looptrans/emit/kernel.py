@@ -45,6 +45,7 @@ from looptrans.emit.arguments import (
     decorator,
 )
 from looptrans.emit.expressions import SUM, Expressions
+from looptrans.emit.first_blocks import carries_products, first_blocks, worked_out
 from looptrans.emit.grid import Demand, block_number, decoded, lanes
 from looptrans.emit.head import arguments_of, declared, docstring, grouped, side_names
 from looptrans.emit.layout import INDENT, filled, fits, heading, statement
@@ -52,6 +53,7 @@ from looptrans.emit.widths import Widths, accesses_of
 
 # Threads that share an element each load it, and one of them stores: the others may be late.
 LOADED_BEFORE = "all threads have loaded"
+COUNTED = "counted in 64 bits, or ptxas lets each product wait"
 
 _TYPES = {"float": "tl.float32", "bool": "tl.int1"}
 
@@ -243,7 +245,10 @@ class _Writer:
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[str]:
         lines: list[str] = []
         waiting = True  # whether threads may not have loaded yet what is stored next
-        for op in ops:
+        outside = dict(self.expr.at)
+        for number, op in enumerate(ops):
+            if isinstance(op, TileLoop) and op.body:
+                lines += self._first_blocks(ops[number:], depth)
             match op:
                 case Let():
                     waiting = True
@@ -264,6 +269,28 @@ class _Writer:
                     lines += self._block(op, depth)
                 case _:
                     pass
+        self.expr.at = outside
+        return lines
+
+    def _first_blocks(self, ops: tuple[Op, ...], depth: int) -> list[str]:
+        """Return what points to the first blocks of loops, as far as nothing does yet."""
+        made = [
+            found
+            for found in first_blocks(ops)
+            if found.key not in self.expr.at and found.array not in self.optional
+        ]
+        if not made:
+            return []
+        lines = heading("What is read as it would be in a block that begins at 0.", depth)
+        for dim in dict.fromkeys(found.dim for found in made):
+            block = f"tl.arange(0, {self.expr.block(dim.block or '')})"
+            text = f"{self.expr.begun(dim)} = {block}.to({self.expr.index_type()})"
+            lines += statement(text, depth)
+        for found in {found.key: found for found in made}.values():
+            dims = dims_of(Load(*found.key))
+            text = f"{self.expr.first_block(found)} = {self.expr.first_block_address(found, dims)}"
+            lines += statement(text, depth)
+            self.expr.at[found.key] = found
         return lines
 
     def _block(self, op: TileLoop | ElementLoop | Branch | RowBlock, depth: int) -> list[str]:
@@ -271,11 +298,21 @@ class _Writer:
             case TileLoop(dim, start, stop, _, body, note):
                 block = self.expr.block(dim.block or "")
                 first = self.expr.first(dim)
-                bounds = f"{self.expr.show(start)}, {self.expr.show(stop)}, {block}"
+                ends = [self.expr.show(start), self.expr.show(stop)]
                 lines = heading(self._sentence(note), depth) if note else []
-                lines += statement(f"for {first} in range({bounds}):", depth)
+                is_counted = carries_products(op)
+                if is_counted:
+                    ends = [e if e.isdigit() else f"tl.cast({e}, tl.int64)" for e in ends]
+                    self.expr.counted.add(dim)
+                name = self.expr.count(dim) if is_counted else first
+                lines += statement(f"for {name} in range({', '.join(ends)}, {block}):", depth)
+                if is_counted:
+                    begin = f"{first} = tl.cast({name}, {self.expr.index_type()})"
+                    lines += statement(begin, depth + 1, COUNTED)
                 lines += self._tile(op, depth + 1)
-                return lines + self._ops(body, depth + 1)
+                lines += self._ops(body, depth + 1)
+                self.expr.counted.discard(dim)
+                return lines
             case ElementLoop(dim, start, stop, body, reason):
                 low = self.expr.show(start)
                 if _is_index(dim, body):
@@ -303,7 +340,8 @@ class _Writer:
     def _tile(self, loop: TileLoop, depth: int) -> list[str]:
         """Return what is worked out of the first iteration of a block, where it is mentioned."""
         dim = loop.dim
-        nodes = [n for op in ops_in(loop.body) for e in exprs_of(op) for n in walk(e)]
+        exprs = [expr for op in ops_in(loop.body) for expr in exprs_of(op)]
+        nodes = [node for expr in exprs for node in worked_out(expr, self.expr.at)]
         first, block = self.expr.first(dim), self.expr.block(dim.block or "")
         lines = []
         if Edge(dim, "last") in nodes:
@@ -311,7 +349,9 @@ class _Writer:
             last = self.expr.last(dim)
             lines += statement(f"{last} = tl.minimum({first} + {block}, {stop}) - 1", depth)
         if Position(dim) in nodes:
-            value = f"({first} + tl.arange(0, {block})).to({self.expr.index_type()})"
+            value = f"{first} + tl.arange(0, {block})"
+            if dim not in self.expr.counted:
+                value = f"({value}).to({self.expr.index_type()})"
             lines += statement(f"{self.expr.dim(dim)} = {value}", depth)
         return lines
 

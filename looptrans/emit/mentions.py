@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from looptrans.blocks.expr import Dim, Expr, Name, Position
 from looptrans.blocks.program import Kernel
+from looptrans.emit.first_blocks import FirstBlock
 from looptrans.emit.identifiers import KERNEL_WORDS, Scope
 
 
@@ -81,6 +82,19 @@ class Mentions:
     def last(self, dim: Dim) -> str:
         """Return the identifier of the last iteration of a block."""
         return self.scope.name("last", dim.name, wanted=f"{dim.name}_last")
+
+    def count(self, dim: Dim) -> str:
+        """Return the identifier of what a loop counts with, where that has its own width."""
+        return self.scope.name("count", dim.name, wanted=f"{dim.name}_from")
+
+    def first_block(self, found: FirstBlock) -> str:
+        """Return the identifier of the pointers to the first block of a load."""
+        key = ("at", found.array, repr(found.subscripts))
+        return self.scope.name(*key, wanted=f"{found.array}_at")
+
+    def begun(self, dim: Dim) -> str:
+        """Return the identifier of the iterations of a block that begins at 0."""
+        return self.scope.name("at", dim.name, wanted=f"{dim.name}_at")
 
     def inside(self, dim: Dim) -> str:
         """Return the identifier of the mask of lanes."""

@@ -1,0 +1,137 @@
+"""Pointers to the first block of a loop, made before it: an iteration adds where its block begins.
+
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    for j_first in range(0, N, BLOCK_J):
+        K_je = tl.load(K_at + tl.cast(j_first, INDEX) * stride_K_j)
+
+What the loop works out is then one product for each load, not one for each row of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+from looptrans.blocks.expr import (
+    Binary,
+    Dim,
+    Dot,
+    Expr,
+    Load,
+    Name,
+    Number,
+    Position,
+    children,
+    dims_of,
+    walk,
+)
+from looptrans.blocks.ops import ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of, ops_in
+
+Key = tuple[str, tuple[Expr, ...]]
+"""An access: the array, and its subscripts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBlock:
+    """A load whose address depends on the loop through where its block begins alone.
+
+    Attributes:
+        array: The array.
+        subscripts: What the load has.
+        axis: Which of them goes with the loop.
+        dim: The dimension of the loop.
+        rest: What is added to it in that subscript; 0 where nothing is.
+    """
+
+    array: str
+    subscripts: tuple[Expr, ...]
+    axis: int
+    dim: Dim
+    rest: Expr
+
+    @property
+    def key(self) -> Key:
+        """The access."""
+        return self.array, self.subscripts
+
+
+def first_blocks(ops: tuple[Op, ...]) -> Iterator[FirstBlock]:
+    """Yield the loads in loops over blocks whose pointers can be made before those loops.
+
+    Args:
+        ops: What is done from the first of the loops on, at the level they stand at. Those are
+            looked at that have matrix products.
+    """
+    inside = tuple(ops_in(ops))
+    varying: set[str | Dim] = {op.name for op in inside if isinstance(op, Let)}
+    varying |= {op.dim for op in inside if isinstance(op, TileLoop | ElementLoop | RowBlock)}
+    for loop in ops:
+        if not isinstance(loop, TileLoop):
+            continue
+        exprs = [expr for op in ops_in(loop.body) for expr in exprs_of(op)]
+        parts = [part for expr in exprs for part in walk(expr)]
+        if not any(isinstance(part, Dot) for part in parts):
+            continue
+        for load in parts:
+            if isinstance(load, Load):
+                found = _first_block(load, loop.dim, varying)
+                if found is not None:
+                    yield found
+
+
+def _first_block(load: Load, dim: Dim, varying: set[str | Dim]) -> FirstBlock | None:
+    along = [n for n, s in enumerate(load.subscripts) if dim in dims_of(s)]
+    if len(along) != 1:
+        return None
+    (axis,) = along
+    rest = _rest(load.subscripts[axis], dim)
+    if rest is None:
+        return None
+    others = (rest, *(s for n, s in enumerate(load.subscripts) if n != axis))
+    for part in (part for each in others for part in walk(each)):
+        if isinstance(part, Load):
+            return None
+        if isinstance(part, Name) and part.name in varying:
+            return None
+        if any(each in varying for each in dims_of(part)) or getattr(part, "dim", None) in varying:
+            return None
+    return FirstBlock(load.array, load.subscripts, axis, dim, rest)
+
+
+def _rest(subscript: Expr, dim: Dim) -> Expr | None:
+    """Return what is added to the iterations of a loop in a subscript, else None."""
+    match subscript:
+        case Position(own) if own == dim:
+            return Number(0)
+        case Binary("+" | "-", Position(own), rest) if own == dim:
+            return rest if subscript.op == "+" else Binary("-", Number(0), rest)
+        case Binary("+", rest, Position(own)) if own == dim:
+            return rest
+        case _:
+            return None
+
+
+def worked_out(expr: Expr, known: Container[Key]) -> Iterator[Expr]:
+    """Yield the parts of an expression, but for the subscripts of loads whose pointers are made."""
+    yield expr
+    if isinstance(expr, Load) and (expr.array, expr.subscripts) in known:
+        parts: tuple[Expr, ...] = () if expr.mask is None else (expr.mask,)
+    else:
+        parts = children(expr)
+    for part in parts:
+        yield from worked_out(part, known)
+
+
+def carries_products(loop: TileLoop) -> bool:
+    """Tell whether several products are added up from one block to the next.
+
+    While those of one block are added the next one begins. Then ptxas must not find anything else
+    that sets the sums; LLVM puts that where the loop is skipped, if it has to widen there what the
+    loop counts with (C7515: each product is then waited for).
+    """
+    sums = {
+        op.name
+        for op in ops_in(loop.body)
+        if isinstance(op, Let) and isinstance(op.value, Dot) and op.value.accumulator is not None
+    }
+    return len(sums) > 1
