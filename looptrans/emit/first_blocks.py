@@ -4,7 +4,9 @@
     for j_first in range(0, N, BLOCK_J):
         K_je = tl.load(K_at + tl.cast(j_first, INDEX) * stride_K_j)
 
-What the loop works out is then one product for each load, not one for each row of a block.
+What the loop works out is then one product for each load, not one for each row of a block. Loads
+over rows of the grid as well stay: their pointers would fill registers, and sm_90 then let each
+product of a loop with a bias wait.
 """
 
 from __future__ import annotations
@@ -86,6 +88,8 @@ def _first_block(load: Load, dim: Dim, varying: set[str | Dim]) -> FirstBlock | 
     (axis,) = along
     rest = _rest(load.subscripts[axis], dim)
     if rest is None:
+        return None
+    if any(each.role == "rows" for each in dims_of(load)):
         return None
     others = (rest, *(s for n, s in enumerate(load.subscripts) if n != axis))
     for part in (part for each in others for part in walk(each)):
