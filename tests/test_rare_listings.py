@@ -17,10 +17,11 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward
+from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.cli.main import main
 from looptrans.frontend.parse import load
 from looptrans.ir.listing import listing
-from tests.analysis import verdicts
+from tests.analysis import program, verdicts
 
 ROWS = """
 def f(X: Float[Array, "M N"]):
@@ -493,3 +494,60 @@ def test_what_neighbours_are_written_into_is_read_whole(
     assert "drq = zeros((T, E)" in text
     status = main(["verify", str(path), "--dtype", "float32", "--sizes", "T=5,E=6,F=3"])
     assert status == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        "s = tanh(w[i, u]) if u < P or c[i, u - P] else -inf",
+        "ok = u < P or c[i, u - P]\n            s = tanh(w[i, u]) if ok else -inf",
+    ],
+)
+def test_what_is_read_behind_an_or_says_nothing_of_the_rest(
+    score: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name for the test is set again in each loop."""
+    path = tmp_path / "f.py"
+    path.write_text(f"""
+def f(w: Float[Array, "M P+N"], c: Bool[Array, "M N"], P: int):
+    y = zeros(M)
+    for i in range(M):
+        l = 1.0
+        for u in range(P + N):
+            {score}
+            l = l + exp(s)
+        for u in range(P + N):
+            {score}
+            y[i] += exp(s) / l * w[i, u]
+    return y
+""")
+    command = ["verify", str(path), "--pass", "backward", "--dtype", "float32"]
+    assert main([*command, "--sizes", "M=2,P=2,N=3"]) == 0, capsys.readouterr()
+
+
+def test_a_name_for_a_test_that_is_set_again_is_told_apart() -> None:
+    """An iteration before, or a guard, may have set it."""
+    text = listing(
+        with_tests_put_in(
+            program("""
+def f(x: Float[Array, "M N"], a: Bool[Array, "N"], b: Bool[Array, "M"]):
+    y = zeros(M)
+    for i in range(M):
+        ok = b[i]
+        y[i] = x[i, 0] if ok else 1.0
+        for j in range(N):
+            y[i] += x[i, j] if ok else 2.0
+            ok = a[j]
+            y[i] += x[i, j] if ok else 3.0
+            if b[i]:
+                ok = i < j
+            y[i] += x[i, j] if ok else 4.0
+        y[i] += x[i, 0] if ok else 5.0
+    return y
+""")
+        )
+    )
+    assert "x[i, 0] if b[i] else 1.0" in text
+    assert "x[i, j] if a[j] else 3.0" in text
+    for kept in ("x[i, j] if ok else 2.0", "x[i, j] if ok else 4.0", "x[i, 0] if ok else 5.0"):
+        assert kept in text

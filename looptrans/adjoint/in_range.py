@@ -3,42 +3,131 @@
     if i + 1 < N: s[i] = sum(v[i + 1, d] for d)      ->      s[i] for i + 1 < N only
 
 A listing reads an element under its guards. What is worked out for a whole row beforehand is worked
-out only where what it reads is there: nobody looks at it elsewhere.
+out only where what it reads is there: nobody looks at it elsewhere. What is read in one branch, or
+behind an `or`, says nothing of the others: it is asked for there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from looptrans.adjoint.facts import Facts
+from looptrans.algebra.values import ZERO
 from looptrans.ir.affine import form_of
-from looptrans.ir.condition import Condition, Data, Relation, negation, walk_condition
+from looptrans.ir.condition import (
+    Condition,
+    Data,
+    Every,
+    Not,
+    Relation,
+    Some,
+    conjunction,
+    negation,
+)
 from looptrans.ir.index import Index, Int, Param, Var, variables
-from looptrans.ir.value import Access, Call, Holds, Read, Reduce, Select, Value, value_children
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import (
+    Access,
+    Call,
+    Generator,
+    Holds,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    value_children,
+)
 
 Extents = Callable[[Access], tuple[Index | None, ...]]
+Needed = dict[Condition, None]
 
 
-def conditions_of_reads(
-    value: Value, facts: Facts, extents: Extents, known: frozenset[str]
-) -> tuple[Condition, ...]:
-    """Return the conditions under which reads are inside their arrays, but for those that hold.
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Asks what a value reads to be inside its array.
 
-    Args:
-        value: What is read.
-        facts: What holds where it is.
+    Attributes:
         extents: The extents of what an access reads, where it does; None where they are not known.
         known: The variables that a condition may mention.
     """
-    found: dict[Condition, None] = {}
-    for access, here in _reads(value, facts):
-        for index, extent in zip(access.indices, extents(access), strict=False):
-            if extent is None or not _is_plain(index, known):
+
+    extents: Extents
+    known: frozenset[str]
+
+    def value(self, value: Value, facts: Facts) -> tuple[Value, tuple[Condition, ...]]:
+        """Return a value, and when what it reads is there, but for what holds anyway.
+
+        Args:
+            value: What is read.
+            facts: What holds where it is.
+        """
+        needed: Needed = {}
+        return self._value(value, facts, needed), tuple(needed)
+
+    def _value(self, value: Value, facts: Facts, needed: Needed) -> Value:
+        def inner(part: Value) -> Value | None:
+            return None if part is value else self._value(part, facts, needed)
+
+        match value:
+            case Read(access):
+                self._read(access, facts, needed)
+                return value
+            case Select(condition, chosen, otherwise):
+                tested = self._condition(condition, facts, needed)
+                first = self._branch(chosen, facts.and_(condition), otherwise, needed)
+                second = self._branch(otherwise, facts.and_(negation(condition)), chosen, needed)
+                return Select(tested, first, second)
+            case Call("where", (Holds(condition), chosen, otherwise)):
+                made = self._value(Select(condition, chosen, otherwise), facts, needed)
+                assert isinstance(made, Select)
+                arguments = Holds(made.condition), made.chosen, made.otherwise
+                return replace(value, arguments=arguments)
+            case Holds(condition):
+                return Holds(self._condition(condition, facts, needed))
+            case Reduce(function, generators, body):
+                inside, bound = facts, list[Generator]()
+                for g in generators:
+                    tested = self._condition(g.condition, inside, needed)
+                    bound.append(replace(g, condition=tested))
+                    inside = inside.inside((g,))
+                return Reduce(function, tuple(bound), self._value(body, inside, needed))
+            case _:
+                return replaced(value, inner) if value_children(value) else value
+
+    def _read(self, access: Access, facts: Facts, needed: Needed) -> None:
+        for index, extent in zip(access.indices, self.extents(access), strict=False):
+            if extent is None or not _is_plain(index, self.known):
                 continue
             for condition in (Relation(">=", index, Int(0)), Relation("<", index, extent)):
-                if not here.imply(condition):
-                    found[condition] = None
-    return tuple(found)
+                if not facts.imply(condition):
+                    needed[condition] = None
+
+    def _branch(self, value: Value, facts: Facts, other: Value, needed: Needed) -> Value:
+        """Ask in one branch; of both where the other is 0, as what is not there is."""
+        own: Needed = needed if other == ZERO else {}
+        made = self._value(value, facts, own)
+        return Select(conjunction(*own), made, ZERO) if own and own is not needed else made
+
+    def _condition(self, condition: Condition, facts: Facts, needed: Needed) -> Condition:
+        """Ask of a test; of its parts behind the first, where they are asked at all."""
+        match condition:
+            case Data(value):
+                return Data(self._value(value, facts, needed))
+            case Not(part):
+                return negation(self._condition(part, facts, needed))
+            case Every(parts) | Some(parts):
+                made = []
+                for number, part in enumerate(parts):
+                    own: Needed = needed if number == 0 else {}
+                    others = (*parts[:number], *parts[number + 1 :])
+                    if isinstance(condition, Some):
+                        others = tuple(negation(each) for each in parts[:number])
+                    tested = self._condition(part, facts.and_(*others), own)
+                    made.append(tested if own is needed else conjunction(*own, tested))
+                return conjunction(*made) if isinstance(condition, Every) else Some(tuple(made))
+            case _:
+                return condition
 
 
 def _is_plain(index: Index, known: frozenset[str]) -> bool:
@@ -50,34 +139,3 @@ def _is_plain(index: Index, known: frozenset[str]) -> bool:
     if len(form.terms) < 2 and not form.constant:
         return False
     return set(variables(index)) <= known and all(isinstance(t, Var | Param) for t in form.terms)
-
-
-def _reads(value: Value, facts: Facts) -> Iterator[tuple[Access, Facts]]:
-    """Yield every access that a value reads, and what holds there."""
-    match value:
-        case Read(access):
-            yield access, facts
-        case Select(condition, chosen, otherwise):
-            yield from _tested(condition, facts)
-            yield from _reads(chosen, facts.and_(condition))
-            yield from _reads(otherwise, facts.and_(negation(condition)))
-        case Call("where", (Holds(condition), chosen, otherwise)):
-            yield from _reads(Select(condition, chosen, otherwise), facts)
-        case Holds(condition):
-            yield from _tested(condition, facts)
-        case Reduce(_, generators, body):
-            inside = facts
-            for g in generators:
-                yield from _tested(g.condition, inside)
-                inside = inside.inside((g,))
-            yield from _reads(body, inside)
-        case _:
-            for child in value_children(value):
-                yield from _reads(child, facts)
-
-
-def _tested(condition: Condition, facts: Facts) -> Iterator[tuple[Access, Facts]]:
-    here = facts.and_(condition)
-    for part in walk_condition(condition):
-        if isinstance(part, Data):
-            yield from _reads(part.value, here)

@@ -24,33 +24,25 @@ Known = Mapping[str, Value]
 def with_tests_put_in(program: Program, *, keep: bool = True) -> Program:
     """Return a program that means the same, where tests are written out where they are made.
 
-    A name is put in that one statement sets, from what the program does not change, and that is
-    read in the same block behind it, or inside of that.
+    A name is put in that is set from what the program does not change, and read in the same block
+    behind that, or inside of it, where nothing has set it again.
 
     Args:
         program: The program.
         keep: Whether the statement stays although nothing reads the name any more.
     """
-    writes: dict[str, int] = {}
-    for node in nodes(program.body):
-        if isinstance(node, Assign):
-            for target in node.targets:
-                writes[target.array] = writes.get(target.array, 0) + 1
-    once = {
-        array.name
-        for array in program.arrays
-        if array.element == "bool" and not array.rank and writes.get(array.name) == 1
-    }
-    if not once:
+    written = _set_in(program.body)
+    named = {a.name for a in program.arrays if a.element == "bool" and not a.rank} & written
+    if not named:
         return program
-    made = replace(program, body=_block(program.body, {}, once, set(writes)))
+    made = replace(program, body=_block(program.body, {}, named, written))
     if keep:
         return made
     read = {*program.outputs}
     for node in nodes(made.body):
         if isinstance(node, Assign | If):
             read |= {r.access.array for r in accesses(node) if not r.is_write}
-    gone = once - read
+    gone = named - read
 
     def change(node: Node) -> tuple[Node, ...]:
         unread = isinstance(node, Assign) and all(t.array in gone for t in node.targets)
@@ -60,7 +52,7 @@ def with_tests_put_in(program: Program, *, keep: bool = True) -> Program:
 
 
 def _block(
-    body: tuple[Node, ...], known: Known, once: set[str], written: set[str]
+    body: tuple[Node, ...], known: Known, named: set[str], written: set[str]
 ) -> tuple[Node, ...]:
     here = dict(known)
     found: list[Node] = []
@@ -69,21 +61,35 @@ def _block(
             case Assign(_, (*targets,), (*values,)):
                 made = tuple(_put_in(value, here) for value in values)
                 found.append(replace(node, values=made))
+                for target in targets:
+                    here.pop(target.array, None)
                 name = targets[0].array
-                if len(targets) == 1 and name in once and not _arrays(made[0]) & written:
+                if len(targets) == 1 and name in named and not _arrays(made[0]) & written:
                     here[name] = value_without_lets(made[0])
             case If():
                 condition = _tested(node.condition, here)
                 label = node.label if is_data_dependent(condition) else None
-                then = _block(node.body, here, once, written)
-                other = _block(node.orelse, here, once, written)
+                then = _block(node.body, here, named, written)
+                other = _block(node.orelse, here, named, written)
                 guard = replace(node, condition=condition, label=label, body=then, orelse=other)
                 found.append(guard)
+                here = _less(here, _set_in((node,)))
             case Loop() | Atomic() | BlockReduce():
-                found.append(replace(node, body=_block(node.body, here, once, written)))
+                # An iteration before may have set it.
+                here = _less(here, _set_in((node,)))
+                found.append(replace(node, body=_block(node.body, here, named, written)))
             case _:
                 found.append(node)
     return tuple(found)
+
+
+def _set_in(body: tuple[Node, ...]) -> set[str]:
+    assigned = (node for node in nodes(body) if isinstance(node, Assign))
+    return {target.array for node in assigned for target in node.targets}
+
+
+def _less(known: Known, names: set[str]) -> dict[str, Value]:
+    return {name: value for name, value in known.items() if name not in names}
 
 
 def _arrays(value: Value) -> set[str]:

@@ -26,7 +26,7 @@ from looptrans.adjoint.definitions import (
     refreshed_generators,
 )
 from looptrans.adjoint.facts import Facts
-from looptrans.adjoint.in_range import conditions_of_reads
+from looptrans.adjoint.in_range import Inside
 from looptrans.adjoint.nests import (
     Nest,
     Update,
@@ -319,17 +319,18 @@ class Writer:
         own = frozenset(g.variable for g in nest.loops)
         facts = Facts(nest.conditions).inside(nest.loops)
         (update,) = nest.updates
-        inside = facts.inside(update.inner)
-        more = conditions_of_reads(update.value, inside, self._extents, own)
+        reads = Inside(self._extents, own)
+        value, more = reads.value(update.value, facts.inside(update.inner))
+        update = replace(update, value=value)
         facts = facts.and_(*more)
         scalars = []
         for scalar in nest.scalars:
-            needed = conditions_of_reads(scalar.value, facts, self._extents, own)
-            value = scalar.value
+            value, needed = reads.value(scalar.value, facts)
             if needed:
                 value = Select(conjunction(*needed), value, Const(0.0))
             scalars.append(replace(scalar, value=value))
-        return replace(nest, conditions=(*nest.conditions, *more), scalars=tuple(scalars))
+        conditions = (*nest.conditions, *more)
+        return replace(nest, conditions=conditions, scalars=tuple(scalars), updates=(update,))
 
     def _extents(self, access: Access) -> tuple[Index | None, ...]:
         definition = self.system.definitions.get(access.array)
