@@ -551,3 +551,51 @@ def f(x: Float[Array, "M N"], a: Bool[Array, "N"], b: Bool[Array, "M"]):
     assert "x[i, j] if a[j] else 3.0" in text
     for kept in ("x[i, j] if ok else 2.0", "x[i, j] if ok else 4.0", "x[i, 0] if ok else 5.0"):
         assert kept in text
+
+
+@pytest.mark.parametrize(
+    ("body", "sizes"),
+    [
+        # All exponentials may be rounded to 0, and so may their sum.
+        ("y[i] = a / (l + 0.001)", "M=3,N=5"),
+        # What 1 - exp(-w) leaves is 0, and its power has a slope.
+        ("y[i] = a + (1.0 - exp(0.0 * l)) ** (h * h)", "M=2,N=3"),
+    ],
+)
+def test_nothing_is_divided_by_what_is_0(
+    body: str, sizes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "f.py"
+    path.write_text(f"""
+def f(x: Float[Array, "M"], c: Float[Array, "N"], v: Float[Array, "N"], h: float):
+    y = zeros(M)
+    for i in range(M):
+        l = 0.0
+        a = 0.0
+        for j in range(N):
+            w = exp(-1000.0 * (x[i] - c[j]) ** 2)
+            l += w
+            a += w * v[j]
+        {body}
+    return y
+""")
+    command = ["verify", str(path), "--pass", "backward", "--dtype", "float32"]
+    assert main([*command, "--sizes", sizes]) == 0, capsys.readouterr()
+
+
+def test_a_truth_value_of_one_iteration_is_read_in_the_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "f.py"
+    path.write_text("""
+def f(x: Float[Array, "M N"], a: Bool[Array, "N"], b: Bool[Array, "M"]):
+    y = zeros(M)
+    for i in range(M):
+        ok = b[i]
+        for j in range(N):
+            y[i] += x[i, j] ** 2 if ok else 0.5 * x[i, j]
+            ok = a[j]
+    return y
+""")
+    command = ["verify", str(path), "--dtype", "float32", "--sizes", "M=3,N=5"]
+    assert main(command) == 0, capsys.readouterr()

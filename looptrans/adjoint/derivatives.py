@@ -7,8 +7,12 @@ from collections.abc import Iterable
 from looptrans.adjoint.pulling import Pull
 from looptrans.algebra.derivatives import SMOOTH, is_derivative
 from looptrans.algebra.values import ZERO
+from looptrans.ir.condition import Data
 from looptrans.ir.listing import value_text
-from looptrans.ir.value import Binary, Call, Const, Real, Reduce, Select, Value, walk_value
+from looptrans.ir.value import Binary, Call, Compare, Const, Real, Reduce, Select, Value, walk_value
+
+# The slope of a power in its exponent, where the base is positive; at a base of 0 it is 0.
+_NOT_AT_0 = Data(Compare("!=", Real("a"), ZERO))
 
 
 def used_derivatives(
@@ -54,7 +58,7 @@ def _agrees(shape: Value) -> bool:
     pull = Pull((shape, shape), frozenset(("a", "b")))
     for each in pull.through(shape, Real("g")):
         name = each.access.array
-        if each.conditions or each.generators:
+        if each.generators or not set(each.conditions) <= {_NOT_AT_0}:
             return False
         found[name] = Binary("+", found[name], each.value) if name in found else each.value
     names = [p.name for p in walk_value(shape) if isinstance(p, Real)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.values import ONE, divide, is_number, multiply, negative, power
+from looptrans.algebra.values import ONE, ZERO, divide, is_number, multiply, negative, power
 from looptrans.ir.condition import ALWAYS, Condition, Data, conjunction, negation
 from looptrans.ir.value import (
     Access,
@@ -200,7 +200,10 @@ class Pull:
             lower = Binary("-", right, Const(1.0))
             yield from down(left, multiply(adjoint, right, Binary("**", left, lower)))
         if self._is_read(right):
-            yield from down(right, multiply(adjoint, self._stored(value), Call("log", (left,))))
+            # At 0 the power is 0 for exponents next to this one: nothing moves.
+            moves = Data(Compare("!=", left, ZERO))
+            slope = multiply(adjoint, self._stored(value), Call("log", (left,)))
+            yield from down(right, slope, moves)
 
     def _call(
         self,

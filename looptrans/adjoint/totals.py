@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.adjoint.sums import Term, expanded
 from looptrans.ir.index import Var
-from looptrans.ir.value import Call, Read, Reduce, walk_value
+from looptrans.ir.value import Binary, Call, Read, Reduce, Value, walk_value
 
 EXPONENTIALS = {"exp": "log", "exp2": "log2"}
 
@@ -50,6 +50,46 @@ def is_part(system: System, definition: Definition) -> bool:
         elif any(_needs(term, definition.name) for term in expanded(reader.value, system.names)):
             return False
     return found
+
+
+def is_divisor(system: System, total: Definition, sums: tuple[Definition, ...]) -> bool:
+    """Tell whether quotients by a sum of exponentials are numbers where the listing's values are.
+
+    Without a maximum that is taken off, all exponentials may be rounded to 0. So may their sum, and
+    what does not divide by it is a number nevertheless.
+    """
+    for each in sums:
+        for name in each.reads():
+            read = system.definitions.get(name)
+            if read is not None and any(_is_extremum(part) for part in walk_value(read.value)):
+                return True
+    return any(
+        _divides_by(term, total.name)
+        for reader in system.definitions.values()
+        if total.name in reader.reads()
+        for term in expanded(reader.value, system.names)
+    )
+
+
+def _is_extremum(value: Value) -> bool:
+    return isinstance(value, Reduce | Call) and value.function in ("max", "min")
+
+
+def _divides_by(term: Term, name: str) -> bool:
+    """Tell whether a term is no number where an array is 0."""
+    for atom, power in term.factors:
+        match atom:
+            case Read(access) if access.array == name and power < 0:
+                return True
+            case Call("log" | "log2" | "sqrt", (argument,)):
+                inside: Value | None = argument
+                while isinstance(inside, Binary) and inside.op in ("*", "/"):
+                    inside = inside.left
+                if isinstance(inside, Read) and inside.access.array == name:
+                    return True
+            case _:
+                pass
+    return False
 
 
 def parts_of_total(system: System, definition: Definition) -> Parts | None:

@@ -35,7 +35,14 @@ from looptrans.adjoint.sums import (
     value_of,
 )
 from looptrans.adjoint.tops import is_surely_finite, runs
-from looptrans.adjoint.totals import EXPONENTIALS, Parts, exponential, is_part, parts_of_total
+from looptrans.adjoint.totals import (
+    EXPONENTIALS,
+    Parts,
+    exponential,
+    is_divisor,
+    is_part,
+    parts_of_total,
+)
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, conjunction, negation
@@ -228,10 +235,11 @@ def prepared(
         if [str(t) for t in terms] != [str(t) for t in plain] and not _same(terms, plain):
             definition = system.add(replace(definition, value=_rebuilt(definition, terms)))
         parts = parts_of_total(system, definition)
-        if parts is not None and not is_part(system, definition):
+        whole = parts is not None and not is_part(system, definition)
+        if parts is not None and whole and is_divisor(system, definition, parts.sums):
             _find_whole(found, definition, parts)
         if len(terms) == 1:
-            if not is_part(system, definition):
+            if not is_part(system, definition) and is_divisor(system, definition, (definition,)):
                 _find_weight(found, definition, definition, terms[0])
             _find_identity(found, definition, terms[0])
             terms = found.terms(definition.value)

@@ -396,6 +396,9 @@ class _Writer:
                 value = value.operand  # `tl.full` converts to its own type
             if isinstance(value, Number) and dims and _is_zero(value):
                 return f"{name} = tl.zeros({shape}, {element})"
+            if kind == "bool" and not isinstance(value, Number):
+                # The interpreter's blocks of one truth value are integers.
+                return f"{name} = tl.full({shape}, {self.expr.show(value)}, tl.int8) != 0"
             return f"{name} = tl.full({shape}, {self.expr.show(value)}, {element})"
         if isinstance(value, Load) and let.name in self.expr.flipped:
             return f"{name} = {self.expr.flipped_load(value)}"
