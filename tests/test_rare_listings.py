@@ -599,3 +599,27 @@ def f(x: Float[Array, "M N"], a: Bool[Array, "N"], b: Bool[Array, "M"]):
 """)
     command = ["verify", str(path), "--dtype", "float32", "--sizes", "M=3,N=5"]
     assert main(command) == 0, capsys.readouterr()
+
+
+def test_an_operand_that_is_rounded_is_a_rounding_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a single term: nothing evens out there."""
+    path = tmp_path / "f.py"
+    path.write_text("""
+def f(S: Float[Array, "R C"], V: Float[Array, "C D"]):
+    Z = zeros((R, D))
+    for r in range(R):
+        l = exp(0.0)
+        for c in range(C):
+            l = l + exp(S[r, c])
+        for c in range(C):
+            for d in range(D):
+                Z[r, d] = Z[r, d] + exp(S[r, c]) / l * V[c, d]
+    return Z
+""")
+    for seed in range(4):
+        command = ["verify", str(path), "--pass", "both", "--dtype", "float16"]
+        assert main([*command, "--seed", str(seed), "--sizes", "R=1,C=1,D=1"]) == 0, (
+            capsys.readouterr()
+        )

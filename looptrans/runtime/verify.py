@@ -43,6 +43,7 @@ from looptrans.runtime.verify_call import (
     written_outside,
 )
 from looptrans.runtime.verify_errors import compared
+from looptrans.runtime.verify_handed_over import rounds_operands
 from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for, neighbours
 from looptrans.runtime.verify_memory import (
     ODD_LAYOUTS,
@@ -318,6 +319,7 @@ class _Session:
                     always_plain=dtype != "float32",
                     empty=empty.get(name),
                     nearby=functools.partial(nearby, name),
+                    is_rounded=dtype != "float32" and rounds_operands(self.program, dtype),
                 )
             )
         layout = "odd" if odd else "contiguous"

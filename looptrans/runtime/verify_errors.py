@@ -30,6 +30,7 @@ def compared(
     always_plain: bool,
     empty: Values | None = None,
     nearby: Callable[[int], Values] | None = None,
+    is_rounded: bool = False,
 ) -> OutputError:
     """Compare an output with the listing's.
 
@@ -52,6 +53,8 @@ def compared(
             that it shows in the report.
         empty: Elements that no iteration has a part in: they are met exactly.
         nearby: The plain computation on the inputs of some number next to the given ones.
+        is_rounded: Whether operands of products are rounded to the output's type, as matrix
+            instructions want them: where one term decides, nothing evens that out.
     """
     if found.shape != exact.shape:
         return OutputError(name, np.inf, 0.0, problem=f"the shape is {found.shape}")
@@ -78,6 +81,8 @@ def compared(
         own = max(own, relative_error(other, exact, finite)[0])
     if not problem and error > max(least, 2 * own) and nearby is not None:
         own = max(own, plain_nearby(lambda n: _filled(nearby(n), exact, empty), exact, asked))
+    if not problem and error > max(least, 2 * own) and is_rounded:
+        own = max(own, least)
     tolerance = max(least, 2 * own) if np.any(exact[asked] != 0) else 0.0
     return OutputError(name, error, tolerance, int(np.count_nonzero(~asked)), problem)
 

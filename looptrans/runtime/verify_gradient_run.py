@@ -41,7 +41,7 @@ from looptrans.runtime.verify_differences import (
 )
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_gradients import Expected, compared_gradient
-from looptrans.runtime.verify_handed_over import HandedOver
+from looptrans.runtime.verify_handed_over import HandedOver, rounds_operands
 from looptrans.runtime.verify_inputs import InputKind, neighbours
 from looptrans.runtime.verify_memory import Guarded, to_array, to_tensor
 
@@ -202,6 +202,7 @@ class GradientRun:
             always_plain=False,
             empty=empty,
             nearby=nearby,
+            is_rounded=own != torch.float32 and rounds_operands(self.found.listing, self.dtype),
         )
 
     def _incoming(self, exact: Outputs) -> dict[str, torch.Tensor]:
@@ -269,6 +270,8 @@ class GradientRun:
         later: dict[str, Differentiated] = {}
         shift = HandedOver(self.found, self.inputs, incoming, saved, self.dtype)
 
+        is_rounded = self.dtype != "float32" and rounds_operands(self.found.program, self.dtype)
+
         def once(what: str, **how: Any) -> Differentiated:
             if what not in later:
                 later[what] = run(**how)
@@ -302,6 +305,7 @@ class GradientRun:
                 lambda asked: shift.of(argument, asked),
                 nearby,
                 lambda: shift.undefined(argument),
+                is_rounded,
             )
 
         return expected

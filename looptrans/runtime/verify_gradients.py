@@ -52,6 +52,7 @@ class Expected:
             where it may matter.
         undefined: Which elements hang on something saved that is nan in the listing itself. Asked
             only where it may matter.
+        is_rounded: Whether operands of products are rounded to the inputs' type.
     """
 
     exact: Values
@@ -62,6 +63,7 @@ class Expected:
     handed_over: Callable[[Values], float] = lambda _: 0.0
     nearby: Callable[[int], Values] | None = None
     undefined: Callable[[], Values] = lambda: np.asarray(False)
+    is_rounded: bool = False
 
 
 def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) -> OutputError:
@@ -145,6 +147,8 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
     if not problem and error > tolerance:
         times = HANDED_OVER_TIMES if dtype == "float32" else 1
         tolerance += times * expected.handed_over(finite) / whole
+    if not problem and error > tolerance and expected.is_rounded:
+        tolerance = max(tolerance, 2 * least)
     if not problem and error > tolerance:
         tolerance = max(tolerance, ROUNDING * norm(expected.absolute()[finite]) / whole)
     return OutputError(name, error, tolerance, int(np.count_nonzero(~asked)), problem)
