@@ -123,6 +123,17 @@ def f(Q: Float[Array, "T E"], K: Float[Array, "T E"], V: Float[Array, "T D"],
         for d in range(D):
             O[t, d] = sum(Q[t, e] * S[e, d] for e in range(E))
     return O
+### a scan whose sum stands in the same loop
+def f(A: Float[Array, "D N"], L: Float[Array, "T D"], X: Float[Array, "T D"],
+      K: Float[Array, "T N"], C: Float[Array, "T N"]):
+    Y = zeros((T, D)); h = zeros((D, N))
+    for t in range(T):
+        for d in range(D):
+            for n in range(N):
+                new = exp(L[t, d] * A[d, n]) * h[d, n] + L[t, d] * K[t, n] * X[t, d]
+                h[d, n] = new
+                Y[t, d] += C[t, n] * new
+    return Y
 ### steps of a descent, whose last state is the result
 def f(G: Float[Array, "T D"], w0: Float[Array, "D"], lr: float, mu: float):
     w = zeros(D); m = zeros(D)
@@ -248,9 +259,35 @@ def test_what_is_handed_on_stays_in_a_state() -> None:
     assert any("a state for h is illegal" in note for note in network.notes)
 
 
+def test_what_a_row_adds_up_stands_beside_it() -> None:
+    """The row is one block then, and the loop over its own is not brought outside of time."""
+    text = """
+def f(A: Float[Array, "D N"], X: Float[Array, "T D"], C: Float[Array, "T N"]):
+    Y = zeros((T, D)); h = zeros((D, N))
+    for t in range(T):
+        for d in range(D):
+            for n in range(N):
+                h[d, n] = A[d, n] * h[d, n] + X[t, d]
+            for n in range(N):
+                Y[t, d] += C[t, n] * h[d, n]
+    return Y
+"""
+    found = text_of(derive(program(text), "fold").last)
+    assert "Y[t, d] = Y[t, d] + sum(C[t, n] * h[d, n] for n in range(0, N))" in found
+    assert found.index("for t in range") < found.index("for n in parallel")
+    mixed = derive(program(LISTINGS["a scan whose sum stands in the same loop"]), "fold")
+    assert [s.arguments for s in mixed.steps if s.kind == "loop as sum"] == [("S3",)]
+    assert "for n in parallel" in text_of(mixed.last)
+
+
 @pytest.mark.parametrize(
     ("name", "sizes"),
-    [("through an array", "B=2,T=5,D=17"), ("attention to a matrix that fades", "T=4,E=3,D=5")],
+    [
+        ("through an array", "B=2,T=5,D=17"),
+        ("attention to a matrix that fades", "T=4,E=3,D=5"),
+        ("the delta rule, in a state", "T=3,E=3,D=5"),
+        ("a scan whose sum stands in the same loop", "T=3,D=3,N=5"),
+    ],
 )
 def test_kernels_of_recurrences(
     name: str, sizes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -21,7 +21,14 @@ from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.walk import nodes
 from looptrans.transforms.outward import Outward, and_then, brought_outward, with_block_rows_outward
-from looptrans.transforms.tree import LoopPath, Position, loop_paths, loops_around, statements_in
+from looptrans.transforms.tree import (
+    LoopPath,
+    Position,
+    loop_paths,
+    loops_around,
+    node_at,
+    statements_in,
+)
 from looptrans.transforms.values_inward import Inward, with_values_inward
 from looptrans.transforms.whole_loops import are_blocks
 
@@ -47,8 +54,20 @@ def with_loops_outward(program: Program) -> Outward | None:
             return found if found.moved else None
         tried.add(key)
         step = brought_outward(found.program, path.position, inner.loop, beside=False, free=_free)
-        if step is not None:
+        if step is not None and not _carries(step.program, path.position):
             found = and_then(found, step)
+
+
+def _carries(program: Program, position: Position) -> bool:
+    """Tell whether a loop carries something, as one does that joins a free one and sums."""
+    loop = node_at(program, position)
+    assert isinstance(loop, Loop)
+    if freed(program, LoopPath(loop, position)) is not None:
+        return False
+    try:
+        return position in carrying_loops(program, flow_of(program))
+    except NoRecurrence:
+        return False
 
 
 def with_rows_outward(program: Program) -> Outward | None:

@@ -303,6 +303,9 @@ class Builder(Scopes):
                         found.append(Binary(">=", subscript, Number(0)))
                     if extent not in sides("min", dim.stop):
                         found.append(Binary("<", subscript, self.index(extent)))
+                case Binary() if extent is not None and not dims_of(subscript):
+                    found.append(Binary(">=", subscript, Number(0)))
+                    found.append(Binary("<", subscript, self.index(extent)))
                 case _:
                     pass
         return tuple(found)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.algebra.cells import mentions
 from looptrans.algebra.values import is_number
+from looptrans.derivation.apart import handed
 from looptrans.derivation.bodies import read_in, written_in
 from looptrans.derivation.passes import NAMES, START
 from looptrans.derivation.step import DerivationStep, NotDone
@@ -37,17 +38,24 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import inner_bodies, live_out, nodes, placed
-from looptrans.transforms.tree import Position, block_at, loops_around, replace_at
+from looptrans.transforms.tree import (
+    Position,
+    block_at,
+    loop_paths,
+    loops_around,
+    replace_at,
+    statements_in,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SumLoop:
-    """A loop that only adds to one cell, or takes its maximum, from a number on.
+    """A loop that only adds to one cell, or takes its maximum.
 
     Attributes:
         loop: The loop.
         position: Its place.
-        first: The place of the statement that sets the number.
+        first: The place of the statement that sets the cell to a number; None where there is none.
         update: The statement that adds.
         value: What the cell holds behind the loop.
         name: What it gathers: `sum`, `max` or `min`.
@@ -55,7 +63,7 @@ class SumLoop:
 
     loop: Loop
     position: Position
-    first: Position
+    first: Position | None
     update: Assign
     value: Value
     name: str
@@ -75,8 +83,8 @@ def sum_loops(program: Program) -> tuple[SumLoop, ...]:
 def is_shared(program: Program, each: SumLoop) -> bool:
     """Tell whether another loop adds up under the same name."""
     array = each.update.targets[0].array
-    others = [e for e in sum_loops(program) if e.position != each.position]
-    return any(e.update.targets[0].array == array for e in others)
+    others = [e for e in sum_loops(program) if e.position != each.position and e.first]
+    return each.first is not None and any(e.update.targets[0].array == array for e in others)
 
 
 def is_beside_rows(program: Program, each: SumLoop) -> bool:
@@ -91,21 +99,88 @@ def is_beside_rows(program: Program, each: SumLoop) -> bool:
     ends = (each.loop.range.start, each.loop.range.stop)
     if any(index_variables(end) for end in ends):
         return False
-    around = loops_around(program, each.position)
+    return is_with_rows(program, each.position, each.loop)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """A loop inside of others that does several things, one of which is to add up.
+
+    Attributes:
+        name: The loop.
+        cuts: The first statements of its pieces but the first: each adds up, or none of it does.
+        locals: The scalars that one piece hands to another.
+    """
+
+    name: str
+    cuts: tuple[str, ...]
+    locals: tuple[str, ...]
+
+
+def mixed_loops(program: Program) -> Iterator[Mixed]:
+    """Yield the loops that add up between what else they do, where a loop around carries a row.
+
+    for t: for n: h[n] = a * h[n] + x[t, n]           for t: for n: h[n] = a * h[n] + x[t, n]
+                  y[t] = y[t] + c[t, n] * h[n]   ->          for n: y[t] = y[t] + c[t, n] * h[n]
+    """
+    for path in loop_paths(program):
+        body, variable = path.loop.body, path.variable
+        ends = (path.loop.range.start, path.loop.range.stop)
+        if path.loop.execution != "sequential" or any(index_variables(end) for end in ends):
+            continue
+        pieces: list[tuple[Node, ...]] = []
+        alone = True
+        for node in body:
+            adds = _adds_up(node, variable)
+            if alone or adds:
+                pieces.append(())
+            pieces[-1] = (*pieces[-1], node)
+            alone = adds
+        if len(pieces) > 1 and is_with_rows(program, path.position):
+            cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
+            name = f"{variable}@{statements_in(body)[0]}"
+            yield Mixed(name, cuts, handed(program, pieces))
+
+
+def _adds_up(node: Node, variable: str) -> bool:
+    match node:
+        case Assign(targets=(target,), values=(value,)):
+            return not (target.rank or mentions(target, variable)) and (
+                accumulation(target, value) is not None
+            )
+        case If(_, (only,), ()):
+            return _adds_up(only, variable)
+        case _:
+            return False
+
+
+def is_with_rows(program: Program, position: Position, besides: Loop | None = None) -> bool:
+    """Tell whether a loop around a place carries a row from one iteration to the next.
+
+    Args:
+        program: The program.
+        position: The place.
+        besides: A loop that does not count as what carries it.
+    """
     return any(
-        path.loop.execution == "sequential" and _carries_a_row(path.loop, each.loop)
-        for path in around
+        path.loop.execution == "sequential" and _carries_a_row(path.loop, besides)
+        for path in loops_around(program, position)
     )
 
 
-def _carries_a_row(loop: Loop, besides: Loop) -> bool:
+def _carries_a_row(loop: Loop, besides: Loop | None) -> bool:
+    made_of: dict[str, set[str]] = {}
+
     def rows(body: tuple[Node, ...], inner: tuple[str, ...]) -> Iterator[bool]:
         for node in body:
             match node:
                 case Assign(targets=(target,), values=(value,)):
                     moves = any(mentions(target, name) for name in inner) or target.rank > 0
                     kept = not mentions(target, loop.variable)
-                    yield moves and kept and target.array in arrays_in(value)
+                    read = arrays_in(value)
+                    read = read.union(*(made_of.get(name, ()) for name in read))
+                    yield moves and kept and target.array in read
+                    made_of[target.array] = read
                 case Loop() if node is not besides:
                     yield from rows(node.body, (*inner, node.variable))
                 case If():
@@ -131,7 +206,8 @@ def loop_as_sum(program: Program, label: str) -> DerivationStep:
         raise NotDone(f"the loop around {label} does more than add up")
     new = replace(found.update, values=(found.value,), augmented=False)
 
-    after = done(replace_at(replace_at(program, found.position, (new,)), found.first, ()))
+    after = replace_at(program, found.position, (new,))
+    after = done(after if found.first is None else replace_at(after, found.first, ()))
     word = NAMES[found.name]
     return DerivationStep(
         f"write the loop of {label} as a {word}",
@@ -156,16 +232,17 @@ def _sum_loop(program: Program, position: Position, update: Assign) -> SumLoop |
     if not isinstance(loop, Loop) or loop.execution != "sequential" or loop.range.step != 1:
         return None
     total = _total(program, loop, update)
-    first = _first(block[: position[-1]], update.targets[0])
-    if total is None or first is None:
+    if total is None:
         return None
-    number, start = first
+    found = _first(block[: position[-1]], update.targets[0])
+    first = None if found is None else (*position[:-1], found[0])
+    start: Value = Read(update.targets[0]) if found is None else found[1]
     value: Value = total
     if not is_number(start, START[total.function]):
         value = Call(total.function, (start, total))
         if total.function == "sum":
             value = Binary("+", start, total)
-    return SumLoop(loop, position, (*position[:-1], number), update, value, total.function)
+    return SumLoop(loop, position, first, update, value, total.function)
 
 
 def _total(program: Program, loop: Loop, update: Assign) -> Reduce | None:

@@ -6,11 +6,18 @@ from itertools import pairwise
 
 from looptrans.derivation.apart import branching
 from looptrans.derivation.buffers import reused
-from looptrans.derivation.loops_as_sums import is_beside_rows, is_shared, sum_loops
+from looptrans.derivation.loops_as_sums import (
+    is_beside_rows,
+    is_shared,
+    is_with_rows,
+    mixed_loops,
+    sum_loops,
+)
 from looptrans.derivation.passes import Passes, brought_out, passes
 from looptrans.derivation.side_by_side import worth_joining
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Loop, Node, Program
+from looptrans.ir.walk import placed
 from looptrans.transforms.tree import (
     Position,
     block_at,
@@ -119,7 +126,7 @@ def one_pass(work: Work) -> None:
     plain: int | None = None
     while True:
         found = passes(work.program, _free_loops(work))
-        each = next((p for p in found if p not in tried), None)
+        each = next((p for p in found if p not in tried and not _are_beside_rows(work, p)), None)
         if each is None:
             break
         tried.add(each)
@@ -136,12 +143,24 @@ def one_pass(work: Work) -> None:
     _joined_with_sums(work, notes)
 
 
+def _are_beside_rows(work: Work, each: Passes) -> bool:
+    """Tell whether sums stand where rows are carried: both are of one block."""
+    places = {place.label: place for place in placed(work.program)}
+    return any(
+        is_with_rows(work.program, (*places[label].loop_positions[-1], 0))
+        for label in each.sums
+        if places[label].loops
+    )
+
+
 def _joined_with_sums(work: Work, notes: int) -> None:
     """Join the passes that are left, with what they add up in loops inside as sums."""
     left = {name for run in _runs(work) for name in run}
     before = work.mark()
     del work.notes[notes:]
     for each in sum_loops(work.program):
+        if each.first is None:
+            continue
         around = loops_around(work.program, each.position)
         if left & {loop_name(path.loop) for path in around}:
             work.take("loop as sum", each.update.label)
@@ -151,10 +170,26 @@ def _joined_with_sums(work: Work, notes: int) -> None:
 
 def sums(work: Work) -> None:
     """Write loops as sums where a kernel has no other form for them, or a slower one."""
+    _told_apart(work)
     program = work.program
     for each in sum_loops(program):
         if is_shared(program, each) or is_beside_rows(program, each):
             work.take("loop as sum", each.update.label)
+
+
+def _told_apart(work: Work) -> None:
+    """Take loops apart that add up between what else they do, beside rows that are carried."""
+    tried: set[str] = set()
+    while True:
+        each = next((m for m in mixed_loops(work.program) if m.name not in tried), None)
+        if each is None:
+            return
+        tried.add(each.name)
+        before = work.mark()
+        made = [f"expand({name}, {each.name})" for name in each.locals]
+        made.append(f"distribute({', '.join((each.name, *each.cuts))})")
+        if any(work.take("transformation", text) is not None for text in made):
+            work.back_to(before)
 
 
 def _free_loops(work: Work) -> list[Position]:
