@@ -352,6 +352,19 @@ class Builder(Scopes):
         """Begin to lower what an array or a scalar is set to."""
         self.rounded = self.rounding is not None and array not in self.rounding.recomputed
 
+    def over(self, block: Name, dims: tuple[Dim, ...]) -> Name:
+        """Give a block a name under which it has other dimensions, as many and as large."""
+        key = replace(block, dims=dims)
+        for frame in reversed(self.frames):
+            if key in frame.named:
+                return frame.named[key]
+        names = "_".join(dim.name for dim in dims if dim not in block.dims)
+        name = self.name(f"{block.name}_{names}", ("over", key))
+        self.emit(Let(name, key, dims=dims))
+        found = replace(key, name=name)
+        self.frames[-1].named[key] = found
+        return found
+
     def named(self, name: str, value: Expr, labels: tuple[str, ...] = (), note: str = "") -> Name:
         """Give a value a name in the innermost block."""
         dims = dims_of(value)

@@ -380,7 +380,7 @@ def _dot(
     if "element" in (rows.role, columns.role, over.role):
         return None
     for dim in (rows, columns, over):
-        b.seen_contracted.add((dim.name, dim.role))
+        b.seen_contracted |= {(each.name, each.role) for each in (dim, b.twins.get(dim, dim))}
     held = [_fits(b, parts[0]) if len(parts) == 1 else None for parts in (left_parts, right_parts)]
     left, right = product(left_parts), product(right_parts)
     if held == [None, None]:

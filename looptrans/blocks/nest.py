@@ -175,12 +175,18 @@ class Nest:
 
     def _forced(self, node: Loop, path: Path) -> Dim | None:
         """Return the lanes of a loop that some register's or atomic part's cells range over."""
-        for storage in self.b.storage.values():
-            if storage.place != "register":
-                continue
-            for place, home in storage.bound:
-                if place == path and storage.scope[: len(path)] != path:
-                    return self.shapes.lanes(home.variable, home.range.start, home.range.stop)
+        lanes = [
+            self.shapes.lanes(home.variable, home.range.start, home.range.stop)
+            for storage in self.b.storage.values()
+            for place, home in storage.bound
+            if storage.place == "register" and place == path
+            if storage.scope[: len(path)] != path
+        ]
+        for dim in lanes:
+            if self.b.beside(dim, node.variable) == dim:
+                return dim
+        if lanes:
+            return self.b.beside(lanes[0], node.variable)
         if (
             self.shapes.around
             and node.range.step == 1

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.arithmetic import mentions
-from looptrans.blocks.expr import Dim, Expr, Name, Role
+from looptrans.blocks.expr import Dim, Expr, Name, Position, Role
 from looptrans.blocks.ops import Let, Op
 from looptrans.ir.index import Index
 
 _RANK: dict[Role, int] = {"program": 0, "rows": 1, "element": 2, "tile": 3, "lanes": 4}
+_SPACE = 100
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Scopes:
         places: What loop variables stand for.
         dims: The dimensions so far.
         variables: The loop variable that each of them is.
+        twins: Lanes of the same range that stand beside others, and these.
         frames: The blocks that are being built, the outermost first.
         guards: The conditions that hold.
         defined: What names were set to that no loop carries.
@@ -52,6 +54,7 @@ class Scopes:
     places: dict[str, Expr] = field(default_factory=dict)
     dims: list[Dim] = field(default_factory=list)
     variables: dict[Dim, str] = field(default_factory=dict)
+    twins: dict[Dim, Dim] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
     guards: list[Expr] = field(default_factory=list)
     defined: dict[str, Expr] = field(default_factory=dict)
@@ -80,16 +83,12 @@ class Scopes:
     ) -> Dim:
         """Return the dimension of a loop; loops over the same range share one."""
         for known in self.dims:
+            if known in self.twins:
+                continue
             same = (known.role, known.start, known.stop, known.step) == (role, start, stop, step)
             if same and self.variables[known] == variable:
                 return known
-        # Loops may have one name, one after the other; what has a name throughout has its own.
-        loops = ("tile", "element")
-        taken = {d.name for d in self.dims if role not in loops or d.role not in loops}
-        name, number = variable, 1
-        while name in taken:
-            number += 1
-            name = f"{variable}_{number}"
+        name = self._free(variable, role)
         block = None
         if role in ("rows", "tile", "lanes"):
             # Loops over blocks of one variable share a size; anything else has its own.
@@ -101,7 +100,7 @@ class Scopes:
             role,
             start,
             stop,
-            100 * _RANK[role] + count,
+            _SPACE * (_SPACE * _RANK[role] + count),
             step,
             block,
             (name, role) in self.contracted,
@@ -110,6 +109,37 @@ class Scopes:
         self.variables[made] = variable
         self.dims.append(made)
         return made
+
+    def beside(self, dim: Dim, variable: str) -> Dim:
+        """Return lanes that no loop around goes over: these, or others like them.
+
+        sum(A[d, e] * h[e] for e) in the lanes d of h needs both at once.
+        """
+        used = {place.dim for place in self.places.values() if isinstance(place, Position)}
+        known = [dim, *(twin for twin, of in self.twins.items() if of == dim)]
+        for each in known:
+            if each not in used:
+                return each
+        name = self._free(variable, dim.role)
+        contracted = dim.contracted or (name, dim.role) in self.contracted
+        made = replace(dim, name=name, order=dim.order + len(known), contracted=contracted)
+        self.twins[made] = dim
+        self.variables[made] = variable
+        self.dims.append(made)
+        return made
+
+    def _free(self, variable: str, role: Role) -> str:
+        """Return a name for a dimension that no other has.
+
+        Loops may have one name, one after the other; what has a name throughout has its own.
+        """
+        loops = ("tile", "element")
+        taken = {d.name for d in self.dims if role not in loops or d.role not in loops}
+        name, number = variable, 1
+        while name in taken:
+            number += 1
+            name = f"{variable}_{number}"
+        return name
 
     @contextmanager
     def frame(self, binds: Iterable[str] = (), *, conditional: bool = False) -> Iterator[Frame]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.expr import Dim, Position, union
 from looptrans.blocks.program import NotLowered
-from looptrans.blocks.sites import Path
+from looptrans.blocks.sites import Binding, Path
 from looptrans.blocks.storage import Storage
-from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, walk
+from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, variables, walk
 
 SUM: Path = (-1,)
 """The place of a loop that a sum is done in, block by block."""
@@ -63,28 +63,45 @@ class Shapes:
 
     @contextmanager
     def bound(self, storage: Storage) -> Iterator[None]:
-        """Let the variables of a block's cells stand for its lanes, where no loop binds them."""
+        """Let the variables of a block's cells stand for its lanes."""
         before = dict(self.b.places)
         for binding in storage.lanes:
-            if binding.variable not in self.b.places:
-                dim = self.lanes(binding.variable, binding.range.start, binding.range.stop)
-                self.b.places[binding.variable] = Position(dim)
+            self.b.places[binding.variable] = Position(self._lane(binding))
         yield
         self.b.places.clear()
         self.b.places.update(before)
 
     def of(self, storage: Storage) -> tuple[Dim, ...]:
         """Return the dimensions of a block that is carried."""
-        lanes = []
-        for binding in storage.lanes:
-            place = self.b.places.get(binding.variable)
-            if isinstance(place, Position):
-                lanes.append(place.dim)
-            else:
-                lanes.append(self.lanes(binding.variable, binding.range.start, binding.range.stop))
+        lanes = [self._lane(binding) for binding in storage.lanes]
         inside = [d for p, d in self.around if d is not None and len(p) <= len(storage.scope)]
         vectors = [d for d in inside if d.is_vector]
         return union(self.rows, vectors, [d for d in lanes if d.is_vector])
+
+    def _lane(self, binding: Binding) -> Dim:
+        return self.lanes(binding.variable, binding.range.start, binding.range.stop)
+
+    def turned(self, storage: Storage, subscripts: tuple[Index, ...]) -> dict[Dim, Dim]:
+        """Return the lanes of a block for which an access has others, and these.
+
+        Raises:
+            NotLowered: It cannot be told which.
+        """
+        found: dict[Dim, Dim] = {}
+        for own, subscript in zip(storage.subscripts, subscripts, strict=True):
+            for binding in storage.lanes:
+                if binding.variable not in variables(own):
+                    continue
+                dim = self._lane(binding)
+                places = [self.b.places.get(name) for name in variables(subscript)]
+                dims = [p.dim for p in places if isinstance(p, Position) and p.dim.is_vector]
+                alike = [d for d in dims if (d.start, d.stop) == (dim.start, dim.stop)]
+                if dim in alike:
+                    continue
+                if len(alike) != 1:
+                    raise NotLowered(f"lanes of {storage.array} are not told apart")
+                found[dim] = alike[0]
+        return found
 
 
 def is_of_sizes(index: Index) -> bool:

@@ -146,6 +146,8 @@ class Statements:
     ) -> None:
         element = self.b.program.array(array).element
         storage = self.b.storage[array]
+        if storage.place == "register" and self.shapes.turned(storage, subscripts):
+            raise NotLowered(f"{array} would have to be set over other lanes than its own", label)
         if storage.place in ("streamed", "recomputed"):
             if storage.place == "streamed" or array in self.b.kept:
                 self._store(array, subscripts, value, label)

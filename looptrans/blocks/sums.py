@@ -44,7 +44,7 @@ class Sums:
     lanes: int = 0
 
     def __post_init__(self) -> None:
-        self.v = Values(self.b, self.reduce)
+        self.v = Values(self.b, self.reduce, self.shapes.turned)
 
     def reduce(self, value: Reduce, onto: Name | None = None) -> Expr:
         """Return a sum, maximum or minimum, done in one block or in a loop over blocks before.
@@ -66,6 +66,7 @@ class Sums:
         in_one = shared or self.lanes or self.shapes.is_deep or self._is_in_one_block(generator)
         if sized and in_one:
             dim = self.shapes.lanes(shared or generator.variable, start, stop)
+            dim = self.b.beside(dim, generator.variable)
             with self.b.bound(generator.variable, Position(dim)), self._in_lanes():
                 guard = None
                 if generator.condition != ALWAYS:

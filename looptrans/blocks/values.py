@@ -21,6 +21,7 @@ from looptrans.blocks.expr import (
     Binary,
     Call,
     Cast,
+    Dim,
     Expr,
     Name,
     Number,
@@ -29,8 +30,10 @@ from looptrans.blocks.expr import (
     Where,
     dims_of,
     kind_of,
+    union,
 )
 from looptrans.blocks.program import NotLowered
+from looptrans.blocks.storage import Storage
 from looptrans.ir import value as source
 from looptrans.ir.index import Index
 from looptrans.ir.listing import value_text
@@ -60,6 +63,7 @@ class Values:
     Attributes:
         b: The kernel.
         reduce: Lowers a `sum(…)`, `max(…)` or `min(…)` over generators.
+        turned: Tells which lanes of a block are others in an access.
         log2: Arrays whose blocks hold the value times log2(e).
         scaled: Arrays whose blocks times this factor are the value times log2(e); None is 1.
         instead: Names that stand for arrays here.
@@ -68,6 +72,7 @@ class Values:
 
     b: Builder
     reduce: Callable[[Reduce], Expr]
+    turned: Callable[[Storage, tuple[Index, ...]], dict[Dim, Dim]]
     log2: set[str] = field(default_factory=set)
     scaled: dict[str, Expr | None] = field(default_factory=dict)
     instead: dict[str, Name] = field(default_factory=dict)
@@ -136,10 +141,10 @@ class Values:
     def _read(self, access: Access) -> Expr:
         if any(isinstance(s, Whole) for s in access.subscripts):
             raise NotLowered(f"the whole row {access.array} has no form in blocks")
-        if access.array in self.instead:
-            return self.instead[access.array]
         storage = self.b.storage[access.array]
         indices: tuple[Index, ...] = access.indices
+        if access.array in self.instead:
+            return self._turned(storage, indices, self.instead[access.array])
         if storage.place == "recomputed":
             assert storage.definition is not None
             names, definition = storage.definition
@@ -151,7 +156,17 @@ class Values:
         found = self.b.values.get(access.array)
         if found is None:
             raise NotLowered(f"{access.array} is read before it is set")
-        return found
+        return self._turned(storage, indices, found)
+
+    def _turned(self, storage: Storage, indices: tuple[Index, ...], found: Name) -> Name:
+        """Return a block over the lanes of an access, under another name where they are others."""
+        lanes = self.turned(storage, indices) if storage.place == "register" else {}
+        dims = tuple(lanes.get(dim, dim) for dim in found.dims)
+        if dims == found.dims:
+            return found
+        if dims != union(dims):
+            raise NotLowered(f"{storage.array} would have to be turned")
+        return self.b.over(found, dims)
 
     def _quotient(self, left: Expr, right: Expr) -> Expr:
         """Return a quotient; in a loop over blocks a number is inverted once, not for each."""

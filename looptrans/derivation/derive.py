@@ -21,6 +21,7 @@ from looptrans.derivation.at_most_once import with_loops_at_most_once
 from looptrans.derivation.bodies import flow, recurrence_of
 from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.guards import divides, starts_infinite
+from looptrans.derivation.loops_as_sums import sum_loops
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
 from looptrans.derivation.order import in_order
@@ -205,7 +206,13 @@ def _in_states(work: Work) -> None:
     """Hand on in states what iterations hand on through arrays."""
     for array in handed_on(work.program):
         error = work.take("state", array)
-        if error is not None:
+        if error is None:
+            continue
+        before = work.mark()
+        adding = [e for e in sum_loops(work.program) if e.update.targets[0].array == array]
+        added = [work.take("loop as sum", each.update.label) is None for each in adding]
+        if not any(added) or work.take("state", array) is not None:
+            work.back_to(before)
             work.note(error)
 
 

@@ -15,15 +15,17 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.algebra.cells import mentions
 from looptrans.algebra.values import is_number
+from looptrans.analysis.api import is_written_once
 from looptrans.derivation.apart import handed
 from looptrans.derivation.bodies import read_in, written_in
 from looptrans.derivation.passes import NAMES, START
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
 from looptrans.frontend.elements import element_of
+from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import conjunction
 from looptrans.ir.index import variables as index_variables
-from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -34,6 +36,7 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Value,
+    Whole,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
@@ -57,6 +60,7 @@ class SumLoop:
         position: Its place.
         first: The place of the statement that sets the cell to a number; None where there is none.
         update: The statement that adds.
+        total: What it gathers.
         value: What the cell holds behind the loop.
         name: What it gathers: `sum`, `max` or `min`.
     """
@@ -65,6 +69,7 @@ class SumLoop:
     position: Position
     first: Position | None
     update: Assign
+    total: Reduce
     value: Value
     name: str
 
@@ -207,6 +212,8 @@ def loop_as_sum(program: Program, label: str) -> DerivationStep:
     new = replace(found.update, values=(found.value,), augmented=False)
 
     after = replace_at(program, found.position, (new,))
+    if found.first is None and found.name == "sum" and _is_of_zeros(after, new):
+        after = replace_at(program, found.position, (replace(new, values=(found.total,)),))
     after = done(after if found.first is None else replace_at(after, found.first, ()))
     word = NAMES[found.name]
     return DerivationStep(
@@ -226,6 +233,15 @@ def loop_as_sum(program: Program, label: str) -> DerivationStep:
     )
 
 
+def _is_of_zeros(program: Program, node: Assign) -> bool:
+    """Tell whether each cell that a statement sets is 0 before, and set by it alone."""
+    array = node.targets[0].array
+    created = next(
+        (n.creation for n in program.body if isinstance(n, Declaration) and n.array == array), None
+    )
+    return created is not None and created.function == "zeros" and is_written_once(program, array)
+
+
 def _sum_loop(program: Program, position: Position, update: Assign) -> SumLoop | None:
     block = block_at(program, position)
     loop = block[position[-1]]
@@ -242,7 +258,7 @@ def _sum_loop(program: Program, position: Position, update: Assign) -> SumLoop |
         value = Call(total.function, (start, total))
         if total.function == "sum":
             value = Binary("+", start, total)
-    return SumLoop(loop, position, first, update, value, total.function)
+    return SumLoop(loop, position, first, update, total, value, total.function)
 
 
 def _total(program: Program, loop: Loop, update: Assign) -> Reduce | None:
@@ -276,10 +292,24 @@ def _total(program: Program, loop: Loop, update: Assign) -> Reduce | None:
     bound = {
         g.variable for p in walk_value(body.body) if isinstance(p, Reduce) for g in p.generators
     }
-    if loop.variable in bound or target.array in arrays_in(body):
+    read = [part.access for part in walk_value(body) if isinstance(part, Read)]
+    if loop.variable in bound or not all(_are_apart(access, target) for access in read):
         return None
     whole = kinds[target.array] == "int"
     return None if whole != (element_of(body, kinds) == "int") else body
+
+
+def _are_apart(one: Access, other: Access) -> bool:
+    """Tell whether two accesses are surely to different cells."""
+    if one.array != other.array:
+        return True
+    pairs = zip(one.subscripts, other.subscripts, strict=True)
+    forms = [
+        form_of(difference(a, b))
+        for a, b in pairs
+        if not isinstance(a, Whole) and not isinstance(b, Whole)
+    ]
+    return any(form.is_constant and form.constant != 0 for form in forms)
 
 
 def _temporaries(

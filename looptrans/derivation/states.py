@@ -4,7 +4,13 @@
                                                              h[t + 1] = state
 
 An element that the iteration before has just set need not be read again from memory, where it may
-lie in another lane; what is a state of the loop stays in registers.
+lie in another lane; what is a state of the loop stays in registers. Where elements look at each
+other, the next state is made beside it:
+
+    for t: for d: h[t + 1, d] = tanh(sum(W[d, e] * h[t, e] for e))
+
+    for t: for d: next[d] = tanh(sum(W[d, e] * state[e] for e))
+           for d: state[d] = next[d]
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Pro
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Range, Read, Value, Whole
-from looptrans.ir.verdict import Certificate
+from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out
 from looptrans.transforms.accesses import AccessSite, sites_of
 from looptrans.transforms.check import check_storage
@@ -91,9 +97,12 @@ def in_state(program: Program, name: str) -> DerivationStep:
     if found is None:
         raise NotDone(f"no iteration reads of {name} just what the one before has set")
     state = fresh_name(program, f"{name.replace('.', '_')}_state")
-    checked = _with_state(program, found, state, None)
-    final, images = finished(checked, same_names(program, checked))
-    verdict = check_storage(program, final, images)
+    following: str | None = None
+    checked, verdict = _checked(program, found, state, None)
+    if verdict.decision == "illegal":
+        following = fresh_name(program, f"{name.replace('.', '_')}_next")
+        checked, twice = _checked(program, found, state, following)
+        verdict = twice if twice.decision == "legal" else verdict
     if verdict.decision != "legal":
         raise NotDone(f"a state for {name} is {verdict.decision}: {verdict.reason}")
     certificates = verdict.certificates or (
@@ -101,13 +110,22 @@ def in_state(program: Program, name: str) -> DerivationStep:
     )
     created = creation_of(program, name)
     fill = first_value(created) if found.alone and created is not None else None
+    final = checked
     if fill is not None:
-        final = _with_state(program, found, state, fill)
+        final = _with_state(program, found, (state, following), fill)
         law = f"what the first iteration finds in {name} is what it is created with"
         reason = "all that writes it are the iterations, other elements each of them"
         certificates = (*certificates, Certificate("storage", law, "legal", reason))
     text = f"hand {name} on in a state: an iteration reads what the one before has set"
     return DerivationStep(text, "state", (name,), program, done(final), certificates)
+
+
+def _checked(
+    program: Program, found: _Handed, state: str, following: str | None
+) -> tuple[Program, Verdict]:
+    made = _with_state(program, found, (state, following), None)
+    final, images = finished(made, same_names(program, made))
+    return final, check_storage(program, final, images)
 
 
 def _handed(program: Program, array: Array) -> _Handed | None:
@@ -176,29 +194,31 @@ def _along(
     return found
 
 
-def _with_state(program: Program, found: _Handed, state: str, fill: Value | None) -> Program:
+def _with_state(
+    program: Program, found: _Handed, names: tuple[str, str | None], fill: Value | None
+) -> Program:
     """Return the program with a state that starts as the first iteration would find it.
 
     Args:
         program: The program.
         found: What iterations hand on.
-        state: The name of the state.
+        names: The names of the state, and of the next one where it is made beside it.
         fill: What it starts from; None where it is read.
     """
     seen = fill is None or _is_seen(program, found)
     shape = found.without_time(tuple(e for e in found.array.shape if e is not None))
     own = creation_of(program, found.array.name)
     assert own is not None
-    body = _Stating(program, found, state, seen, fill, count(1)).body(program.body, ())
+    state, following = names
+    body = _Stating(program, found, state, following, seen, fill, count(1)).body(program.body, ())
     if not seen:
         body = tuple(n for n in body if not _declares(n, found.array.name))
-    made = (Declaration(state, replace(own, shape=shape, element=None)),) if shape else ()
+    both = (state,) if following is None else (state, following)
+    creation = replace(own, shape=shape, element=None)
+    made = tuple(Declaration(name, creation) for name in both) if shape else ()
     arrays = tuple(a for a in program.arrays if seen or a.name != found.array.name)
-    return replace(
-        program,
-        arrays=(*arrays, Array(state, len(shape), "float", "local", shape)),
-        body=(*made, *body),
-    )
+    new = tuple(Array(name, len(shape), "float", "local", shape) for name in both)
+    return replace(program, arrays=(*arrays, *new), body=(*made, *body))
 
 
 def _is_seen(program: Program, found: _Handed) -> bool:
@@ -222,6 +242,7 @@ class _Stating:
         program: The program.
         found: What they hand on.
         state: What the state is called.
+        following: What the next state is called, where it is made beside it.
         seen: Whether the array is needed besides.
         fill: What the state starts from; None where it is read.
         numbers: Numbers for labels.
@@ -230,6 +251,7 @@ class _Stating:
     program: Program
     found: _Handed
     state: str
+    following: str | None
     seen: bool
     fill: Value | None
     numbers: Iterator[int]
@@ -244,7 +266,7 @@ class _Stating:
                 case Loop() if here == loop:
                     if not self.found.begun:
                         made += self._start()
-                    made.append(replace(node, body=self._inside(node.body)))
+                    made.append(replace(node, body=(*self._inside(node.body), *self._moved_on())))
                 case Loop() if here == loop[: len(here)]:
                     made.append(replace(node, body=self.body(node.body, here)))
                 case If() if here == loop[: len(here)]:
@@ -270,6 +292,32 @@ class _Stating:
 
     def _start(self) -> list[Node]:
         """Return what the state starts from: what the first iteration would find."""
+        around, own, loops = self._cells()
+        time = self.found.time
+        source = Access(self.found.array.name, (*own[:time], self.found.first, *own[time:]))
+        target = Access(self.state, own)
+        mine = {index.name for index in own if isinstance(index, Var)}
+        if self.fill is not None and own and around <= mine:
+            return []  # it is created so
+        node: Node = self._copy(target, self.fill or Read(source))
+        if self.fill is None:
+            end = self.found.array.shape[time]
+            assert end is not None
+            first = self.found.first
+            inside = conjunction(Relation(">=", first, Int(0)), Relation("<", first, end))
+            node = If(inside, (node,))
+        return [_in_loops(loops, node)]
+
+    def _moved_on(self) -> list[Node]:
+        """Return that the next state is the state now, where it was made beside it."""
+        if self.following is None:
+            return []
+        _, own, loops = self._cells()
+        copy = self._copy(Access(self.state, own), Read(Access(self.following, own)))
+        return [_in_loops(loops, copy)]
+
+    def _cells(self) -> tuple[set[str], tuple[Index, ...], list[tuple[str, Index]]]:
+        """Return the variables around the loop, the cells of a state, and the loops over these."""
         loop = self.found.loop.position
         site = next(
             site
@@ -291,22 +339,7 @@ class _Stating:
             names.append(fresh_name(self.program, like, names))
             own.append(Var(names[-1]))
             loops.append((names[-1], extent))
-        time = self.found.time
-        source = Access(self.found.array.name, (*own[:time], self.found.first, *own[time:]))
-        target = Access(self.state, tuple(own))
-        mine = {index.name for index in own if isinstance(index, Var)}
-        if self.fill is not None and shape and around <= mine:
-            return []  # it is created so
-        node: Node = self._copy(target, self.fill or Read(source))
-        if self.fill is None:
-            end = self.found.array.shape[time]
-            assert end is not None
-            first = self.found.first
-            inside = conjunction(Relation(">=", first, Int(0)), Relation("<", first, end))
-            node = If(inside, (node,))
-        for name, extent in reversed(loops):
-            node = Loop(name, Range(Int(0), extent), (node,))
-        return [node]
+        return around, tuple(own), loops
 
     def _copy(self, target: Access, value: Value) -> Assign:
         label = fresh_label(self.program)
@@ -339,4 +372,12 @@ class _Stating:
     def _stated(self, access: Access) -> Access:
         if access.array != self.found.array.name:
             return access
-        return Access(self.state, self.found.without_time(access.indices))
+        now = is_same(access.indices[self.found.time], self.found.before)
+        name = self.state if now or self.following is None else self.following
+        return Access(name, self.found.without_time(access.indices))
+
+
+def _in_loops(loops: list[tuple[str, Index]], node: Node) -> Node:
+    for name, extent in reversed(loops):
+        node = Loop(name, Range(Int(0), extent), (node,))
+    return node

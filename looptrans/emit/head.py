@@ -104,7 +104,8 @@ def arguments_of(kernel: Kernel, expr: Expressions) -> tuple[Argument, ...]:
         name = expr.block(dim.block)
         if dim.role == "lanes":
             least = LEAST_SIDE if dim.contracted else 1
-            found.append(LaneCount(name, dim.extent, least, dim.block))
+            lanes = LaneCount(name, dim.extent, least, dim.block)
+            found += [lanes] if lanes not in found else []
         elif BlockSize(name, dim.block) not in found:
             found.append(BlockSize(name, dim.block))
     if LATE in used.blocks:
