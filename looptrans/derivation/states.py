@@ -51,6 +51,8 @@ class _Handed:
         behind: What an iteration sets in it.
         alone: Whether nothing else writes the array.
         begun: Whether what else writes it says what the first iteration finds.
+        late: Whether the first iteration reads nothing that one before it would have set: the state
+            starts as what it may leave as it is.
     """
 
     array: Array
@@ -59,6 +61,7 @@ class _Handed:
     behind: Index
     alone: bool
     begun: bool
+    late: bool = False
 
     @property
     def before(self) -> Index:
@@ -68,7 +71,8 @@ class _Handed:
     @property
     def first(self) -> Index:
         """What the first iteration finds."""
-        return self._at(total(self.loop.loop.range.start, -self.loop.loop.range.step))
+        step = 0 if self.late else self.loop.loop.range.step
+        return self._at(total(self.loop.loop.range.start, -step))
 
     def _at(self, time: Index) -> Index:
         return simplified(substitute(self.behind, {self.loop.variable: time}))
@@ -97,12 +101,16 @@ def in_state(program: Program, name: str) -> DerivationStep:
     if found is None:
         raise NotDone(f"no iteration reads of {name} just what the one before has set")
     state = fresh_name(program, f"{name.replace('.', '_')}_state")
+    beside = fresh_name(program, f"{name.replace('.', '_')}_next")
+    late = replace(found, late=True, begun=False)
     following: str | None = None
     checked, verdict = _checked(program, found, state, None)
     if verdict.decision == "illegal":
-        following = fresh_name(program, f"{name.replace('.', '_')}_next")
-        checked, twice = _checked(program, found, state, following)
-        verdict = twice if twice.decision == "legal" else verdict
+        for found, following in ((found, beside), (late, None), (late, beside)):
+            checked, other = _checked(program, found, state, following)
+            if other.decision == "legal":
+                verdict = other
+                break
     if verdict.decision != "legal":
         raise NotDone(f"a state for {name} is {verdict.decision}: {verdict.reason}")
     certificates = verdict.certificates or (
