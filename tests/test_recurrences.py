@@ -11,6 +11,7 @@ import pytest
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.states_kept import with_states_kept
+from looptrans.blocks.lower import lower
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
@@ -313,6 +314,7 @@ def f(A: Float[Array, "D N"], X: Float[Array, "T D"], C: Float[Array, "T N"]):
         ("attention to a matrix that fades", "T=4,E=3,D=5"),
         ("the delta rule, in a state", "T=3,E=3,D=5"),
         ("a network of rows", "B=2,T=3,D=5"),
+        ("steps of a descent, whose last state is the result", "T=3,D=3"),
         ("a scan whose sum stands in the same loop", "T=3,D=3,N=5"),
     ],
 )
@@ -351,3 +353,18 @@ def f(X: Float[Array, "T D"], A: Float[Array, "D D"], g: Float[Array, "T D"]):
 """)
     assert main(["verify", str(file), "--sizes", "T=3,D=5"]) == 0
     assert "all right" in capsys.readouterr().out
+
+
+def test_a_guard_of_sizes_is_asked_in_each_program() -> None:
+    """Under it the loops would be run by one program alone."""
+    text = """
+def f(X: Float[Array, "B D"], T: int):
+    Y = zeros((B, D))
+    if T > 1:
+        for b in range(B):
+            for d in range(D):
+                Y[b, d] = X[b, d] * 2.0
+    return Y
+"""
+    (kernel,) = lower(derive(program(text), "fold")).kernels
+    assert [dim.name for dim in kernel.grid] == ["b", "d"]

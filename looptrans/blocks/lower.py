@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 
+from looptrans.adjoint.choices import is_of_indices
 from looptrans.algebra.append import Append, appends
 from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.balance import grows
@@ -65,7 +67,7 @@ from looptrans.blocks.unseen import asked_by_row
 from looptrans.derivation.step import Derivation
 from looptrans.ir.affine import simplified
 from looptrans.ir.index import Index, Int, Param, parameters
-from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
+from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Const, Create
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.tree import node_at, statements_in
@@ -112,7 +114,8 @@ class _Lowering:
         last, self.slices = sliced(derivation.last)
         flow = None if self.slices else derivation.flow
         self.facts = {_key(last, fact): fact for fact in appends(last, flow)}
-        self.program = with_guards(unit_steps(scalar_form(last)), self._fact)
+        last = with_guards(unit_steps(scalar_form(last)), self._fact)
+        self.program = replace(last, body=tuple(map(_with_loops_outside, last.body)))
         self.creations = {
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)
         }
@@ -371,6 +374,20 @@ class _Lowering:
             if stores and all(_is_whole(op, loops, shape, kernel) for op, loops in stores):
                 return True
         return False
+
+
+def _with_loops_outside(node: Node) -> Node:
+    """Ask of sizes in each iteration, where a loop of programs stands under a guard alone.
+
+    if T > 0: for b: S(b)    ->    for b: if T > 0: S(b)
+    """
+    match node:
+        case If(condition, (inner,), ()) if is_of_indices(condition):
+            found = _with_loops_outside(inner)
+            if isinstance(found, Loop) and found.execution == "parallel":
+                guarded = replace(node, body=found.body)
+                return replace(found, body=(_with_loops_outside(guarded),))
+    return node
 
 
 def _groups(work: list[tuple[int, Node]]) -> list[list[tuple[int, Node]]]:

@@ -102,14 +102,14 @@ def in_state(program: Program, name: str) -> DerivationStep:
         raise NotDone(f"no iteration reads of {name} just what the one before has set")
     state = fresh_name(program, f"{name.replace('.', '_')}_state")
     beside = fresh_name(program, f"{name.replace('.', '_')}_next")
-    late = replace(found, late=True, begun=False)
     following: str | None = None
     checked, verdict = _checked(program, found, state, None)
     if verdict.decision == "illegal":
-        for found, following in ((found, beside), (late, None), (late, beside)):
-            checked, other = _checked(program, found, state, following)
+        late = replace(found, late=True, begun=False)
+        for handed, names in ((found, beside), (late, None), (late, beside)):
+            made, other = _checked(program, handed, state, names)
             if other.decision == "legal":
-                verdict = other
+                found, following, checked, verdict = handed, names, made, other
                 break
     if verdict.decision != "legal":
         raise NotDone(f"a state for {name} is {verdict.decision}: {verdict.reason}")
