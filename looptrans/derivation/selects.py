@@ -4,6 +4,8 @@ S[i, j] = where(j <= i, x, -inf)    ->    S[i, j] = x if j <= i else -inf
 new = s if s > m else m             ->    new = max(s, m)
 if j > i: pass                            if j <= i: l = l + p
 else: l = l + p                     ->
+if ok[i] == 1: x[i] = a             ->    x[i] = a if ok[i] == 1 else b
+else: x[i] = b
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.algebra.branches import extremum
-from looptrans.ir.condition import Data, opposite
+from looptrans.ir.condition import Condition, Data, Relation, opposite, walk_condition
+from looptrans.ir.index import opaque_terms
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import Call, Holds, Select, Value, rank_of
@@ -26,6 +29,13 @@ def _node(node: Node) -> Node:
     match node:
         case Assign():
             return replace(node, values=tuple(replaced(value, _select) for value in node.values))
+        case If(
+            condition,
+            (Assign(targets=(target,), values=(one,)) as first,),
+            (Assign(targets=(also,), values=(other_value,)),),
+        ) if target == also and _is_opaque(condition):
+            value = Select(condition, one, other_value)
+            return _node(replace(first, values=(value,), augmented=False))
         case If(condition, (), (_, *_) as other):
             return _node(replace(node, condition=opposite(condition), body=other, orelse=()))
         case If():
@@ -38,6 +48,14 @@ def _node(node: Node) -> Node:
             return replace(node, body=tuple(_node(n) for n in node.body))
         case _:
             return node
+
+
+def _is_opaque(condition: Condition) -> bool:
+    """Tell whether a condition asks for what an integer array holds."""
+    return any(
+        isinstance(part, Relation) and (opaque_terms(part.left) or opaque_terms(part.right))
+        for part in walk_condition(condition)
+    )
 
 
 def _select(value: Value) -> Value | None:

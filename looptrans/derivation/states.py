@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
+from looptrans.derivation.opaque_tests import with_tests_as_data
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
 from looptrans.ir.affine import form_of, is_same, simplified, total
@@ -132,8 +133,9 @@ def _checked(
     program: Program, found: _Handed, state: str, following: str | None
 ) -> tuple[Program, Verdict]:
     made = _with_state(program, found, (state, following), None)
-    final, images = finished(made, same_names(program, made))
-    return final, check_storage(program, final, images)
+    seen, then = with_tests_as_data(program), with_tests_as_data(made)
+    final, images = finished(then, same_names(seen, then))
+    return finished(made, same_names(program, made))[0], check_storage(seen, final, images)
 
 
 def _handed(program: Program, array: Array) -> _Handed | None:

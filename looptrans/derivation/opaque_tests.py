@@ -1,0 +1,119 @@
+"""Conditions on integer arrays seen as data, where only the flow of values is asked.
+
+    x = a if ok[t] == 1 else b    ->    x = a if (the number ok[t]) == 1 else b
+
+    if ok[t] == 1: x = a          ->    x = a if (the number ok[t]) == 1 else x
+
+What stands under such a condition then counts as done in any case: more reads must get the value
+they got before than really do, and nothing has to be known of the array.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, conjunction
+from looptrans.ir.index import Arith, Index, Int, Opaque, opaque_terms
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Compare,
+    Const,
+    Holds,
+    IndexValue,
+    Read,
+    Select,
+    Value,
+)
+
+
+def with_tests_as_data(program: Program) -> Program:
+    """Return a program that means the same, with conditions on integer arrays as data."""
+    return replace(program, body=_body(program.body))
+
+
+def _body(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    return tuple(each for node in body for each in _node(node))
+
+
+def _node(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Assign():
+            return (replace(node, values=tuple(replaced(v, _value) for v in node.values)),)
+        case If(condition, inner, ()):
+            tested = _condition(condition)
+            if tested != condition and all(_is_plain(each) for each in inner):
+                return tuple(_under(tested, each) for each in _body(inner))
+            return (replace(node, body=_body(inner)),)
+        case If():
+            return (replace(node, body=_body(node.body), orelse=_body(node.orelse)),)
+        case Loop():
+            return (replace(node, body=_body(node.body)),)
+        case _:
+            return (node,)
+
+
+def _is_plain(node: Node) -> bool:
+    match node:
+        case Assign(targets=(_,), values=(_,)):
+            return True
+        case If(_, inner, ()) | Loop(body=inner):
+            return all(_is_plain(each) for each in inner)
+        case _:
+            return False
+
+
+def _under(tested: Condition, node: Node) -> Node:
+    """Return a node that leaves everything as it is where a condition fails."""
+    match node:
+        case Assign(targets=(target,), values=(Select(condition, chosen, Read(own)),)) if (
+            own == target
+        ):
+            value: Value = Select(conjunction(tested, condition), chosen, Read(own))
+            return replace(node, values=(value,), augmented=False)
+        case Assign(targets=(target,), values=(given,)):
+            value = Select(tested, given, Read(target))
+            return replace(node, values=(value,), augmented=False)
+        case If() | Loop():
+            return replace(node, body=tuple(_under(tested, each) for each in node.body))
+        case _:
+            return node
+
+
+def _value(value: Value) -> Value | None:
+    match value:
+        case Select(condition, chosen, otherwise):
+            one, other = replaced(chosen, _value), replaced(otherwise, _value)
+            return Select(_condition(condition), one, other)
+        case Holds(condition):
+            return Holds(_condition(condition))
+        case _:
+            return None
+
+
+def _condition(condition: Condition) -> Condition:
+    match condition:
+        case Relation(op, left, right) if opaque_terms(left) or opaque_terms(right):
+            return Data(Compare(op, _number(left), _number(right)))
+        case Not(part):
+            return Not(_condition(part))
+        case Every(parts):
+            return Every(tuple(map(_condition, parts)))
+        case Some(parts):
+            return Some(tuple(map(_condition, parts)))
+        case _:
+            return condition
+
+
+def _number(index: Index) -> Value:
+    match index:
+        case Opaque(array, arguments):
+            return Read(Access(array, arguments))
+        case Int(value):
+            return Const(value)
+        case Arith(op, left, right):
+            return Binary(op, _number(left), _number(right))
+        case _:
+            return IndexValue(index)
