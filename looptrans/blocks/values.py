@@ -165,7 +165,7 @@ class Values:
         if dims == found.dims:
             return found
         if dims != union(dims):
-            raise NotLowered(f"{storage.array} would have to be turned")
+            raise NotLowered(f"{storage.array} is needed with its dimensions exchanged")
         return self.b.over(found, dims)
 
     def _quotient(self, left: Expr, right: Expr) -> Expr:
