@@ -51,11 +51,13 @@ def inputs_of(program: Program, witness: Witness, seed: int = 0) -> Inputs:
     made = prepare(program, dict(witness.parameters), seed=seed)
     if not witness.elements:
         return made
-    arrays: dict[str, np.ndarray[Any, Any]] = {n: np.array(v) for n, v in made.arrays.items()}
+    # Arrays without such elements are made anew, to fit these.
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, value in witness.elements:
         array, _, cell = name.partition("[")
-        arrays[array][tuple(int(part) for part in cell.rstrip("]").split(","))] = value
-    return prepare(program, dict(made.integers), {**arrays, **made.reals}, seed)
+        given = arrays.setdefault(array, np.array(made.arrays[array]))
+        given[tuple(int(part) for part in cell.rstrip("]").split(","))] = value
+    return prepare(program, dict(made.integers), arrays, seed)
 
 
 def _log(program: Program, inputs: Inputs, schedule: int | None = None) -> list[Entry]:

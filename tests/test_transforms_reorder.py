@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,13 @@ from looptrans.transforms.distribute import distribute
 from looptrans.transforms.fuse import fuse
 from looptrans.transforms.interchange import interchange
 from looptrans.transforms.nest import TransformError
+from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.permute import permute
 from looptrans.transforms.reverse import reverse
 from looptrans.transforms.skew import skew
 from looptrans.transforms.strip_mine import strip_mine
 from looptrans.transforms.tile import tile
+from tests.replay import replay
 
 Instance = tuple[str, tuple[int, ...]]
 
@@ -204,12 +206,33 @@ DOUBTS = {
 
 
 @pytest.mark.parametrize("name", DOUBTS)
-def test_a_doubt_is_about_what_makes_it(name: str) -> None:
+def test_a_doubt_is_about_what_makes_it_and_a_run_ends_it(name: str) -> None:
     statements, doubt = DOUBTS[name]
     text = 'def f(A, B, C, N, idx: Int[Array, "N"]):\n    for i in range(N):\n'
     text += indent(f"{statements}\nC[idx[i] + N] = A[i]\n", " " * 8)
-    verdict = reverse(read(text), "i").verdict
-    assert doubt in verdict.reason
+    step = reverse(read(text), "i")
+    untried = check.check_order(step.before, step.after, step.images, tried=False)
+    assert untried.decision == "unknown"
+    assert doubt in untried.reason
+    replay(step)
+
+
+ROWS = """\
+    def f(R, start: Int[Array, "R+1"], col: Int[Array, "Z", "0:C"], v, x, y):
+        for r in range(R):
+            for p in range(start[r], start[r + 1]):
+                y[r] += v[p] * x[col[p]]
+    """
+
+
+@pytest.mark.parametrize("made", [reverse, parallelize])
+def test_an_example_that_a_run_shows_has_the_contents_it_supposes(
+    made: Callable[[Program, str], Step],
+) -> None:
+    step = made(read(dedent(ROWS)), "p")
+    assert step.verdict.witness is not None
+    assert step.verdict.witness.elements == (("start[0]", 0), ("start[1]", 2))
+    replay(step)
 
 
 def test_interchange_guards_what_no_range_can_say() -> None:

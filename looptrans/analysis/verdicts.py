@@ -10,6 +10,7 @@ import islpy as isl
 from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.pieces import Counts, pieces_of
 from looptrans.analysis.relation import Relation
+from looptrans.analysis.supposed import with_supposed_elements
 from looptrans.analysis.witness import smallest_pair
 from looptrans.ir.evaluate import evaluate
 from looptrans.ir.facts import Dependence
@@ -50,6 +51,8 @@ class Explainer:
         witness = smallest_pair(self.model, source, sink, chosen, self.context, kind)
         if witness is None:
             return Verdict("unknown", reason=NO_EXAMPLE)
+        if relation.supposed:
+            witness = with_supposed_elements(self.model, relation, witness) or witness
         dependence = self._dependence(relation, source, sink, witness)
         verdict = Verdict(
             "illegal",

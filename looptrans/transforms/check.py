@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from looptrans.ir.program import Program
 from looptrans.ir.step import Images, Step
-from looptrans.ir.verdict import Verdict, Witness
+from looptrans.ir.verdict import Verdict
 from looptrans.transforms.nest import finished
-from looptrans.transforms.trial import difference
+from looptrans.transforms.trial import refuted
 
 
 def check_order(before: Program, after: Program, images: Images, *, tried: bool = True) -> Verdict:
@@ -23,12 +23,12 @@ def check_order(before: Program, after: Program, images: Images, *, tried: bool 
         before: The program before.
         after: The program afterwards.
         images: Which instances of `before` those of `after` stand for.
-        tried: Whether numbers may refute what is not known otherwise.
+        tried: Whether a run may refute what is not known otherwise.
     """
     from looptrans.analysis.api import check_order as judge
 
     verdict = judge(before, after, images)
-    return _tried(verdict, before, after) if tried else verdict
+    return _tried(verdict, before, after, images) if tried else verdict
 
 
 def check_storage(before: Program, after: Program, images: Images) -> Verdict:
@@ -73,25 +73,11 @@ def check_reduction(
     return _tried(judge(before, after, images, partials, operators), before, after)
 
 
-def _tried(verdict: Verdict, before: Program, after: Program) -> Verdict:
-    """Refute by numbers what the analysis cannot decide, where some small inputs do.
-
-    A witness of the analysis says which sizes to try.
-    """
-    if verdict.decision != "unknown":
-        return verdict
-    sizes = () if verdict.witness is None else verdict.witness.parameters
-    found = difference(before, after, dict(sizes))
-    if found is None:
-        return verdict
-    at = f"{found.output}[{', '.join(map(str, found.cell))}]" if found.cell else found.output
-    shown = f"with random inputs (seed {found.seed}) {at} is {found.before:.6g} and becomes "
-    shown += f"{found.after:.6g}" if found.after is not None else ""
-    if found.after is None:
-        shown = f"with random inputs (seed {found.seed}) the program afterwards fails"
-    witness = verdict.witness or Witness("numbers", found.sizes, (), ())
-    reason = f"{verdict.reason}; {shown}" if verdict.reason else shown
-    return replace(verdict, decision="illegal", witness=witness, reason=reason)
+def _tried(
+    verdict: Verdict, before: Program, after: Program, images: Images | None = None
+) -> Verdict:
+    """Refute by running both programs what the analysis cannot decide, where some inputs do."""
+    return refuted(verdict, before, after, images) if verdict.decision == "unknown" else verdict
 
 
 def reordered(
