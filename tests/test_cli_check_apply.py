@@ -408,6 +408,9 @@ def test_real_parallel_listings_are_checked_for_races(capsys: Capture, tmp_path:
     assert found["steps"][0]["transformation"] is None
     path.write_text("def fill(x):\n    for i in parallel(0, N):\n        x[i] = 1.0\n")
     assert ran(capsys, "check", str(path))[0] == 0
+    path.write_text("def rows(n, y):\n    for i in parallel(0, n[0]):\n        y[0] += 1.0\n")
+    status, out, _ = ran(capsys, "check", str(path))
+    assert status == 1 and "for example n[0]=2: S1(0) writes y[0], which S1(1) reads" in out
     assert ran(capsys, "check", STENCIL)[0] == 0
 
 

@@ -7,8 +7,8 @@ dependences               dependences, relation, flow, pieces, witness, sources
 opaque terms              opaque, opaque_domains, axioms, contract_forms, supposed
 graph and loops           graph, loops, reductions, iterations, judge
 is a step legal           judging, multiples, equivalence, correspondence, comparison, same,
-                          reversals, interference, killing, observed, spare, grown, reassociation,
-                          verdicts
+                          reversals, interference, between, killing, observed, spare, grown,
+                          reassociation, verdicts
 parallel programs         concurrency, races
 ranges of loops           bounds, scan, ends, coarse, inside, subscripts
 """

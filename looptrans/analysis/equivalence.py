@@ -22,6 +22,7 @@ from functools import partial
 
 import islpy as isl
 
+from looptrans.analysis.between import keeps_values
 from looptrans.analysis.comparison import Comparison
 from looptrans.analysis.correspondence import (
     Correspondence,
@@ -80,7 +81,10 @@ def _order(made: Correspondence) -> Verdict:
         certificate = Certificate("order", ORDER_LAW, "legal", "all dependences in memory, by isl")
         return _unless_races(made, certificate, reordered=bool(reversed_))
     if not made.is_affine:
-        return _unsure(made, reversed_)
+        if not (_same_storage(made) and keeps_values(made, reversed_)):
+            return _unsure(made, reversed_)
+        certificate = Certificate("order", ORDER_LAW, "legal", "value-based flow, by isl")
+        return _unless_races(made, certificate)
     return _by_sources(made, "order", ORDER_LAW)
 
 

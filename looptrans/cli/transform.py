@@ -162,7 +162,7 @@ def _steps(arguments: argparse.Namespace) -> tuple[Sequence[Step], Sequence[str]
 
     program = load_listing(arguments)
     if not arguments.transformations:
-        from looptrans.analysis.api import check_races
+        from looptrans.transforms.check import check_races
 
         return (Step("", program, program, check_races(program), {}),), ()
     from looptrans.transforms.script import apply_all, parse_script

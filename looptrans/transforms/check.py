@@ -73,6 +73,17 @@ def check_reduction(
     return _tried(judge(before, after, images, partials, operators), before, after)
 
 
+def check_races(program: Program) -> Verdict:
+    """Say whether a program with parallel loops gives its sequential reading's result.
+
+    Args:
+        program: The program.
+    """
+    from looptrans.analysis.api import check_races as judge
+
+    return _tried(judge(program), program, program)
+
+
 def _tried(
     verdict: Verdict, before: Program, after: Program, images: Images | None = None
 ) -> Verdict:

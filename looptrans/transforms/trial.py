@@ -15,7 +15,7 @@ from looptrans.ir.evaluate import Evaluator
 from looptrans.ir.program import Program
 from looptrans.ir.step import Images
 from looptrans.ir.verdict import Assignment, Seen, Verdict, Witness, WitnessKind
-from looptrans.ir.walk import live_out, loops, placed
+from looptrans.ir.walk import live_out, loops, placed, written
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SEEDS = range(8)
 CLOSE = 1e-9
+MOST_SHOWN = 12
 
 Instance: TypeAlias = tuple[str, tuple[int, ...]]
 Cell: TypeAlias = tuple[str, tuple[int, ...]]
@@ -64,7 +65,7 @@ def _inputs(program: Program, witness: Witness | None) -> Iterator[tuple[Inputs,
                     inputs = prepare(program, sizes, _with_elements(inputs, supposed), seed)
             except (ExecutionError, IndexError):
                 continue
-            yield inputs, supposed, seed
+            yield inputs, _contents(program, inputs, supposed), seed
 
 
 def _with_elements(inputs: Inputs, elements: Assignment) -> dict[str, ArrayLike]:
@@ -79,6 +80,29 @@ def _with_elements(inputs: Inputs, elements: Assignment) -> dict[str, ArrayLike]
     return dict(arrays)
 
 
+def _contents(program: Program, inputs: Inputs, supposed: Assignment) -> Assignment:
+    """Return what an example says of the contents of integer arrays: if few, all of their elements.
+
+    Args:
+        program: The program.
+        inputs: What it is given.
+        supposed: The elements that were asked for; where there are none, any may matter.
+    """
+    import numpy as np
+
+    told = {name.partition("[")[0] for name, _ in supposed}
+    opaque = {array.name for array in program.arrays if array.element == "int"} - written(program)
+    arrays = {n: v for n, v in inputs.arrays.items() if n in (told or opaque)}
+    if sum(values.size for values in arrays.values()) > MOST_SHOWN:
+        return supposed
+    return tuple(
+        (f"{name}[{', '.join(map(str, cell))}]", int(value))
+        for name, values in arrays.items()
+        for cell, value in np.ndenumerate(values)
+        if cell
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Trial:
     """Two programs and what both are run on.
@@ -88,7 +112,7 @@ class _Trial:
         after: The program afterwards.
         images: Which instances stand for which, where reads can be compared.
         inputs: What both are given.
-        elements: What of it an example supposes.
+        elements: What an example says of the contents of integer arrays.
         seed: What decides the rest, as in `looptrans run --seed`.
     """
 
