@@ -35,6 +35,7 @@ from looptrans.transforms.skew import skew
 from looptrans.transforms.strip_mine import strip_mine
 from looptrans.transforms.tile import tile
 from tests.replay import replay
+from tests.steps import agrees
 
 Instance = tuple[str, tuple[int, ...]]
 
@@ -223,6 +224,37 @@ ROWS = """\
             for p in range(start[r], start[r + 1]):
                 y[r] += v[p] * x[col[p]]
     """
+
+
+SUMS = """\
+    def f(B, R, start: Int[Array, "R+1"], v, x, y):
+        for b in range(B):
+            for r in range(R):
+                s = 0.0
+                for p in range(start[r], start[r + 1]):
+                    s += v[p] * x[b, p]
+                y[b, r] = s
+    """
+
+
+def test_rows_with_a_scalar_of_their_own_come_in_any_order() -> None:
+    program = read(dedent(SUMS))
+    assert agrees(reverse(program, "r"))
+    assert agrees(interchange(program, "b", "r"))
+    assert agrees(tile(program, "b", "r", 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("s = 0.0", "y[b, r] = s if r > 0 else 0.0\n            s = 0.0"),
+        ("y[b, r] = s", "y[b, r] = s\n    return s"),
+        ("y[b, r] = s", "y[b, start[r]] = s"),
+    ],
+    ids=["read before it is set", "seen at the end", "one cell for several"],
+)
+def test_rows_that_share_more_do_not(old: str, new: str) -> None:
+    replay(reverse(read(dedent(SUMS).replace(old, new)), "r"))
 
 
 @pytest.mark.parametrize("made", [reverse, parallelize])

@@ -51,14 +51,16 @@ def refuted(verdict: Verdict, before: Program, after: Program, images: Images | 
 
 
 def _inputs(program: Program, witness: Witness | None) -> Iterator[tuple[Inputs, Assignment, int]]:
-    """Yield what is tried: at the sizes of an example, with its contents and without."""
+    """Yield what is tried: what an example supposes, its sizes alone, and any sizes."""
     from looptrans.executor import ExecutionError, prepare
 
-    sizes = {} if witness is None else dict(witness.parameters)
-    elements = () if witness is None else witness.elements
-    for supposed in (elements, ()) if elements else ((),):
+    tried: dict[tuple[Assignment, Assignment], None] = {}
+    if witness is not None:
+        tried = {(witness.parameters, elements): None for elements in (witness.elements, ())}
+    for parameters, supposed in tried | {((), ()): None}:
         for seed in SEEDS:
             try:
+                sizes = dict(parameters)
                 inputs = prepare(program, sizes, seed=seed)
                 if supposed:
                     # The other arrays are made anew, to fit these contents.
