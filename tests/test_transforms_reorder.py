@@ -226,6 +226,27 @@ ROWS = """\
     """
 
 
+BAND = """\
+    def f(R, n: Int[Array, "R", "0:6"], A, B):
+        for r in range(R):
+            for j in range(n[r]):
+                for k in range(j, n[r]):
+                    A[r, j + 1, k + 1] = A[r, j, k] + B[r]
+    """
+
+
+def test_bounds_from_arrays_are_numbers_where_the_loops_around_stay() -> None:
+    rows, band = read(dedent(ROWS)), read(dedent(BAND))
+    assert agrees(strip_mine(rows, "p", 3))
+    assert agrees(interchange(band, "j", "k"))
+    assert agrees(tile(band, "j", "k", 2, 2))
+    other = read(dedent(BAND).replace("A[r, j, k]", "A[r, j, k + 2]"))
+    step = interchange(other, "j", "k")
+    assert step.verdict.witness is not None
+    assert step.verdict.witness.elements == (("n[0]", 3),)
+    replay(step)
+
+
 SUMS = """\
     def f(B, R, start: Int[Array, "R+1"], v, x, y):
         for b in range(B):
@@ -938,11 +959,12 @@ def test_any_affine_nest_keeps_its_iterations(random: Random) -> None:
 
 def test_bounds_from_arrays_are_named_where_they_are_not_followed() -> None:
     program = read("""
-def f(N, ptr: Int[Array, "N+1"], v: Float[Array, "Z"], y: Float[Array, "N"]):
+def f(N, n: Int[Array, "N"], v):
     for i in range(N):
-        for p in range(ptr[i], ptr[i + 1]):
-            y[i] += v[p]
+        for p in range(n[i]):
+            for q in range(n[i] - p):
+                last = v[p, q]
 """)
-    verdict = strip_mine(program, "p", 4).verdict
+    verdict = interchange(program, "p", "q").verdict
     assert verdict.decision == "unknown"
-    assert verdict.reason == "ptr[i], ptr[i + 1] bound S1, and its instances are not followed"
+    assert verdict.reason == "n[i] bound S1, and its instances are not followed"

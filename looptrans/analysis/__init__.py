@@ -6,9 +6,9 @@ a program as isl sees it  model, normal, linear, digits, constraints, formula, p
 dependences               dependences, relation, flow, pieces, witness, sources
 opaque terms              opaque, opaque_domains, axioms, contract_forms, supposed
 graph and loops           graph, loops, reductions, iterations, judge
-is a step legal           judging, multiples, equivalence, correspondence, comparison, same,
-                          reversals, interference, between, killing, observed, spare, grown,
-                          reassociation, verdicts
+is a step legal           judging, multiples, equivalence, correspondence, one_iteration,
+                          comparison, same, reversals, interference, between, killing,
+                          observed, spare, grown, reassociation, verdicts
 parallel programs         concurrency, races
 ranges of loops           bounds, scan, ends, coarse, inside, subscripts
 """

@@ -40,6 +40,7 @@ from looptrans.analysis.interference import interferences
 from looptrans.analysis.judging import judged
 from looptrans.analysis.linear import Linear, linear
 from looptrans.analysis.model import Model, StatementModel
+from looptrans.analysis.one_iteration import one_iteration
 from looptrans.analysis.races import judge_races, open_updates
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.reversals import reversed_pairs
@@ -69,6 +70,26 @@ def storage_verdict(before: Program, after: Program, images: Images) -> Verdict:
 
 
 def _order(made: Correspondence) -> Verdict:
+    try:
+        return _order_as_it_stands(made)
+    except NotAStep as difference:
+        inner = None if made.is_affine else one_iteration(made)
+        if inner is None or not _same_storage(made):
+            raise
+        alone = correspondence(inner.before, inner.after, inner.images)
+        verdict = _order_as_it_stands(alone)
+        if verdict.decision == "illegal" and verdict.witness is not None:
+            # What can be seen of one iteration need not be seen at the end: that is to be tried.
+            tried = inner.supposed(verdict.witness)
+            return Verdict("unknown", tried, str(difference))
+        if verdict.decision != "legal":
+            raise
+    _check_interface(made)
+    _check_arrays(made)
+    return _unless_races(made, verdict.certificates[0])
+
+
+def _order_as_it_stands(made: Correspondence) -> Verdict:
     if made.added or made.removed:
         raise NotAStep("a reordering neither adds nor removes statements")
     check_instances(made, bijective=True)
