@@ -959,12 +959,13 @@ def test_any_affine_nest_keeps_its_iterations(random: Random) -> None:
 
 def test_bounds_from_arrays_are_named_where_they_are_not_followed() -> None:
     program = read("""
-def f(N, n: Int[Array, "N"], v):
+def f(N, n: Int[Array, "N"], v, last):
     for i in range(N):
-        for p in range(n[i]):
-            for q in range(n[i] - p):
-                last = v[p, q]
+        for p in range(n[i], N):
+            for q in range(n[i], N - p):
+                last[0] = v[p, q]
+    last[0] = 0.0
 """)
-    verdict = interchange(program, "p", "q").verdict
+    verdict = tile(program, "p", "q", 3, 2).verdict
     assert verdict.decision == "unknown"
     assert verdict.reason == "n[i] bound S1, and its instances are not followed"
