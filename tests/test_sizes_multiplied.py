@@ -66,6 +66,21 @@ def f(B, H, W, X):
     assert (step.verdict.decision, step.verdict.assumptions) == ("legal", ())
 
 
+def test_a_size_may_be_a_digit_too() -> None:
+    """Which plane it is need not be a loop's to say: t is 0 in the other one."""
+    text = """
+def f(N, P, t, X):
+    for b in range(1, N):
+        for p in range(1, P):
+            X[b * P + p + t * P * N] = X[b * P - P + p] * 0.5 + X[b * P + p - 1 - 2 * t * N * P]
+"""
+    for n, p, t in ((3, 3, 1), (2, 4, 2), (3, 2, 0)):
+        compare(text, {"N": n, "P": p, "t": t}, {}, frozenset())
+    assert reverse(program(text), "p").verdict.decision == "illegal"  # where t is 0
+    apart = text.replace("    for b", "    assert t >= 1\n    for b")
+    assert parallelize(program(apart), "b").verdict.decision == "legal"
+
+
 def test_an_example_occurs_or_the_answer_is_unknown() -> None:
     """Sums that are no digits are followed as far as the facts about products reach."""
     text = """
@@ -87,7 +102,7 @@ def f(H, W, X):
 def f(N, P: Const, t, X):
     for b in range(N):
         for p in range(P):
-            X[b * P + p + t * P * N] = X[b * P + p] + 1.0
+            X[b * P + p + t * P * N + t] = X[b * P + p] + 1.0
 """
     verdict = parallelize(program(far), "b").verdict
     assert (verdict.decision, verdict.witness) == ("unknown", None)

@@ -11,7 +11,7 @@ is shown to stay below its base wherever the access happens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -123,6 +123,44 @@ def _taken_apart(
         if found is None:
             return None
         sums.append(found)
+    for seen in (sums, *_counted(sums)):
+        taken = _units_and_digits(own, seen, normal)
+        if taken is not None:
+            break
+    else:
+        return None
+    units, digits, spelled = taken
+    array = own[0].array
+    bases = tuple(normal.index(base) for base in spelled)
+    return Layout(array, dimension, tuple(units)), digits, bases
+
+
+def _counted(sums: Sequence[Multiples]) -> Iterator[list[Multiples]]:
+    """Yield the sums with a size taken for a digit: `t * P * N` is `t` times (P, N)."""
+    fixed = {p for each in sums for p, form in each.items() if form.is_constant}
+    for name in dict.fromkeys(name for product in sorted(fixed) for name in product):
+        digit = Form({Param(name): 1})
+        found: list[Multiples] = []
+        for each in sums:
+            whole: Multiples | None = {}
+            for product, form in each.items():
+                part = {product: form}
+                if name in product and form.is_constant:
+                    at = product.index(name)
+                    left = (*product[:at], *product[at + 1 :])
+                    part = {left: digit.times(form.constant)}
+                whole = _plus(whole, part, 1)
+            found.append(whole or {})
+        yield found
+
+
+def _units_and_digits(
+    own: Sequence[AccessModel], sums: Sequence[Multiples], normal: Normalizer
+) -> tuple[list[Unit], list[tuple[Index, ...]], list[Index]] | None:
+    """Return what digits are multiplied by, those of each access, and how many there are of each.
+
+    None where it is not shown that the digits are those of one number only.
+    """
     products = sorted({(), *(p for each in sums for p in each)}, key=lambda p: (-len(p), p))
     varying = {p for each in sums for p, form in each.items() if p and not form.is_constant}
     units = [(_number(sums, product) if product else 1, product) for product in products]
@@ -138,9 +176,7 @@ def _taken_apart(
             if not _stays_below(access, digit, base):
                 return None
         digits.append(tuple(forms))
-    array = own[0].array
-    bases = tuple(normal.index(base) for base in spelled)
-    return Layout(array, dimension, tuple(units)), digits, bases
+    return units, digits, spelled
 
 
 def multiples(index: Index, normal: Normalizer) -> Multiples | None:
