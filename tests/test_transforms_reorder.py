@@ -30,6 +30,7 @@ from looptrans.transforms.interchange import interchange
 from looptrans.transforms.nest import TransformError
 from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.permute import permute
+from looptrans.transforms.privatize import privatize
 from looptrans.transforms.reverse import reverse
 from looptrans.transforms.skew import skew
 from looptrans.transforms.strip_mine import strip_mine
@@ -263,6 +264,8 @@ def test_rows_with_a_scalar_of_their_own_come_in_any_order() -> None:
     assert agrees(reverse(program, "r"))
     assert agrees(interchange(program, "b", "r"))
     assert agrees(tile(program, "b", "r", 2, 2))
+    own = privatize(parallelize(privatize(program, "b").after, "b").after, "r").after
+    assert agrees(interchange(own, "b", "r"))
 
 
 @pytest.mark.parametrize(

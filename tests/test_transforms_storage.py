@@ -17,6 +17,7 @@ from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.privatize import privatize
 from looptrans.transforms.promote import promote
 from tests import references
+from tests.replay import replay
 from tests.steps import agrees, code, computes, lines, read, refusal, spec
 
 INVARIANT = """
@@ -784,3 +785,19 @@ def test_the_images_say_what_stands_for_what() -> None:
     step = expand(read(TEMPORARY), "t", "j")
     assert all(isinstance(image, Image) for image in step.images.values())
     assert set(step.images) == {"S1", "S2", "S3"}
+
+
+def test_first_values_are_not_private_where_nothing_writes() -> None:
+    step = privatize(
+        read("""
+        def f(R, n: Int[Array, "R"], x, y):
+            w = ones(R)
+            for r in range(R):
+                for p in range(n[r]):
+                    y[r, p] = w[r] * x[p]
+        """),
+        "r",
+        "w",
+    )
+    assert step.verdict.decision == "illegal"
+    replay(step)

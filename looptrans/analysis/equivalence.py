@@ -49,11 +49,12 @@ from looptrans.analysis.spare import check_extents, check_spare
 from looptrans.analysis.verdicts import Explainer
 from looptrans.ir.creation import creation_of
 from looptrans.ir.listing import index_text
-from looptrans.ir.program import Atomic, BlockReduce, If, Loop, Node, Program
-from looptrans.ir.step import Images
+from looptrans.ir.program import Atomic, Barrier, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
+from looptrans.ir.step import Image, Images
 from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Certificate, CertificateKind, Verdict
-from looptrans.ir.walk import live_out
+from looptrans.ir.walk import live_out, nodes
 
 ORDER_LAW = "every dependence still runs forward"
 STORAGE_LAW = "every read gets the value it got before"
@@ -102,11 +103,50 @@ def _order_as_it_stands(made: Correspondence) -> Verdict:
         certificate = Certificate("order", ORDER_LAW, "legal", "all dependences in memory, by isl")
         return _unless_races(made, certificate, reordered=bool(reversed_))
     if not made.is_affine:
-        if not (_same_storage(made) and keeps_values(made, reversed_)):
+        keeps = keeps_values(made, reversed_) if _same_storage(made) else _keeps_if_shared(made)
+        if not keeps:
             return _unsure(made, reversed_)
         certificate = Certificate("order", ORDER_LAW, "legal", "value-based flow, by isl")
         return _unless_races(made, certificate)
     return _by_sources(made, "order", ORDER_LAW)
+
+
+def _keeps_if_shared(made: Correspondence) -> bool:
+    """Tell whether a step is right with private names that all iterations share, and without.
+
+    Before, each copy is set before it is read, so that a shared one has the same value there; that
+    it is so afterwards is shown.
+    """
+    # Seldom needed, and networkx takes a while to load.
+    from looptrans.analysis.dependences import analyse
+    from looptrans.analysis.graph import loop_order
+    from looptrans.analysis.loops import may_be_private
+
+    one, other = made.before.program, made.after.program
+    if any(isinstance(n, Atomic | BlockReduce | Barrier) for n in nodes((*one.body, *other.body))):
+        return False
+    before, after = (replace(p, body=_in_turn(_shared(p.body))) for p in (one, other))
+    images = {
+        pair.after.label: Image(pair.before.label, tuple(pair.values.values()))
+        for pair in made.pairs
+    }
+    if _order_as_it_stands(correspondence(before, after, images)).decision != "legal":
+        return False
+    analysis = analyse(after)
+    return all(
+        may_be_private(analysis, position, name)
+        for position, loop in loop_order(other).items()
+        for name in loop.private
+    )
+
+
+def _in_turn(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return a block whose loops are sequential."""
+
+    def each(node: Node) -> tuple[Node, ...]:
+        return (replace(node, execution="sequential") if isinstance(node, Loop) else node,)
+
+    return rewritten(body, each)
 
 
 def _ordered(

@@ -9,7 +9,7 @@ from looptrans.analysis.graph import loop_order
 from looptrans.analysis.reductions import Position, Reduction, inside, loop_level, reductions_of
 from looptrans.ir.facts import Basis, Dependence, LoopFacts, LoopVerdict
 from looptrans.ir.listing import contract_text
-from looptrans.ir.walk import live_out
+from looptrans.ir.walk import live_out, written
 
 
 def loop_facts(
@@ -125,7 +125,8 @@ def may_be_private(analysis: Analysis, loop: Position, name: str) -> bool:
 
     Then each iteration may have a copy of its own, and no copy is needed before or after.
     """
-    if name in live_out(analysis.program):
+    # A name that nothing writes has the first values it was created with, and no flow.
+    if name in live_out(analysis.program) or name not in written(analysis.program):
         return False
     level = loop_level(analysis, loop)
     for each in analysis.carried("value"):
