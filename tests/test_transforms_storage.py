@@ -801,3 +801,18 @@ def test_first_values_are_not_private_where_nothing_writes() -> None:
     )
     assert step.verdict.decision == "illegal"
     replay(step)
+
+
+def test_an_element_for_each_iteration_of_a_loop_that_may_have_none() -> None:
+    program = read("""
+        def f(B, R, n: Int[Array, "M"], v, y):
+            for b in range(B):
+                for r in range(R):
+                    s = 0.0
+                    for p in range(n[b]):
+                        s += v[r, p]
+                    y[b, r] = s
+        """)
+    step = expand(program, "s", "r")
+    assert "s = empty(max(0, R))" in listing(step.after)
+    assert agrees(step)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import is_same
-from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.index import Extremum, Index, Int, Var, variables
 from looptrans.ir.program import (
     Array,
     Declaration,
@@ -100,8 +100,13 @@ def _is_whole(bounds: Range, extent: Index) -> bool:
         fixed
         and bounds.step == 1
         and is_same(bounds.start, Int(0))
-        and is_same(bounds.stop, extent)
+        and any(is_same(each, extent) for each in (bounds.stop, _length(bounds.stop)))
     )
+
+
+def _length(stop: Index) -> Index:
+    """Return how many iterations there are up to a bound that may be negative."""
+    return Extremum("max", (Int(0), stop))
 
 
 def struck_out(body: tuple[Node, ...], found: tuple[Grown, ...]) -> tuple[Node, ...]:
