@@ -5,7 +5,9 @@ from __future__ import annotations
 import islpy as isl
 import pytest
 
-from looptrans.analysis import api
+from looptrans.analysis import api, opaque
+from looptrans.analysis.dependences import analyse
+from looptrans.analysis.formula import TRUE, conjunction, disjunction
 from looptrans.analysis.model import build_model
 from looptrans.analysis.polyhedra import dimensions, domain_formula
 from looptrans.frontend.placement import annotated_placement
@@ -470,3 +472,41 @@ def test_bounds_by_minima_and_maxima_are_one_case() -> None:
     (i, j), (n,) = names, model.parameters.values()
     same = f"0 <= {i} < {n} and 1 <= {j} < {n} and {i} - 2 <= {j} <= {i} and {j} <= 9"
     assert domain.is_equal(isl.Set(f"{space}{same} }}"))
+
+
+def test_scalars_of_one_loop_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = opaque._Finder._points
+    asked: list[object] = []
+
+    def counted(self: opaque._Finder, *question: object) -> object:
+        asked.append(question)
+        return found(self, *question)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(opaque._Finder, "_points", counted)
+    counts = []
+    for names in ("s", "stuv"):
+        asked.clear()
+        text = "def f(n: Int[Array, 'M'], A):\n"
+        text += "".join(f"    {name} = 0.0\n" for name in names)
+        text += "    for i in range(M):\n        for j in range(n[i]):\n"
+        body = "".join(f"            {name} = {name} + A[j]\n" for name in names)
+        report(text + body)
+        counts.append(len(asked))
+    assert counts[0] == counts[1] > 0
+
+
+def test_a_conjunction_in_another_has_no_parentheses_but_a_choice_has() -> None:
+    inner = conjunction(["a", disjunction(["b", "c"])])
+    assert conjunction(["d", inner, "e or f"]) == "(d) and (a) and ((b) or (c)) and (e or f)"
+    assert conjunction([disjunction([inner]), TRUE]) == f"(({inner}))"
+
+
+def test_what_is_asked_about_one_cell_is_what_is_looked_for() -> None:
+    text = "def f(A, n):\n    s = 0.0\n    for i in range(N):\n        A[n[i]] = A[i] + 1\n"
+    nest = program(f"{text}        s = s + A[i]\n")
+    found = analyse(nest, kinds=("output",))
+    everything = [r for r in analyse(nest).relations if r.basis == "value" or r.kind == "output"]
+    assert [(r.kind, r.basis, r.source, r.sink, r.array) for r in found.relations] == [
+        (r.kind, r.basis, r.source, r.sink, r.array) for r in everything
+    ]
+    assert all(a.pairs.is_equal(b.pairs) for a, b in zip(found.relations, everything, strict=True))

@@ -14,9 +14,11 @@ from looptrans.analysis.budget import DEFAULT_SECONDS, BudgetExceeded, within_bu
 from looptrans.analysis.scan import Scan, Scanned
 from looptrans.analysis.statements import statement_facts
 from looptrans.ir.facts import (
+    KINDS,
     Basis,
     ClaimFact,
     ComponentReport,
+    DependenceKind,
     DependenceReport,
     LoopFacts,
     LoopVerdict,
@@ -27,7 +29,6 @@ from looptrans.ir.value import Range
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import loops
 
-KINDS = ("flow", "anti", "output")
 Contents = Mapping[str, Mapping[tuple[int, ...], int]]
 
 
@@ -50,7 +51,7 @@ def dependences(
     program: Program,
     *,
     bases: tuple[Basis, ...] = ("value", "memory"),
-    kinds: tuple[str, ...] = KINDS,
+    kinds: tuple[DependenceKind, ...] = KINDS,
     at: Mapping[str, int] | None = None,
     contents: Contents | None = None,
     witnesses: bool = True,
@@ -71,7 +72,7 @@ def dependences(
     def work() -> DependenceReport:
         from looptrans.analysis.dependences import analyse, dependence_report
 
-        analysis = analyse(program, bases=bases)
+        analysis = analyse(program, bases=bases, kinds=kinds)
         return dependence_report(
             analysis, kinds=kinds, at=at, contents=contents, witnesses=witnesses
         )
@@ -209,7 +210,8 @@ def annotated(program: Program, *, budget: float = DEFAULT_SECONDS) -> Program:
         from looptrans.analysis.annotate import annotate
         from looptrans.analysis.dependences import analyse
 
-        return annotate(analyse(program))
+        # Of what is on one cell, only what is written twice is looked at.
+        return annotate(analyse(program, kinds=("output",)))
 
     return within_budget(work, budget)
 

@@ -21,8 +21,10 @@ from looptrans.analysis.supposed import with_supposed_elements
 from looptrans.analysis.witness import TRIED_SIZES, smallest_pair
 from looptrans.ir.evaluate import evaluate
 from looptrans.ir.facts import (
+    KINDS,
     Basis,
     Dependence,
+    DependenceKind,
     DependenceReport,
     InstancePair,
 )
@@ -34,7 +36,6 @@ from looptrans.ir.verdict import Assignment, Witness
 
 BOTH: tuple[Basis, ...] = ("value", "memory")
 TOGETHER = 16
-_KINDS = ("flow", "anti", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Analysis:
         relations: Every relation, sorted.
         uncovered: Reads that may see what was there before the program ran.
         bases: What was looked for.
+        kinds: Which kinds were looked for, of those on one cell.
     """
 
     program: Program
@@ -84,6 +86,7 @@ class Analysis:
     relations: list[Relation]
     uncovered: list[Uncovered]
     bases: tuple[Basis, ...]
+    kinds: tuple[DependenceKind, ...]
     _counts: Counts
     _pieces: dict[int, list[Found]] = field(default_factory=dict)
     _levels: dict[int, list[Carried]] = field(default_factory=dict)
@@ -229,6 +232,7 @@ class Analysis:
                 sizes=sizes,
                 contracts=self.program.contracts,
                 array=array,
+                kinds=self.kinds,
             )
         return self._concrete[values, array]
 
@@ -270,6 +274,7 @@ def analyse(
     contracts: tuple[Contract, ...] | None = None,
     contents: Contents | None = None,
     array: str | None = None,
+    kinds: tuple[DependenceKind, ...] = KINDS,
 ) -> Analysis:
     """Find the dependences of a program.
 
@@ -280,6 +285,7 @@ def analyse(
         contracts: The contracts to lean on; by default all of the program's.
         contents: Integer arrays whose contents are given, cell by cell.
         array: The only array that is asked about; by default all are.
+        kinds: Which pairs on one cell are asked for.
     """
     model = build_model(program, sizes, contracts, contents)
     context = context_set(model)
@@ -289,18 +295,18 @@ def analyse(
     if array is not None:
         affine, opaque = ([name for name in names if name == array] for names in (affine, opaque))
     for first in range(0, len(affine), TOGETHER):
-        more, missing = affine_dependences(model, affine[first : first + TOGETHER], bases)
+        more, missing = affine_dependences(model, affine[first : first + TOGETHER], bases, kinds)
         relations += more
         uncovered += missing
-    more, missing = opaque_dependences(model, opaque, bases)
+    more, missing = opaque_dependences(model, opaque, bases, kinds)
     relations += more
     uncovered += missing
     order = {array.name: number for number, array in enumerate(program.arrays)}
     relations.sort(
-        key=lambda r: (r.source, r.sink, order[r.array], r.basis == "memory", _KINDS.index(r.kind))
+        key=lambda r: (r.source, r.sink, order[r.array], r.basis == "memory", KINDS.index(r.kind))
     )
     counts = Counts(model, context)
-    return Analysis(program, model, context, relations, uncovered, bases, counts)
+    return Analysis(program, model, context, relations, uncovered, bases, kinds, counts)
 
 
 def _arrays(model: Model) -> tuple[list[str], list[str]]:
@@ -315,7 +321,7 @@ def _arrays(model: Model) -> tuple[list[str], list[str]]:
 def dependence_report(
     analysis: Analysis,
     *,
-    kinds: tuple[str, ...] = _KINDS,
+    kinds: tuple[DependenceKind, ...] = KINDS,
     at: Mapping[str, int] | None = None,
     contents: Contents | None = None,
     witnesses: bool = True,
@@ -331,7 +337,9 @@ def dependence_report(
         contents: Contents of integer arrays for those sizes.
     """
     if at is not None and (contents or _awkward_sizes(analysis.model)):
-        analysis = analyse(analysis.program, bases=analysis.bases, sizes=at, contents=contents)
+        analysis = analyse(
+            analysis.program, bases=analysis.bases, sizes=at, contents=contents, kinds=kinds
+        )
     program = analysis.program
     listed = []
     for relation in (r for r in analysis.relations if r.kind in kinds):

@@ -29,7 +29,7 @@ from looptrans.analysis.polyhedra import (
     union_of,
 )
 from looptrans.analysis.relation import Relation, Uncovered
-from looptrans.ir.facts import Basis, DependenceKind
+from looptrans.ir.facts import KINDS, Basis, DependenceKind
 from looptrans.ir.value import Whole
 
 _IN, _OUT = isl.dim_type.in_, isl.dim_type.out
@@ -46,9 +46,21 @@ _OF_WRITES: tuple[DependenceKind, DependenceKind] = ("flow", "output")
 
 
 def affine_dependences(
-    model: Model, arrays: list[str], bases: tuple[Basis, ...]
+    model: Model,
+    arrays: list[str],
+    bases: tuple[Basis, ...],
+    kinds: tuple[DependenceKind, ...] = KINDS,
 ) -> tuple[list[Relation], list[Uncovered]]:
-    """Find the dependences over arrays whose accesses have no opaque terms."""
+    """Find the dependences over arrays whose accesses have no opaque terms.
+
+    Args:
+        model: The program.
+        arrays: The arrays.
+        bases: `value` for last-writer flow, `memory` for all pairs on one cell.
+        kinds: Which of those on one cell.
+    """
+    wanted = kinds if "memory" in bases else ()
+    needed = {*wanted, *(_OF_WRITES if "value" in bases else ())}
     relations: list[Relation] = []
     uncovered: list[Uncovered] = []
     orders = Orders(model)
@@ -63,10 +75,8 @@ def affine_dependences(
             continue
         # What is not asked for need not be found: what a read gets is in an iteration of its own.
         levels = 0 if "memory" in bases else _levels(groups)
-        kinds = [row[0] for row in _MEMORY] if "memory" in bases else _OF_WRITES
-        memory = {kind: _memory(kind, groups, orders, levels) for kind in kinds}
-        if "memory" in bases:
-            relations += [relation for found in memory.values() for relation in found.values()]
+        memory = {kind: _memory(kind, groups, orders, levels) for kind in KINDS if kind in needed}
+        relations += [relation for kind in wanted for relation in memory[kind].values()]
         if "value" not in bases:
             continue
         if all(group.single_cell for group in groups if group.is_write):

@@ -113,10 +113,22 @@ def _each(op: str, right: Index) -> tuple[Index, ...]:
     return (right,)
 
 
+class _Conjunction(str):
+    """What `conjunction` has written: formulas in parentheses, joined by `and`."""
+
+    __slots__ = ()
+
+
 def conjunction(parts: Iterable[str]) -> str:
-    """Join formulas by `and`."""
-    kept = [part for part in parts if part != TRUE]
-    return " and ".join(f"({part})" for part in kept) if kept else TRUE
+    """Join formulas by `and`.
+
+    isl reads what stands in parentheses by itself, and intersects afterwards: of a conjunction of
+    choices in them it would make all combinations, of which one after the other leaves few.
+    """
+    kept = [
+        part if isinstance(part, _Conjunction) else f"({part})" for part in parts if part != TRUE
+    ]
+    return _Conjunction(" and ".join(kept)) if kept else TRUE
 
 
 def disjunction(parts: Iterable[str]) -> str:

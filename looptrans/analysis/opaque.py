@@ -18,10 +18,10 @@ from looptrans.analysis.axioms import Axioms, Known, Term, axioms_of
 from looptrans.analysis.constraints import plain_constraints
 from looptrans.analysis.formula import FALSE, TRUE, conjunction
 from looptrans.analysis.killing import is_killed, killer
-from looptrans.analysis.model import AccessModel, Model, StatementModel
+from looptrans.analysis.model import AccessModel, Model
 from looptrans.analysis.polyhedra import before, cell_formula, dimensions, domain_formula, orders
 from looptrans.analysis.relation import Relation, Supposed, Uncovered
-from looptrans.ir.facts import Basis, DependenceKind
+from looptrans.ir.facts import KINDS, Basis, DependenceKind
 from looptrans.ir.index import Opaque
 
 MOST_SUBTRACTED = 100
@@ -83,9 +83,19 @@ def _instance(access: AccessModel, letter: str) -> Instance:
 
 
 def opaque_dependences(
-    model: Model, arrays: list[str], bases: tuple[Basis, ...]
+    model: Model,
+    arrays: list[str],
+    bases: tuple[Basis, ...],
+    kinds: tuple[DependenceKind, ...] = KINDS,
 ) -> tuple[list[Relation], list[Uncovered]]:
-    """Find the dependences over arrays some of whose accesses have opaque terms."""
+    """Find the dependences over arrays some of whose accesses have opaque terms.
+
+    Args:
+        model: The program.
+        arrays: The arrays.
+        bases: `value` for last-writer flow, `memory` for all pairs on one cell.
+        kinds: Which of those on one cell.
+    """
     finder = _Finder(model, axioms_of(model))
     relations: dict[tuple[str, str, int, int, str], Relation] = {}
     uncovered: list[Uncovered] = []
@@ -95,7 +105,7 @@ def opaque_dependences(
         reads = [access for access in accesses if not access.is_write]
         if "memory" in bases:
             for kind, sources, sinks in _memory_kinds(writes, reads):
-                for source in sources:
+                for source in sources if kind in kinds else ():
                     for sink in sinks:
                         _join(finder.relation(kind, "memory", source, sink, []), relations)
         if "value" in bases:
@@ -142,6 +152,57 @@ def _read_set(text: str) -> isl.Set:
     return isl.Set(text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way in which an instance runs before another, as formulas.
+
+    Attributes:
+        pairs: The two touch one cell.
+        possible: Both exist, whatever they touch; None where that is not asked.
+        gone: Write by write, that an instance of it certainly overwrites the cell in between.
+    """
+
+    pairs: str
+    possible: str | None
+    gone: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """All that decides which pairs there are: loops of one shape ask the same again and again.
+
+    Attributes:
+        space: The dimensions of a point: both instances, what they hide, and last the cell.
+        shown: How many of them are loop variables of the source, and of the sink.
+        generators: How many are bound variables of the source, and of the sink.
+        values: How many are values of terms of the source, and of the sink.
+        ways: In which ways the one runs before the other.
+        guesses: Whether unknown contents of arrays decide.
+    """
+
+    space: tuple[str, ...]
+    shown: tuple[int, int]
+    generators: tuple[int, int]
+    values: tuple[int, int]
+    ways: tuple[_Way, ...]
+    guesses: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """What was found for a question.
+
+    Attributes:
+        points: The pairs with the values of their terms.
+        pairs: The pairs, with no names for the statements.
+        within: Whether the pairs that occur may be fewer.
+    """
+
+    points: isl.Set
+    pairs: isl.Map
+    within: bool
+
+
 @dataclass(slots=True)
 class _Finder:
     """Finds the pairs of accesses of one program.
@@ -151,11 +212,13 @@ class _Finder:
         axioms: The facts about its opaque terms.
         said: What the domains of statements ask of their loop variables, by number and letter: a
             statement has several accesses, and each of them meets several others.
+        found: What was found, by question.
     """
 
     model: Model
     axioms: Axioms
     said: dict[tuple[int, str], tuple[str, ...]] = field(default_factory=dict)
+    found: dict[_Asked, _Points | None] = field(default_factory=dict)
 
     def relation(
         self,
@@ -178,56 +241,47 @@ class _Finder:
         known = s.terms(self.model) + t.terms(self.model)
         space = (*s.dims, *t.dims, *s.hidden, *t.hidden, *cell)
         guesses = self._guesses(source, sink, *writes)
-        points = possible = self._set(space, FALSE)
         same = tuple(f"{a} = {b}" for a, b in zip(s.dims[:depth], t.dims[:depth], strict=True))
         once = last is not None and last.write is source and depth == source.statement.depth
         # Which of the writes between two instances are of their cell is known of some only.
         between = [write for write in writes if not (once and write is source)]
         within = not guesses and any(write.all_terms for write in between)
+        written = []
         # What is known of the terms is simpler where the order of the arguments is known.
         for order in ways:
             facts = (*order, *same, *self._plain(s), *self._plain(t))
             given = Known(space, facts)
-            base = conjunction(
-                [
-                    *order,
-                    *same,
-                    s.happens(self.model, cell),
-                    t.happens(self.model, cell),
-                    self.axioms.about(known, given),
-                ]
+            about = self.axioms.about(known, given)
+            happen = (s.happens(self.model, cell), t.happens(self.model, cell))
+            certain = [write for write in between if not write.is_may]
+            apart = self.axioms.apart(known, given) if certain else []
+            written.append(
+                _Way(
+                    conjunction([*order, *same, *happen, about]),
+                    None if guesses or within else conjunction([*facts, about]),
+                    tuple(self._overwritten(write, s, t, apart, cell) for write in certain),
+                )
             )
-            left = self._set(space, base)
-            if not guesses and not within:
-                about = self.axioms.about(known, given)
-                possible = possible.union(self._set(space, conjunction([*facts, about])))
-            for write in between:
-                if left.is_empty():
-                    break
-                if write.is_may:
-                    continue
-                gone = self._overwritten(write, s, t, given, known, cell)
-                if guesses and left.n_basic_set() * gone.n_basic_set() > MOST_SUBTRACTED:
-                    # The pairs are not certain anyway; more of them are allowed, never fewer.
-                    continue
-                left = left.subtract(gone)
-            points = points.union(left)
-        if points.is_empty():
+        asked = _Asked(
+            space,
+            (len(s.dims), len(t.dims)),
+            (len(s.generators), len(t.generators)),
+            (len(s.values), len(t.values)),
+            tuple(written),
+            guesses,
+        )
+        if asked not in self.found:
+            self.found[asked] = self._points(asked, len(cell))
+        found = self.found[asked]
+        if found is None:
             return None
-        if points.n_basic_set() <= MOST_JOINED:
-            points = points.coalesce()
-        points = points.project_out(isl.dim_type.set, len(space) - len(cell), len(cell))
-        if points.is_empty():
-            return None
-        if not guesses and not within:
-            possible = possible.project_out(isl.dim_type.set, len(space) - len(cell), len(cell))
-            within = not self._for_all_values(points, possible, s, t)
-        pairs = self._pairs(points, source.statement, sink.statement)
+        pairs = found.pairs.set_tuple_name(isl.dim_type.in_, f"s{source.statement.number}")
+        pairs = pairs.set_tuple_name(isl.dim_type.out, f"s{sink.statement.number}")
         sure = not (source.is_may or sink.is_may or guesses)
         if basis == "value" and any(write.is_may for write in writes):
             sure = False
         supposed = Supposed(
-            points, tuple(s.values), tuple(t.values), tuple(s.generators), tuple(t.generators)
+            found.points, tuple(s.values), tuple(t.values), tuple(s.generators), tuple(t.generators)
         )
         return Relation(
             kind,
@@ -238,38 +292,44 @@ class _Finder:
             pairs,
             not sure,
             (supposed,),
-            within=within,
+            within=within or found.within,
         )
+
+    def _points(self, asked: _Asked, cells: int) -> _Points | None:
+        """Find the points of a question; the last `cells` dimensions are the cell."""
+        points = possible = self._set(asked.space, FALSE)
+        for way in asked.ways:
+            left = self._set(asked.space, way.pairs)
+            if way.possible is not None:
+                possible = possible.union(self._set(asked.space, way.possible))
+            for formula in way.gone:
+                if left.is_empty():
+                    break
+                gone = self._set(asked.space, formula)
+                if asked.guesses and left.n_basic_set() * gone.n_basic_set() > MOST_SUBTRACTED:
+                    # The pairs are not certain anyway; more of them are allowed, never fewer.
+                    continue
+                left = left.subtract(gone)
+            points = points.union(left)
+        if points.is_empty():
+            return None
+        if points.n_basic_set() <= MOST_JOINED:
+            points = points.coalesce()
+        first = len(asked.space) - cells
+        points = points.project_out(isl.dim_type.set, first, cells)
+        if points.is_empty():
+            return None
+        within = False
+        if all(way.possible is not None for way in asked.ways):
+            possible = possible.project_out(isl.dim_type.set, first, cells)
+            within = not _for_all_values(points, possible, asked)
+        return _Points(points, _pairs(points, asked.shown), within)
 
     def _plain(self, instance: Instance) -> tuple[str, ...]:
         key = (instance.access.statement.number, instance.letter)
         if key not in self.said:
             self.said[key] = instance.plain(self.model)
         return self.said[key]
-
-    def _for_all_values(self, points: isl.Set, possible: isl.Set, s: Instance, t: Instance) -> bool:
-        """Tell whether the pairs of some points are pairs for all values their terms may have.
-
-        Args:
-            points: The pairs, with the values of terms with which they are.
-            possible: All instances, with what is known of the values of their terms.
-            s: The instance of the source.
-            t: That of the sink.
-        """
-        if not (s.values or t.values):
-            return True
-        # The values of terms stand last; bound variables are chosen for each.
-        shown = len(s.dims) + len(t.dims)
-        for first, end in ((shown + len(s.hidden), t), (shown, s)):
-            count = len(end.generators)
-            points = points.project_out(isl.dim_type.set, first, count)
-            possible = possible.project_out(isl.dim_type.set, first, count)
-        values = len(s.values) + len(t.values)
-        if points.n_basic_set() * possible.n_basic_set() > MOST_SUBTRACTED:
-            return False
-        pairs = points.project_out(isl.dim_type.set, shown, values)
-        others = possible.subtract(points).project_out(isl.dim_type.set, shown, values)
-        return bool(pairs.intersect(others).is_empty())
 
     def _guesses(self, *accesses: AccessModel) -> bool:
         """Tell whether unknown contents of arrays, not just sizes, decide on an access."""
@@ -279,41 +339,26 @@ class _Finder:
     def _set(self, dims: tuple[str, ...], formula: str) -> isl.Set:
         return _read_set(f"{self.model.prefix}{{ [{', '.join(dims)}] : {formula} }}")
 
-    def _pairs(self, points: isl.Set, source: StatementModel, sink: StatementModel) -> isl.Map:
-        shown = source.depth + sink.depth
-        visible = points.project_out(isl.dim_type.set, shown, points.dim(isl.dim_type.set) - shown)
-        s = ", ".join(f"s{n}" for n in range(source.depth))
-        t = ", ".join(f"t{n}" for n in range(sink.depth))
-        both = ", ".join(part for part in (s, t) if part)
-        shape = f"{{ [{both}] -> [s{source.number}[{s}] -> s{sink.number}[{t}]] }}"
-        if visible.n_basic_set() <= MOST_JOINED:
-            visible = visible.coalesce()
-        return visible.apply(isl.Map(shape)).unwrap()
-
     def _overwritten(
         self,
         write: AccessModel,
         s: Instance | None,
         t: Instance,
-        given: Known,
-        known: list[Term],
+        apart: list[Term],
         cell: list[str],
-    ) -> isl.Set:
-        """Return the points between which an instance of `write` certainly writes the cell."""
+    ) -> str:
+        """Say that between two points an instance of `write` certainly writes the cell."""
         u = _instance(write, "u")
         after_source = (
             TRUE if s is None else before(s.access.statement, write.statement, (s.letter, "u"))
         )
         before_sink = before(write.statement, t.access.statement, ("u", t.letter))
-        apart = self.axioms.apart(known, given)
         determined = [self.axioms.determined(term, apart) for term in u.terms(self.model)]
         if FALSE in (after_source, before_sink, *determined):
-            return self._set(given.dims, FALSE)
+            return FALSE
         formula = conjunction([u.happens(self.model, cell), after_source, before_sink, *determined])
         inner = (*u.dims, *u.hidden)
-        if inner:
-            formula = f"exists ({', '.join(inner)} : {formula})"
-        return self._set(given.dims, formula)
+        return f"exists ({', '.join(inner)} : {formula})" if inner else formula
 
     def uncovered(self, sink: AccessModel, writes: list[AccessModel]) -> Uncovered:
         """Return the instances of a read that may see what was there before the program."""
@@ -324,11 +369,51 @@ class _Finder:
         given = Known(space, self._plain(t))
         formula = conjunction([t.happens(self.model, cell), self.axioms.about(known, given)])
         points = self._set(space, formula)
+        apart = self.axioms.apart(known, given)
         for write in writes:
             if not write.is_may:
-                points = points.subtract(self._overwritten(write, None, t, given, known, cell))
+                gone = self._overwritten(write, None, t, apart, cell)
+                points = points.subtract(self._set(space, gone))
         depth = sink.statement.depth
         points = points.project_out(isl.dim_type.set, depth, len(space) - depth)
         shape = ", ".join(f"t{n}" for n in range(depth))
         named = isl.Map(f"{{ [{shape}] -> s{sink.statement.number}[{shape}] }}")
         return Uncovered(sink.statement.number, sink.array, points.apply(named))
+
+
+def _for_all_values(points: isl.Set, possible: isl.Set, asked: _Asked) -> bool:
+    """Tell whether the pairs of some points are pairs for all values their terms may have.
+
+    Args:
+        points: The pairs, with the values of terms with which they are.
+        possible: All instances, with what is known of the values of their terms.
+        asked: What was asked.
+    """
+    if not any(asked.values):
+        return True
+    # The values of terms stand last; bound variables are chosen for each.
+    shown = sum(asked.shown)
+    hidden = asked.generators[0] + asked.values[0]
+    for first, count in zip((shown + hidden, shown), reversed(asked.generators), strict=True):
+        points = points.project_out(isl.dim_type.set, first, count)
+        possible = possible.project_out(isl.dim_type.set, first, count)
+    if points.n_basic_set() * possible.n_basic_set() > MOST_SUBTRACTED:
+        return False
+    values = sum(asked.values)
+    pairs = points.project_out(isl.dim_type.set, shown, values)
+    others = possible.subtract(points).project_out(isl.dim_type.set, shown, values)
+    return bool(pairs.intersect(others).is_empty())
+
+
+def _pairs(points: isl.Set, depths: tuple[int, int]) -> isl.Map:
+    """Return the pairs of points without the values of terms, source instance to sink instance."""
+    shown = sum(depths)
+    visible = points.project_out(isl.dim_type.set, shown, points.dim(isl.dim_type.set) - shown)
+    if visible.n_basic_set() <= MOST_JOINED:
+        visible = visible.coalesce()
+    s, t = (
+        ", ".join(f"{letter}{n}" for n in range(depth))
+        for letter, depth in zip("st", depths, strict=True)
+    )
+    both = ", ".join(part for part in (s, t) if part)
+    return visible.apply(isl.Map(f"{{ [{both}] -> [[{s}] -> [{t}]] }}")).unwrap()

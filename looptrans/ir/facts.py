@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from looptrans.ir.verdict import Witness
 
 DependenceKind: TypeAlias = Literal["flow", "anti", "output"]
+KINDS: tuple[DependenceKind, ...] = get_args(DependenceKind)
 Basis: TypeAlias = Literal["value", "memory"]
 Direction: TypeAlias = Literal["<", "=", ">"]
 LoopDecision: TypeAlias = Literal["parallel", "privatize", "reduction", "sequential", "unknown"]
