@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import TypeAlias
 
 import islpy as isl
 
 from looptrans.analysis.flow import affine_dependences
 from looptrans.analysis.instances import enumerated
-from looptrans.analysis.model import Contents, Model, StatementModel, build_model
+from looptrans.analysis.model import Bound, Contents, Model, StatementModel, build_model
 from looptrans.analysis.opaque import opaque_dependences
 from looptrans.analysis.pieces import Counts, Piece, carriers_of, pieces_of
 from looptrans.analysis.polyhedra import context_set
-from looptrans.analysis.relation import Relation, Uncovered
+from looptrans.analysis.relation import Relation, Supposed, Uncovered
 from looptrans.analysis.statements import statement_facts
 from looptrans.analysis.subscripts import negative_subscripts
 from looptrans.analysis.supposed import with_supposed_elements
@@ -36,6 +37,10 @@ from looptrans.ir.verdict import Assignment, Witness
 
 BOTH: tuple[Basis, ...] = ("value", "memory")
 TOGETHER = 16
+
+
+_End: TypeAlias = tuple[tuple[Bound, ...], frozenset[str]]
+_Pairs: TypeAlias = tuple[_End, _End, isl.Map, tuple[Supposed, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class Analysis:
     _pieces: dict[int, list[Found]] = field(default_factory=dict)
     _levels: dict[int, list[Carried]] = field(default_factory=dict)
     _witnesses: dict[int, Witness | None] = field(default_factory=dict)
+    _smallest_of: dict[_Pairs, Witness | None] = field(default_factory=dict)
     _concrete: dict[tuple[tuple[int, ...], str], Analysis] = field(default_factory=dict)
 
     def pieces(self, relation: Relation) -> list[Found]:
@@ -151,6 +157,22 @@ class Analysis:
         awkward = _awkward_sizes(self.model)
         if awkward:
             return self._smallest_concrete(found, awkward)
+        # Scalars of one nest have the same pairs; only the statements differ.
+        key = self._key(found)
+        if key not in self._smallest_of:
+            self._smallest_of[key] = self._smallest_symbolic(found)
+        return self._smallest_of[key]
+
+    def _key(self, found: Found) -> _Pairs:
+        """Return all that an example of a piece depends on."""
+        bare = found.piece.pairs.reset_tuple_id(isl.dim_type.in_).reset_tuple_id(isl.dim_type.out)
+        source, sink = (
+            (self.statement(number).bounds, self.model.mentioned[number])
+            for number in (found.relation.source, found.relation.sink)
+        )
+        return source, sink, bare, found.relation.supposed
+
+    def _smallest_symbolic(self, found: Found) -> Witness | None:
         relation = found.relation
         witness = smallest_pair(
             self.model,
