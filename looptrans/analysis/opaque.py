@@ -297,11 +297,9 @@ class _Finder:
 
     def _points(self, asked: _Asked, cells: int) -> _Points | None:
         """Find the points of a question; the last `cells` dimensions are the cell."""
-        points = possible = self._set(asked.space, FALSE)
+        points = self._set(asked.space, FALSE)
         for way in asked.ways:
             left = self._set(asked.space, way.pairs)
-            if way.possible is not None:
-                possible = possible.union(self._set(asked.space, way.possible))
             for formula in way.gone:
                 if left.is_empty():
                     break
@@ -319,11 +317,42 @@ class _Finder:
         points = points.project_out(isl.dim_type.set, first, cells)
         if points.is_empty():
             return None
-        within = False
-        if all(way.possible is not None for way in asked.ways):
-            possible = possible.project_out(isl.dim_type.set, first, cells)
-            within = not _for_all_values(points, possible, asked)
+        within = not self._for_all_values(points, asked, cells)
         return _Points(points, _pairs(points, asked.shown), within)
+
+    def _for_all_values(self, points: isl.Set, asked: _Asked, cells: int) -> bool:
+        """Tell whether the pairs of some points are pairs for all values their terms may have.
+
+        Where that is not asked, it is told of as it is.
+
+        Args:
+            points: The pairs, with the values of terms with which they are.
+            asked: What was asked.
+            cells: How many dimensions the cell has, which the points do not have any more.
+        """
+        if not any(asked.values) or any(way.possible is None for way in asked.ways):
+            return True
+        # All instances, with what is known of the values of their terms.
+        possible = self._set(asked.space, FALSE)
+        # The ways with most in common come last, and have the fewest cases.
+        for way in reversed(asked.ways):
+            if points.n_basic_set() * max(1, possible.n_basic_set()) > MOST_SUBTRACTED:
+                return False
+            assert way.possible is not None
+            possible = possible.union(self._set(asked.space, way.possible))
+        possible = possible.project_out(isl.dim_type.set, len(asked.space) - cells, cells)
+        # The values of terms stand last; bound variables are chosen for each.
+        shown = sum(asked.shown)
+        hidden = asked.generators[0] + asked.values[0]
+        for first, count in zip((shown + hidden, shown), reversed(asked.generators), strict=True):
+            points = points.project_out(isl.dim_type.set, first, count)
+            possible = possible.project_out(isl.dim_type.set, first, count)
+        if points.n_basic_set() * possible.n_basic_set() > MOST_SUBTRACTED:
+            return False
+        values = sum(asked.values)
+        pairs = points.project_out(isl.dim_type.set, shown, values)
+        others = possible.subtract(points).project_out(isl.dim_type.set, shown, values)
+        return bool(pairs.intersect(others).is_empty())
 
     def _plain(self, instance: Instance) -> tuple[str, ...]:
         key = (instance.access.statement.number, instance.letter)
@@ -379,30 +408,6 @@ class _Finder:
         shape = ", ".join(f"t{n}" for n in range(depth))
         named = isl.Map(f"{{ [{shape}] -> s{sink.statement.number}[{shape}] }}")
         return Uncovered(sink.statement.number, sink.array, points.apply(named))
-
-
-def _for_all_values(points: isl.Set, possible: isl.Set, asked: _Asked) -> bool:
-    """Tell whether the pairs of some points are pairs for all values their terms may have.
-
-    Args:
-        points: The pairs, with the values of terms with which they are.
-        possible: All instances, with what is known of the values of their terms.
-        asked: What was asked.
-    """
-    if not any(asked.values):
-        return True
-    # The values of terms stand last; bound variables are chosen for each.
-    shown = sum(asked.shown)
-    hidden = asked.generators[0] + asked.values[0]
-    for first, count in zip((shown + hidden, shown), reversed(asked.generators), strict=True):
-        points = points.project_out(isl.dim_type.set, first, count)
-        possible = possible.project_out(isl.dim_type.set, first, count)
-    if points.n_basic_set() * possible.n_basic_set() > MOST_SUBTRACTED:
-        return False
-    values = sum(asked.values)
-    pairs = points.project_out(isl.dim_type.set, shown, values)
-    others = possible.subtract(points).project_out(isl.dim_type.set, shown, values)
-    return bool(pairs.intersect(others).is_empty())
 
 
 def _pairs(points: isl.Set, depths: tuple[int, int]) -> isl.Map:
