@@ -6,6 +6,8 @@ import contextlib
 
 import pytest
 
+from looptrans.analysis.killing import killer
+from looptrans.analysis.model import build_model
 from looptrans.ir.diagnostic import ListingError
 from looptrans.transforms.script import apply_all
 from tests.analysis import lines
@@ -94,6 +96,34 @@ def test_a_write_in_a_loop_that_leaves_something_out(write: str, loop: str, read
     found = flow_of(ROWS.format(write=write, loop=loop, read=read), "s")
     carried = any(line.endswith(" i") for line in found)
     assert carried == ("; s[j] = i" not in read)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_seen"),
+    [
+        ("j // W == i // W", "j // W == i // W", False),
+        ("n[j] == n[i]", "n[j] == n[i]", False),
+        ("j // W == i // W", "j // W == i // W and j > 2", False),
+        ("j // W == i // W", "j // W <= i // W", True),
+        ("x[i, j, 0] > 0", "x[i, j, 0] > 0", True),
+    ],
+)
+def test_a_write_under_the_guard_of_the_read(first: str, second: str, is_seen: bool) -> None:
+    text = f"""
+def f(x: Float[Array, "M N K"], y: Float[Array, "M N"], n: Int[Array, "N"], W: int):
+    s = zeros(N)
+    for i in range(0, M):
+        for j in range(0, N):
+            if {first}:
+                s[j] = x[i, j, 0]
+        for j in range(0, N):
+            if {second}:
+                y[i, j] = s[j]
+"""
+    accesses = build_model(read(text)).accesses
+    (seen,) = (a for a in accesses if a.array == "s" and not a.is_write)
+    assert (killer(seen, [a for a in accesses if a.array == "s" and a.is_write]) is None) == is_seen
+    assert any(line.endswith(" i") for line in flow_of(text, "s")) == is_seen
 
 
 def test_a_scalar_under_a_guard_that_data_decides() -> None:

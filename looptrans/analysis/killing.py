@@ -9,7 +9,7 @@ names the same cell. So do two writes, one in either branch of a guard, whatever
 a write in loops of its own, before the read in loops over the same:
 
     for i: for j: s[j] = …       the read of s[j] in the second loop sees what this iteration of i
-           for j: … s[j] …       has left
+           for j: … s[j] …       has left; so it does where both are under one guard on indices
 """
 
 from __future__ import annotations
@@ -18,8 +18,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from looptrans.analysis.contract_forms import conjuncts
 from looptrans.analysis.model import AccessModel, StatementModel
-from looptrans.ir.condition import ALWAYS
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Relation,
+    is_data_dependent,
+    walk_condition,
+)
 from looptrans.ir.index import lets
 from looptrans.ir.program import Loop
 from looptrans.ir.walk import Placed
@@ -79,8 +86,8 @@ def _covers(write: AccessModel, read: AccessModel) -> int | None:
 def goes_over_before(mine: Placed, other: Placed, levels: int) -> bool:
     """Tell whether loops around a statement go over what those around a later one go over.
 
-    Nothing but loops stands around the first in what the two share, and around the other there are
-    loops over the same, perhaps among others.
+    In what the two share, around the other there are loops over the same as around the first,
+    perhaps among others, and every guard that is around the first.
 
     Args:
         mine: The first statement.
@@ -96,7 +103,27 @@ def goes_over_before(mine: Placed, other: Placed, levels: int) -> bool:
         and first[-1] < other.position[len(first) - 1]
         and len(set(names)) == len(names)
         and all(_is_among(loop, other.loops[levels:]) for loop in mine.loops[levels:])
-        and not any(len(branch) > len(first) for branch in mine.branches)
+        and all(
+            len(branch) <= len(first) or _is_certain(condition, other)
+            for branch, condition in zip(mine.branches, mine.conditions, strict=True)
+        )
+    )
+
+
+def _is_certain(condition: Condition, place: Placed) -> bool:
+    """Tell whether a guard around a statement says the same as another guard did before."""
+    asked = {part for each in place.conditions for part in conjuncts(each)}
+    # What data or a scalar decide may be decided otherwise the second time.
+    sides = (
+        side
+        for part in walk_condition(condition)
+        if isinstance(part, Relation)
+        for side in (part.left, part.right)
+    )
+    return (
+        all(part in asked for part in conjuncts(condition))
+        and not is_data_dependent(condition)
+        and not any(lets(side) for side in sides)
     )
 
 
