@@ -126,16 +126,17 @@ def worked_out(expr: Expr, known: Container[Key]) -> Iterator[Expr]:
         yield from worked_out(part, known)
 
 
-def carries_products(loop: TileLoop) -> bool:
-    """Tell whether several products are added up from one block to the next.
+def counts_wide(loop: TileLoop) -> bool:
+    """Tell whether a loop is to count in 64 bits, whatever offsets are worked out in.
 
-    While those of one block are added the next one begins. Then ptxas must not find anything else
-    that sets the sums; LLVM puts that where the loop is skipped, if it has to widen there what the
-    loop counts with (C7515: each product is then waited for).
+    A product that is added up runs on while the next block begins. Then ptxas must not find
+    anything else that sets the sum, or it lets each product wait (C7515); but where the loop is
+    skipped LLVM sets it, if it has to widen something there that the loop and what follows need.
+    That is so, in Triton 3.6, where besides blocks one number for each iteration is loaded.
     """
-    sums = {
-        op.name
-        for op in ops_in(loop.body)
-        if isinstance(op, Let) and isinstance(op.value, Dot) and op.value.accumulator is not None
-    }
-    return len(sums) > 1
+    exprs = [expr for op in ops_in(loop.body) for expr in exprs_of(op)]
+    parts = [part for expr in exprs for part in walk(expr)]
+    adds_up = any(isinstance(part, Dot) and part.accumulator is not None for part in parts)
+    return adds_up and any(
+        isinstance(part, Load) and dims_of(part) == (loop.dim,) for part in parts
+    )

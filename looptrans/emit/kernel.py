@@ -45,7 +45,7 @@ from looptrans.emit.arguments import (
     decorator,
 )
 from looptrans.emit.expressions import SUM, Expressions
-from looptrans.emit.first_blocks import carries_products, first_blocks, worked_out
+from looptrans.emit.first_blocks import counts_wide, first_blocks, worked_out
 from looptrans.emit.grid import Demand, block_number, decoded, lanes
 from looptrans.emit.head import arguments_of, declared, docstring, grouped, side_names
 from looptrans.emit.layout import INDENT, filled, fits, heading, statement
@@ -300,7 +300,7 @@ class _Writer:
                 first = self.expr.first(dim)
                 ends = [self.expr.show(start), self.expr.show(stop)]
                 lines = heading(self._sentence(note), depth) if note else []
-                is_counted = carries_products(op)
+                is_counted = counts_wide(op)
                 if is_counted:
                     ends = [e if e.isdigit() else f"tl.cast({e}, tl.int64)" for e in ends]
                     self.expr.counted.add(dim)
