@@ -363,11 +363,15 @@ def attention_kernel(
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S3
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         if LATE:
@@ -389,9 +393,7 @@ def attention_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S6
             O = tl.dot(
                 exp_S_bhij.to(V_ptr.dtype.element_ty),
@@ -404,7 +406,7 @@ def attention_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S3
@@ -429,7 +431,7 @@ def attention_kernel(
             j_late = tl.where(j < N, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < N) & d_in[None, :],
                 other=0.0
             )  # S6
@@ -650,18 +652,21 @@ def attention_backward_dQ_kernel(
         other=0.0
     )  # S6
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S7
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S4, S5
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
@@ -670,7 +675,7 @@ def attention_backward_dQ_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S3
@@ -679,7 +684,7 @@ def attention_backward_dQ_kernel(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S4, S5
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S6
@@ -811,47 +816,44 @@ def attention_backward_dK_dV_kernel(
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
     )  # S13
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+    lse_at = lse_ptr + i_at * stride_lse_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    delta_at = delta_ptr + i_at * stride_delta_i
     # Full blocks.
-    for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S10
+    for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S10
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S12
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S12
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S11, S12
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S13
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S13
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S13
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S14
+        delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S14
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S16
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S17
     # The last, partial block.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S10
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S12
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S12
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S11, S12
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S13
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S13
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S14
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S14
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
@@ -1260,7 +1262,7 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_forward_0da91095"), mutates_args=())
+@torch.library.custom_op(_free("attention_forward_818a83b0"), mutates_args=())
 def _attention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1279,7 +1281,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_backward_0da91095"), mutates_args=())
+@torch.library.custom_op(_free("attention_backward_818a83b0"), mutates_args=())
 def _attention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -299,17 +299,19 @@ def attention_differential_kernel(
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
     )  # S5
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    K2_at = K2_ptr + j_at[:, None] * stride_K2_j + e[None, :] * stride_K2_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S3
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
-            mask=e_in[None, :],
-            other=0.0
+            K2_at + tl.cast(j_first, INDEX) * stride_K2_j, mask=e_in[None, :], other=0.0
         )  # S5
         S2_bhij = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S5
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S14
@@ -325,7 +327,7 @@ def attention_differential_kernel(
         exp_S2_bhij = tl.exp2(S2_bhij * S_bhij_scale - m2_bhij_finite[:, None])  # S17
         l2 = l2 * exp_m2 + tl.sum(exp_S2_bhij, axis=1)  # S17
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S11
         O = tl.dot(
             exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
@@ -342,13 +344,13 @@ def attention_differential_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S3
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            K2_at + tl.cast(j_first, INDEX) * stride_K2_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S5
@@ -368,7 +370,7 @@ def attention_differential_kernel(
         exp_S2_bhij = tl.exp2(S2_bhij * S_bhij_scale - m2_bhij_finite[:, None])  # S17
         l2 = l2 * exp_m2 + tl.sum(exp_S2_bhij, axis=1)  # S17
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S11

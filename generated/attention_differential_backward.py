@@ -616,17 +616,19 @@ def attention_differential_kernel(
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
     )  # S5
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    K2_at = K2_ptr + j_at[:, None] * stride_K2_j + e[None, :] * stride_K2_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S3
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
-            mask=e_in[None, :],
-            other=0.0
+            K2_at + tl.cast(j_first, INDEX) * stride_K2_j, mask=e_in[None, :], other=0.0
         )  # S5
         S2_bhij = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S5
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_scale)  # S16
@@ -642,7 +644,7 @@ def attention_differential_kernel(
         exp_S2_bhij = tl.exp2(S2_bhij * S_bhij_scale - m2_bhij_finite[:, None])  # S19
         l2 = l2 * exp_m2 + tl.sum(exp_S2_bhij, axis=1)  # S19
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S11
         O = tl.dot(
             exp_S_bhij.to(V_ptr.dtype.element_ty), V_jd, O * exp_m[:, None], input_precision="ieee"
@@ -659,13 +661,13 @@ def attention_differential_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S3
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            K2_at + tl.cast(j_first, INDEX) * stride_K2_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S5
@@ -685,7 +687,7 @@ def attention_differential_kernel(
         exp_S2_bhij = tl.exp2(S2_bhij * S_bhij_scale - m2_bhij_finite[:, None])  # S19
         l2 = l2 * exp_m2 + tl.sum(exp_S2_bhij, axis=1)  # S19
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S11
@@ -846,15 +848,19 @@ def attention_differential_backward_O2_kernel(
         other=0.0
     )  # S7
     lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S9
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    K2_at = K2_ptr + j_at[:, None] * stride_K2_j + e[None, :] * stride_K2_e
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S2
         dP_2_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S2
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         P = tl.exp2(
@@ -862,9 +868,7 @@ def attention_differential_backward_O2_kernel(
         )  # S4, S5
         dP_2 = -(lam * dP_2_sum)  # S6
         K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
-            mask=e_in[None, :],
-            other=0.0
+            K2_at + tl.cast(j_first, INDEX) * stride_K2_j, mask=e_in[None, :], other=0.0
         )  # S7
         S2_sum = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S7
         P_2 = tl.exp2(
@@ -877,13 +881,13 @@ def attention_differential_backward_O2_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S2
         dP_2_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S2
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S3
@@ -893,7 +897,7 @@ def attention_differential_backward_O2_kernel(
         )  # S4, S5
         dP_2 = -(lam * dP_2_sum)  # S6
         K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            K2_at + tl.cast(j_first, INDEX) * stride_K2_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S7
@@ -1142,25 +1146,27 @@ def attention_differential_backward_dQ_dQ2_kernel(
     )  # S20
     lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S22
     dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i, mask=i < M, other=0.0)  # S24
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
+    K2_at = K2_ptr + j_at[:, None] * stride_K2_j + e[None, :] * stride_K2_e
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S14
         S_sum_2 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S14
         P_3 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S15, S16
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S17
         dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
         dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S18
         K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
-            mask=e_in[None, :],
-            other=0.0
+            K2_at + tl.cast(j_first, INDEX) * stride_K2_j, mask=e_in[None, :], other=0.0
         )  # S20
         S2_sum_2 = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S20
         P_2_2 = tl.exp2(
@@ -1174,7 +1180,7 @@ def attention_differential_backward_dQ_dQ2_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S14
@@ -1183,14 +1189,14 @@ def attention_differential_backward_dQ_dQ2_kernel(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S15, S16
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S17
         dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
         dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S18
         K2_je = tl.load(
-            K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
+            K2_at + tl.cast(j_first, INDEX) * stride_K2_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S20
@@ -1366,37 +1372,36 @@ def attention_differential_backward_dK_dV_dK2_kernel(
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
     )  # S34
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+    lse_at = lse_ptr + i_at * stride_lse_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    dl_sum_at = dl_sum_ptr + i_at * stride_dl_sum_i
+    Q2_at = Q2_ptr + i_at[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e
+    lse_2_at = lse_2_ptr + i_at * stride_lse_2_i
+    dl2_sum_at = dl2_sum_ptr + i_at * stride_dl2_sum_i
     # Full blocks.
-    for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S28
+    for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S28
         S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S28
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S30
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S30
         P_4 = tl.exp2(
             S_sum_3 * S_3_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S29, S30
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S31
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S31
         dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
-        dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i)  # S32
+        dl_sum_i = tl.load(dl_sum_at + i_first * stride_dl_sum_i)  # S32
         dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S32
-        Q2_ie = tl.load(
-            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
-            mask=e_in[None, :],
-            other=0.0
-        )  # S34
+        Q2_ie = tl.load(Q2_at + i_first * stride_Q2_i, mask=e_in[None, :], other=0.0)  # S34
         S2_sum_3 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S34
-        lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i)  # S36
+        lse_2_i = tl.load(lse_2_at + i_first * stride_lse_2_i)  # S36
         P_2_3 = tl.exp2(
             S2_sum_3 * S_3_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S35, S36
         dP_2_3 = -(lam * dP_2_sum_3)  # S37
-        dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i)  # S38
+        dl2_sum_i = tl.load(dl2_sum_at + i_first * stride_dl2_sum_i)  # S38
         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S40
         dV = tl.dot(
@@ -1404,38 +1409,33 @@ def attention_differential_backward_dK_dV_dK2_kernel(
         )  # S41
         dK2 = tl.dot(dS2_2.to(Q2_ptr.dtype.element_ty), Q2_ie, dK2, input_precision="ieee")  # S42
     # The last, partial block.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S28
         S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S28
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S30
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S30
         P_4 = tl.exp2(
             S_sum_3 * S_3_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S29, S30
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S31
         dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
-        dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < M, other=0.0)  # S32
+        dl_sum_i = tl.load(dl_sum_at + i_first * stride_dl_sum_i, mask=i < M, other=0.0)  # S32
         dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S32
         Q2_ie = tl.load(
-            Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q2_at + i_first * stride_Q2_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S34
         S2_sum_3 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S34
-        lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S36
+        lse_2_i = tl.load(lse_2_at + i_first * stride_lse_2_i, mask=i < M, other=0.0)  # S36
         P_2_3 = tl.exp2(
             S2_sum_3 * S_3_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S35, S36
         dP_2_3 = -(lam * dP_2_sum_3)  # S37
-        dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i, mask=i < M, other=0.0)  # S38
+        dl2_sum_i = tl.load(dl2_sum_at + i_first * stride_dl2_sum_i, mask=i < M, other=0.0)  # S38
         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
@@ -2093,7 +2093,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op(_free("attention_differential_forward_e2b306b6"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_forward_e9e7e186"), mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2114,7 +2114,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_differential_backward_e2b306b6"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_backward_e9e7e186"), mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -263,12 +263,16 @@ def attention_document_kernel(
     if LATE:
         exp_S_seen_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    doc_at = doc_ptr + j_at * stride_doc_i
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
-    for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S2
+    for j_from in range(0, tl.cast(j_full, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
+        K_je = tl.load(K_at + j_first * stride_K_j, mask=e_in[None, :], other=0.0)  # S2
         S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
         if LATE:
             V_jd = tl.load(
@@ -277,7 +281,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
-        doc_j = tl.load(doc_ptr + j * stride_doc_i)  # S2
+        doc_j = tl.load(doc_at + j_first * stride_doc_i)  # S2
         # outside: the least there is
         S_seen = tl.where(doc_i[:, None] == doc_j[None, :], S, float("-inf"))
         m_bhij = tl.maximum(m, tl.max(S_seen, axis=1) * S_outside)  # S10
@@ -291,11 +295,7 @@ def attention_document_kernel(
             exp_S_seen_late = exp_S_seen.to(V_ptr.dtype.element_ty)
             j_late = j
         else:
-            V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
-            )  # S8
+            V_jd = tl.load(V_at + j_first * stride_V_j, mask=d_in[None, :], other=0.0)  # S8
             O = tl.dot(
                 exp_S_seen.to(V_ptr.dtype.element_ty),
                 V_jd,
@@ -304,12 +304,11 @@ def attention_document_kernel(
             )  # S8
         m = m_bhij  # S3
     # Some rows have ended.
-    for j_first in range(j_full, j_stop, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+    for j_from in range(tl.cast(j_full, tl.int64), tl.cast(j_stop, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-            mask=(j[:, None] < j_stop) & e_in[None, :],
-            other=0.0
+            K_at + j_first * stride_K_j, mask=(j[:, None] < j_stop) & e_in[None, :], other=0.0
         )  # S2
         S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
         if LATE:
@@ -319,7 +318,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
-        doc_j = tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0)  # S2
+        doc_j = tl.load(doc_at + j_first * stride_doc_i, mask=j < j_stop, other=0)  # S2
         # outside: the least there is
         S_seen = tl.where(
             (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
@@ -339,9 +338,7 @@ def attention_document_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=(j[:, None] < j_stop) & d_in[None, :],
-                other=0.0
+                V_at + j_first * stride_V_j, mask=(j[:, None] < j_stop) & d_in[None, :], other=0.0
             )  # S8
             O = tl.dot(
                 exp_S_seen.to(V_ptr.dtype.element_ty),

@@ -423,12 +423,16 @@ def attention_document_kernel(
     if LATE:
         exp_S_seen_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    doc_at = doc_ptr + j_at * stride_doc_i
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
-    for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S2
+    for j_from in range(0, tl.cast(j_full, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
+        K_je = tl.load(K_at + j_first * stride_K_j, mask=e_in[None, :], other=0.0)  # S2
         S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
         if LATE:
             V_jd = tl.load(
@@ -437,7 +441,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
-        doc_j = tl.load(doc_ptr + j * stride_doc_i)  # S2
+        doc_j = tl.load(doc_at + j_first * stride_doc_i)  # S2
         # outside: the least there is
         S_seen = tl.where(doc_i[:, None] == doc_j[None, :], S, float("-inf"))
         m_bhij = tl.maximum(m, tl.max(S_seen, axis=1) * S_outside)  # S10
@@ -451,11 +455,7 @@ def attention_document_kernel(
             exp_S_seen_late = exp_S_seen.to(V_ptr.dtype.element_ty)
             j_late = j
         else:
-            V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
-            )  # S8
+            V_jd = tl.load(V_at + j_first * stride_V_j, mask=d_in[None, :], other=0.0)  # S8
             O = tl.dot(
                 exp_S_seen.to(V_ptr.dtype.element_ty),
                 V_jd,
@@ -464,12 +464,11 @@ def attention_document_kernel(
             )  # S8
         m = m_bhij  # S3
     # Some rows have ended.
-    for j_first in range(j_full, j_stop, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+    for j_from in range(tl.cast(j_full, tl.int64), tl.cast(j_stop, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-            mask=(j[:, None] < j_stop) & e_in[None, :],
-            other=0.0
+            K_at + j_first * stride_K_j, mask=(j[:, None] < j_stop) & e_in[None, :], other=0.0
         )  # S2
         S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
         if LATE:
@@ -479,7 +478,7 @@ def attention_document_kernel(
                 other=0.0
             )  # S8
             O = tl.dot(exp_S_seen_late, V_jd, O, input_precision="ieee")  # S8: of the block before
-        doc_j = tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0)  # S2
+        doc_j = tl.load(doc_at + j_first * stride_doc_i, mask=j < j_stop, other=0)  # S2
         # outside: the least there is
         S_seen = tl.where(
             (tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first)
@@ -499,9 +498,7 @@ def attention_document_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=(j[:, None] < j_stop) & d_in[None, :],
-                other=0.0
+                V_at + j_first * stride_V_j, mask=(j[:, None] < j_stop) & d_in[None, :], other=0.0
             )  # S8
             O = tl.dot(
                 exp_S_seen.to(V_ptr.dtype.element_ty),
@@ -738,20 +735,21 @@ def attention_document_backward_dQ_kernel(
         other=0.0
     )  # S7
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S8
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    doc_at = doc_ptr + j_at * stride_doc_i
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
-    for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        doc_j = tl.load(doc_ptr + j * stride_doc_i)
-        K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S4
+    for j_from in range(0, tl.cast(j_full, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        doc_j = tl.load(doc_at + j_first * stride_doc_i)
+        K_je = tl.load(K_at + j_first * stride_K_j, mask=e_in[None, :], other=0.0)  # S4
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         P = tl.exp2(
             S_sum * S_in_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S5, S6
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S7
+        V_jd = tl.load(V_at + j_first * stride_V_j, mask=d_in[None, :], other=0.0)  # S7
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
         dscale_part = dscale_part + tl.sum(
@@ -764,22 +762,19 @@ def attention_document_backward_dQ_kernel(
             input_precision="ieee"
         )  # S11
     # Some rows have ended.
-    for j_first in range(j_full, j_stop, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        doc_j = tl.load(doc_ptr + j * stride_doc_i, mask=j < j_stop, other=0)  # S11
+    for j_from in range(tl.cast(j_full, tl.int64), tl.cast(j_stop, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
+        doc_j = tl.load(doc_at + j_first * stride_doc_i, mask=j < j_stop, other=0)  # S11
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-            mask=(j[:, None] < j_stop) & e_in[None, :],
-            other=0.0
+            K_at + j_first * stride_K_j, mask=(j[:, None] < j_stop) & e_in[None, :], other=0.0
         )  # S4
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         P = tl.exp2(
             S_sum * S_in_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S5, S6
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
-            other=0.0
+            V_at + j_first * stride_V_j, mask=(j[:, None] < j_stop) & d_in[None, :], other=0.0
         )  # S7
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
@@ -938,27 +933,33 @@ def attention_document_backward_dK_dV_kernel(
         mask=(j[:, None] < M) & d_in[None, :],
         other=0.0
     )  # S15
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    doc_at = doc_ptr + i_at * stride_doc_j
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+    lse_at = lse_ptr + i_at * stride_lse_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    delta_at = delta_ptr + i_at * stride_delta_i
     # Some rows have not begun.
-    for i_first in range(i_start, tl.minimum(i_begun, M), BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        doc_i = tl.load(doc_ptr + i * stride_doc_j, mask=i < M, other=0)
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, M), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
+        doc_i = tl.load(doc_at + i_first * stride_doc_j, mask=i < M, other=0)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S12
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S14
         P_2 = tl.exp2(
             S_sum_2 * S_in_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S13, S14
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S15
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S16
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
@@ -985,24 +986,18 @@ def attention_document_backward_dK_dV_kernel(
             input_precision="ieee"
         )  # S19
     # Full blocks.
-    for i_first in range(i_begun, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        doc_i = tl.load(doc_ptr + i * stride_doc_j)  # S19
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S12
+    for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        doc_i = tl.load(doc_at + i_first * stride_doc_j)  # S19
+        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S12
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S14
         P_2 = tl.exp2(
             S_sum_2 * S_in_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S13, S14
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S15
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S15
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S16
+        delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S16
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(doc_i[None, :] == doc_j[:, None], dS_2, 0.0).to(Q_ptr.dtype.element_ty),
@@ -1017,26 +1012,23 @@ def attention_document_backward_dK_dV_kernel(
             input_precision="ieee"
         )  # S19
     # Some rows have ended.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        doc_i = tl.load(doc_ptr + i * stride_doc_j, mask=i < M, other=0)  # S19
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
+        doc_i = tl.load(doc_at + i_first * stride_doc_j, mask=i < M, other=0)  # S19
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S12
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S14
         P_2 = tl.exp2(
             S_sum_2 * S_in_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S13, S14
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S15
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S16
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(
@@ -1602,7 +1594,7 @@ def attention_document_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_document_forward_7618e25a"), mutates_args=())
+@torch.library.custom_op(_free("attention_document_forward_9ed18975"), mutates_args=())
 def _attention_document_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1622,7 +1614,7 @@ def _(Q, K, V, doc, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_document_backward_7618e25a"), mutates_args=())
+@torch.library.custom_op(_free("attention_document_backward_9ed18975"), mutates_args=())
 def _attention_document_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -480,11 +480,15 @@ def attention_dropout_kernel(
     if LATE:
         O_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
@@ -508,9 +512,7 @@ def attention_dropout_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S4
             O = tl.dot(
                 tl.where(
@@ -525,7 +527,7 @@ def attention_dropout_kernel(
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
@@ -557,7 +559,7 @@ def attention_dropout_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
             )  # S4
@@ -791,18 +793,22 @@ def attention_dropout_backward_dQ_kernel(
         other=0.0
     )  # S7
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S9
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S4
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S5, S6
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         uniform = _uniform(seed, b * H + h, i[:, None], j[None, :])  # S8
@@ -814,7 +820,7 @@ def attention_dropout_backward_dQ_kernel(
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S4
@@ -823,7 +829,7 @@ def attention_dropout_backward_dQ_kernel(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S5, S6
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < j_stop) & d_in[None, :],
             other=0.0
         )  # S7
@@ -1052,28 +1058,33 @@ def attention_dropout_backward_dK_dV_kernel(
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
     )  # S17
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+    lse_at = lse_ptr + i_at * stride_lse_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    delta_at = delta_ptr + i_at * stride_delta_i
     # Some rows have not begun.
-    for i_first in range(i_start, tl.minimum(i_begun, M), BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, M), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S14
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S16
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S16
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S15, S16
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
         dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(
             tl.where(
@@ -1098,25 +1109,20 @@ def attention_dropout_backward_dK_dV_kernel(
             input_precision="ieee"
         )  # S22
     # Full blocks.
-    for i_first in range(i_begun, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S14
+    for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
+        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S14
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S16
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S16
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S15, S16
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S17
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
         dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
+        delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
         dV = tl.dot(
@@ -1128,27 +1134,24 @@ def attention_dropout_backward_dK_dV_kernel(
             input_precision="ieee"
         )  # S22
     # Some rows have ended.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S14
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S16
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S16
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S15, S16
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
         dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(
             tl.where(
@@ -1744,7 +1747,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_forward_2c0e508a"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_f15b22ba"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1764,7 +1767,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_backward_2c0e508a"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_f15b22ba"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

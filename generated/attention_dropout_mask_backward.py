@@ -434,11 +434,15 @@ def attention_dropout_mask_kernel(
     if LATE:
         O_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
@@ -465,9 +469,7 @@ def attention_dropout_mask_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S4
             O = tl.dot(
                 tl.where(keep_ij, exp_S_bhij, 0.0).to(V_ptr.dtype.element_ty),
@@ -480,7 +482,7 @@ def attention_dropout_mask_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S1
@@ -510,7 +512,7 @@ def attention_dropout_mask_kernel(
             j_late = tl.where(j < N, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < N) & d_in[None, :],
                 other=0.0
             )  # S4
@@ -749,18 +751,22 @@ def attention_dropout_mask_backward_dQ_kernel(
         other=0.0
     )  # S7
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S9
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S4
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S5, S6
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         keep_ij = tl.load(
@@ -776,7 +782,7 @@ def attention_dropout_mask_backward_dQ_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S4
@@ -785,7 +791,7 @@ def attention_dropout_mask_backward_dQ_kernel(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S5, S6
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S7
@@ -1004,22 +1010,23 @@ def attention_dropout_mask_backward_dK_dV_kernel(
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
     )  # S17
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+    lse_at = lse_ptr + i_at * stride_lse_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    delta_at = delta_ptr + i_at * stride_delta_i
     # Full blocks.
-    for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S14
+    for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
+        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S14
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S16
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S16
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S15, S16
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S17
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         keep_ij = tl.load(
             keep_ptr + i[None, :] * stride_keep_i + j[:, None] * stride_keep_j,
@@ -1027,7 +1034,7 @@ def attention_dropout_mask_backward_dK_dV_kernel(
             other=0
         )  # S18
         dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S19
+        delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S19
         dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
         dV = tl.dot(
@@ -1039,22 +1046,19 @@ def attention_dropout_mask_backward_dK_dV_kernel(
             input_precision="ieee"
         )  # S22
     # The last, partial block.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S14
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S16
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S16
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S15, S16
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
         keep_ij = tl.load(
@@ -1063,7 +1067,7 @@ def attention_dropout_mask_backward_dK_dV_kernel(
             other=0
         )  # S18
         dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S19
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
@@ -1662,7 +1666,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_forward_782a3490"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_forward_5083cac2"), mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1682,7 +1686,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_backward_782a3490"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_backward_5083cac2"), mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -403,11 +403,15 @@ def attention_lengths_kernel(
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
@@ -429,9 +433,7 @@ def attention_lengths_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S4
             O = tl.dot(
                 exp_S_bhij.to(V_ptr.dtype.element_ty),
@@ -444,7 +446,7 @@ def attention_lengths_kernel(
     for j_first in range(j_full, n_kv_b, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < n_kv_b) & e_in[None, :],
             other=0.0
         )  # S1
@@ -469,7 +471,7 @@ def attention_lengths_kernel(
             j_late = tl.where(j < n_kv_b, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < n_kv_b) & d_in[None, :],
                 other=0.0
             )  # S4
@@ -703,18 +705,21 @@ def attention_lengths_backward_dQ_kernel(
         other=0.0
     )  # S7
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S8
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S4
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S5, S6
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S7
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
@@ -724,7 +729,7 @@ def attention_lengths_backward_dQ_kernel(
     for j_first in range(j_full, n_kv_b, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < n_kv_b) & e_in[None, :],
             other=0.0
         )  # S4
@@ -733,7 +738,7 @@ def attention_lengths_backward_dQ_kernel(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S5, S6
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < n_kv_b) & d_in[None, :],
             other=0.0
         )  # S7
@@ -878,49 +883,44 @@ def attention_lengths_backward_dK_dV_kernel(
             mask=(j[:, None] < n_kv_b) & d_in[None, :],
             other=0.0
         )  # S15
+        # What is read as it would be in a block that begins at 0.
+        i_at = tl.arange(0, BLOCK_I).to(INDEX)
+        Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+        lse_at = lse_ptr + i_at * stride_lse_i
+        dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+        delta_at = delta_ptr + i_at * stride_delta_i
         # Full blocks.
-        for i_first in range(0, i_full, BLOCK_I):
-            i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-            Q_ie = tl.load(
-                Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-                mask=e_in[None, :],
-                other=0.0
-            )  # S12
+        for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
+            i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+            Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S12
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
-            lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S14
+            lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S14
             P_2 = tl.exp2(
                 S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
             )  # S13, S14
-            dO_id = tl.load(
-                dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-                mask=d_in[None, :],
-                other=0.0
-            )  # S15
+            dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S15
             dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-            delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S16
+            delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S16
             dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
             dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
             dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S19
         # The last, partial block.
-        for i_first in range(i_full, M, BLOCK_I):
-            i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+            i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+            i = i_first + tl.arange(0, BLOCK_I)
             Q_ie = tl.load(
-                Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-                mask=(i[:, None] < M) & e_in[None, :],
-                other=0.0
+                Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
             )  # S12
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
-            lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S14
+            lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S14
             P_2 = tl.exp2(
                 S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
             )  # S13, S14
             dO_id = tl.load(
-                dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-                mask=(i[:, None] < M) & d_in[None, :],
-                other=0.0
+                dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
             )  # S15
             dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-            delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
+            delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S16
             dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
             dK = tl.dot(
                 tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
@@ -1467,7 +1467,7 @@ def attention_lengths_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_lengths_forward_6990e7c3"), mutates_args=())
+@torch.library.custom_op(_free("attention_lengths_forward_338e5002"), mutates_args=())
 def _attention_lengths_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1487,7 +1487,7 @@ def _(Q, K, V, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_lengths_backward_6990e7c3"), mutates_args=())
+@torch.library.custom_op(_free("attention_lengths_backward_338e5002"), mutates_args=())
 def _attention_lengths_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -352,11 +352,15 @@ def attention_lengths_kernel(
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
@@ -378,9 +382,7 @@ def attention_lengths_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S4
             O = tl.dot(
                 exp_S_bhij.to(V_ptr.dtype.element_ty),
@@ -393,7 +395,7 @@ def attention_lengths_kernel(
     for j_first in range(j_full, n_kv_b, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < n_kv_b) & e_in[None, :],
             other=0.0
         )  # S1
@@ -418,7 +420,7 @@ def attention_lengths_kernel(
             j_late = tl.where(j < n_kv_b, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < n_kv_b) & d_in[None, :],
                 other=0.0
             )  # S4
@@ -561,11 +563,14 @@ def attention_lengths_O_part_kernel(
     j_each = (j_blocks + parts - 1) // parts * BLOCK_J  # a part has whole blocks
     j_own = p * j_each
     j_end = j_own + j_each
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(j_own, tl.minimum(j_full, j_end), BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_bhij_inside  # S1
         m_part_bhij = tl.maximum(m_part, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S7
@@ -575,7 +580,7 @@ def attention_lengths_O_part_kernel(
         exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_part_bhij_finite[:, None])  # S8
         l_part = l_part * exp_m_part + tl.sum(exp_S_bhij, axis=1)  # S8
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S9
         O_part = tl.dot(
             exp_S_bhij.to(V_ptr.dtype.element_ty),
@@ -588,7 +593,7 @@ def attention_lengths_O_part_kernel(
     for j_first in range(tl.maximum(j_full, j_own), tl.minimum(n_kv_b, j_end), BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < n_kv_b) & e_in[None, :],
             other=0.0
         )  # S1
@@ -601,7 +606,7 @@ def attention_lengths_O_part_kernel(
         exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_part_bhij_finite[:, None])  # S8
         l_part = l_part * exp_m_part + tl.sum(exp_S_bhij, axis=1)  # S8
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < n_kv_b) & d_in[None, :],
             other=0.0
         )  # S9

@@ -251,8 +251,9 @@ def attention_paged_kernel(
     S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
     S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     # Full blocks.
-    for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+    for j_from in range(0, tl.cast(j_full, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
         page_j = tl.cast(tl.load(page_ptr + j // P * stride_page_1), INDEX)  # S1
         K_je = tl.load(
             K_ptr
@@ -282,8 +283,9 @@ def attention_paged_kernel(
         )  # S4
         m = m_bhij  # S2
     # The last, partial block.
-    for j_first in range(j_full, n_kv_b, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+    for j_from in range(tl.cast(j_full, tl.int64), tl.cast(n_kv_b, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
         page_j = tl.cast(
             tl.load(page_ptr + j // P * stride_page_1, mask=j < n_kv_b, other=0), INDEX
         )  # S1

@@ -449,8 +449,9 @@ def attention_paged_kernel(
     S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
     S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
     # Full blocks.
-    for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+    for j_from in range(0, tl.cast(j_full, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
         page_j = tl.cast(tl.load(page_ptr + j // P * stride_page_1), INDEX)  # S1
         K_je = tl.load(
             K_ptr
@@ -480,8 +481,9 @@ def attention_paged_kernel(
         )  # S4
         m = m_bhij  # S2
     # The last, partial block.
-    for j_first in range(j_full, n_kv_b, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+    for j_from in range(tl.cast(j_full, tl.int64), tl.cast(n_kv_b, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
         page_j = tl.cast(
             tl.load(page_ptr + j // P * stride_page_1, mask=j < n_kv_b, other=0), INDEX
         )  # S1
@@ -723,8 +725,9 @@ def attention_paged_backward_dQ_kernel(
     )  # S6
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S7
     # Full blocks.
-    for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+    for j_from in range(0, tl.cast(j_full, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
         page_j = tl.cast(tl.load(page_ptr + j // P * stride_page_1), INDEX)  # S3
         K_je = tl.load(
             K_ptr
@@ -751,8 +754,9 @@ def attention_paged_backward_dQ_kernel(
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S9
         dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S10
     # The last, partial block.
-    for j_first in range(j_full, n_kv_b, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+    for j_from in range(tl.cast(j_full, tl.int64), tl.cast(n_kv_b, tl.int64), BLOCK_J):
+        j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
         page_j = tl.cast(
             tl.load(page_ptr + j // P * stride_page_1, mask=j < n_kv_b, other=0), INDEX
         )  # S3
@@ -920,29 +924,35 @@ def attention_paged_backward_dK_dV_kernel(
                     mask=(p[:, None] < P) & d_in[None, :] & (j_block * P + p[:, None] < n_kv_b),
                     other=0.0
                 )  # S14
+                # What is read as it would be in a block that begins at 0.
+                i_at = tl.arange(0, BLOCK_I).to(INDEX)
+                Q_at = Q_ptr + b * stride_Q_b + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+                lse_at = lse_ptr + b * stride_lse_b + i_at * stride_lse_i
+                dO_at = (
+                    dO_ptr
+                    + b * stride_dO_b
+                    + i_at[:, None] * stride_dO_i
+                    + d[None, :] * stride_dO_d
+                )
+                delta_at = delta_ptr + b * stride_delta_b + i_at * stride_delta_i
                 # Full blocks.
-                for i_first in range(0, i_full, BLOCK_I):
-                    i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
+                    i_first = tl.cast(
+                        i_from, INDEX
+                    )  # counted in 64 bits, or ptxas lets each product wait
                     Q_ie = tl.load(
-                        Q_ptr + b * stride_Q_b + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-                        mask=e_in[None, :],
-                        other=0.0
+                        Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0
                     )  # S11
                     S_sum_2 = tl.dot(K_pe, tl.trans(Q_ie), input_precision="ieee")  # S11
-                    lse_i = tl.load(lse_ptr + b * stride_lse_b + i * stride_lse_i)  # S13
+                    lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S13
                     P_2_2 = tl.exp2(
                         S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
                     )  # S12, S13
                     dO_id = tl.load(
-                        dO_ptr
-                        + b * stride_dO_b
-                        + i[:, None] * stride_dO_i
-                        + d[None, :] * stride_dO_d,
-                        mask=d_in[None, :],
-                        other=0.0
+                        dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0
                     )  # S14
                     dP_2_2 = tl.dot(V_pd, tl.trans(dO_id), input_precision="ieee")  # S14
-                    delta_i = tl.load(delta_ptr + b * stride_delta_b + i * stride_delta_i)  # S15
+                    delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S15
                     dS_2 = P_2_2 * (dP_2_2 - delta_i.to(tl.float32)[None, :])  # S15
                     dS_sum_2 = dS_2 * scale  # S16
                     dK = tl.where(
@@ -960,31 +970,29 @@ def attention_paged_backward_dK_dV_kernel(
                         dV
                     )  # S18
                 # The last, partial block.
-                for i_first in range(i_full, M, BLOCK_I):
-                    i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+                for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+                    i_first = tl.cast(
+                        i_from, INDEX
+                    )  # counted in 64 bits, or ptxas lets each product wait
+                    i = i_first + tl.arange(0, BLOCK_I)
                     Q_ie = tl.load(
-                        Q_ptr + b * stride_Q_b + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+                        Q_at + i_first * stride_Q_i,
                         mask=(i[:, None] < M) & e_in[None, :],
                         other=0.0
                     )  # S11
                     S_sum_2 = tl.dot(K_pe, tl.trans(Q_ie), input_precision="ieee")  # S11
-                    lse_i = tl.load(
-                        lse_ptr + b * stride_lse_b + i * stride_lse_i, mask=i < M, other=0.0
-                    )  # S13
+                    lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S13
                     P_2_2 = tl.exp2(
                         S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
                     )  # S12, S13
                     dO_id = tl.load(
-                        dO_ptr
-                        + b * stride_dO_b
-                        + i[:, None] * stride_dO_i
-                        + d[None, :] * stride_dO_d,
+                        dO_at + i_first * stride_dO_i,
                         mask=(i[:, None] < M) & d_in[None, :],
                         other=0.0
                     )  # S14
                     dP_2_2 = tl.dot(V_pd, tl.trans(dO_id), input_precision="ieee")  # S14
                     delta_i = tl.load(
-                        delta_ptr + b * stride_delta_b + i * stride_delta_i, mask=i < M, other=0.0
+                        delta_at + i_first * stride_delta_i, mask=i < M, other=0.0
                     )  # S15
                     dS_2 = P_2_2 * (dP_2_2 - delta_i.to(tl.float32)[None, :])  # S15
                     dS_sum_2 = dS_2 * scale  # S16
@@ -1547,7 +1555,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_paged_forward_5b1845d6"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_forward_c204dca3"), mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1567,7 +1575,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_paged_backward_5b1845d6"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_backward_c204dca3"), mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -233,13 +233,17 @@ def attention_qkv_kernel(
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], QKV_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    QKV_at = QKV_ptr + j_at[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e
+    QKV_at_ = QKV_ptr + j_at[:, None] * stride_QKV_i + tl.cast(
+        2, INDEX
+    ) * stride_QKV_2 + e[None, :] * stride_QKV_e
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         QKV_je = tl.load(
-            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
-            mask=e_in[None, :],
-            other=0.0
+            QKV_at + tl.cast(j_first, INDEX) * stride_QKV_i, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
@@ -265,12 +269,7 @@ def attention_qkv_kernel(
             j_late = j
         else:
             QKV_je_2 = tl.load(
-                QKV_ptr
-                + j[:, None] * stride_QKV_i
-                + tl.cast(2, INDEX) * stride_QKV_2
-                + e[None, :] * stride_QKV_e,
-                mask=e_in[None, :],
-                other=0.0
+                QKV_at_ + tl.cast(j_first, INDEX) * stride_QKV_i, mask=e_in[None, :], other=0.0
             )  # S4
             O = tl.dot(
                 exp_S_bhij.to(QKV_ptr.dtype.element_ty),
@@ -283,7 +282,7 @@ def attention_qkv_kernel(
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         QKV_je = tl.load(
-            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            QKV_at + tl.cast(j_first, INDEX) * stride_QKV_i,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
@@ -317,10 +316,7 @@ def attention_qkv_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             QKV_je_2 = tl.load(
-                QKV_ptr
-                + j[:, None] * stride_QKV_i
-                + tl.cast(2, INDEX) * stride_QKV_2
-                + e[None, :] * stride_QKV_e,
+                QKV_at_ + tl.cast(j_first, INDEX) * stride_QKV_i,
                 mask=(j[:, None] < j_stop) & e_in[None, :],
                 other=0.0
             )  # S4

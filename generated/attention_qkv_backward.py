@@ -390,13 +390,17 @@ def attention_qkv_kernel(
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], QKV_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    QKV_at = QKV_ptr + j_at[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e
+    QKV_at_ = QKV_ptr + j_at[:, None] * stride_QKV_i + tl.cast(
+        2, INDEX
+    ) * stride_QKV_2 + e[None, :] * stride_QKV_e
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         QKV_je = tl.load(
-            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
-            mask=e_in[None, :],
-            other=0.0
+            QKV_at + tl.cast(j_first, INDEX) * stride_QKV_i, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee") * S_bhij_inside  # S1
         if LATE:
@@ -422,12 +426,7 @@ def attention_qkv_kernel(
             j_late = j
         else:
             QKV_je_2 = tl.load(
-                QKV_ptr
-                + j[:, None] * stride_QKV_i
-                + tl.cast(2, INDEX) * stride_QKV_2
-                + e[None, :] * stride_QKV_e,
-                mask=e_in[None, :],
-                other=0.0
+                QKV_at_ + tl.cast(j_first, INDEX) * stride_QKV_i, mask=e_in[None, :], other=0.0
             )  # S4
             O = tl.dot(
                 exp_S_bhij.to(QKV_ptr.dtype.element_ty),
@@ -440,7 +439,7 @@ def attention_qkv_kernel(
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         QKV_je = tl.load(
-            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            QKV_at + tl.cast(j_first, INDEX) * stride_QKV_i,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
@@ -474,10 +473,7 @@ def attention_qkv_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             QKV_je_2 = tl.load(
-                QKV_ptr
-                + j[:, None] * stride_QKV_i
-                + tl.cast(2, INDEX) * stride_QKV_2
-                + e[None, :] * stride_QKV_e,
+                QKV_at_ + tl.cast(j_first, INDEX) * stride_QKV_i,
                 mask=(j[:, None] < j_stop) & e_in[None, :],
                 other=0.0
             )  # S4
@@ -698,25 +694,23 @@ def attention_qkv_backward_dQKV_0_kernel(
         other=0.0
     )  # S6
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S7
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    QKV_at = QKV_ptr + j_at[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e
+    QKV_at_ = QKV_ptr + j_at[:, None] * stride_QKV_i + tl.cast(
+        2, INDEX
+    ) * stride_QKV_2 + e[None, :] * stride_QKV_e
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         QKV_je = tl.load(
-            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
-            mask=e_in[None, :],
-            other=0.0
+            QKV_at + tl.cast(j_first, INDEX) * stride_QKV_i, mask=e_in[None, :], other=0.0
         )  # S3
         S_sum = tl.dot(QKV_ie, tl.trans(QKV_je), input_precision="ieee")  # S3
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S4, S5
         QKV_je_2 = tl.load(
-            QKV_ptr
-            + j[:, None] * stride_QKV_i
-            + tl.cast(2, INDEX) * stride_QKV_2
-            + e[None, :] * stride_QKV_e,
-            mask=e_in[None, :],
-            other=0.0
+            QKV_at_ + tl.cast(j_first, INDEX) * stride_QKV_i, mask=e_in[None, :], other=0.0
         )  # S6
         dP = tl.dot(dO_ie, tl.trans(QKV_je_2), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
@@ -728,7 +722,7 @@ def attention_qkv_backward_dQKV_0_kernel(
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         QKV_je = tl.load(
-            QKV_ptr + j[:, None] * stride_QKV_i + stride_QKV_2 + e[None, :] * stride_QKV_e,
+            QKV_at + tl.cast(j_first, INDEX) * stride_QKV_i,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S3
@@ -737,10 +731,7 @@ def attention_qkv_backward_dQKV_0_kernel(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S4, S5
         QKV_je_2 = tl.load(
-            QKV_ptr
-            + j[:, None] * stride_QKV_i
-            + tl.cast(2, INDEX) * stride_QKV_2
-            + e[None, :] * stride_QKV_e,
+            QKV_at_ + tl.cast(j_first, INDEX) * stride_QKV_i,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S6
@@ -883,26 +874,31 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
     )  # S14
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    QKV_at = QKV_ptr + i_at[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e
+    lse_at = lse_ptr + i_at * stride_lse_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + e[None, :] * stride_dO_e
+    delta_at = delta_ptr + i_at * stride_delta_i
     # Some rows have not begun.
-    for i_first in range(i_start, tl.minimum(i_begun, N), BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, N), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         QKV_ie = tl.load(
-            QKV_ptr + i[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
+            QKV_at + i_first * stride_QKV_j, mask=(i[:, None] < N) & e_in[None, :], other=0.0
         )  # S11
         S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S13
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < N, other=0.0)  # S13
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S12, S13
         dO_ie = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < N) & e_in[None, :], other=0.0
         )  # S14
         dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S15
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < N, other=0.0)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
         dQKV_2 = tl.dot(
             tl.where(
@@ -925,25 +921,17 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
             input_precision="ieee"
         )  # S18
     # Full blocks.
-    for i_first in range(i_begun, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        QKV_ie = tl.load(
-            QKV_ptr + i[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e,
-            mask=e_in[None, :],
-            other=0.0
-        )  # S11
+    for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        QKV_ie = tl.load(QKV_at + i_first * stride_QKV_j, mask=e_in[None, :], other=0.0)  # S11
         S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S13
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S12, S13
-        dO_ie = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
-            mask=e_in[None, :],
-            other=0.0
-        )  # S14
+        dO_ie = tl.load(dO_at + i_first * stride_dO_i, mask=e_in[None, :], other=0.0)  # S14
         dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
+        delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
         dQKV_2 = tl.dot(
             P_2.to(dO_ptr.dtype.element_ty), dO_ie, dQKV_2, input_precision="ieee"
@@ -952,25 +940,22 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
             dS_2.to(QKV_ptr.dtype.element_ty), QKV_ie, dQKV_1, input_precision="ieee"
         )  # S18
     # Some rows have ended.
-    for i_first in range(i_full, N, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(N, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         QKV_ie = tl.load(
-            QKV_ptr + i[:, None] * stride_QKV_j + e[None, :] * stride_QKV_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
+            QKV_at + i_first * stride_QKV_j, mask=(i[:, None] < N) & e_in[None, :], other=0.0
         )  # S11
         S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < N, other=0.0)  # S13
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < N, other=0.0)  # S13
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S12, S13
         dO_ie = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + e[None, :] * stride_dO_e,
-            mask=(i[:, None] < N) & e_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < N) & e_in[None, :], other=0.0
         )  # S14
         dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < N, other=0.0)  # S15
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < N, other=0.0)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
         dQKV_2 = tl.dot(
             tl.where(
@@ -1466,7 +1451,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op(_free("attention_qkv_forward_b92cf553"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_forward_7d3cde85"), mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1485,7 +1470,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_qkv_backward_b92cf553"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_backward_7d3cde85"), mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -408,13 +408,15 @@ def attention_ragged_kernel(
         if LATE:
             exp_S_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
             j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+        # What is read as it would be in a block that begins at 0.
+        j_at = tl.arange(0, BLOCK_J).to(INDEX)
+        K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+        V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
         # Full blocks.
         for j_first in range(cu_k_b_2, j_full, BLOCK_J):
             j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
             K_je = tl.load(
-                K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-                mask=e_in[None, :],
-                other=0.0
+                K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
             )  # S2
             S = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee") * S_inside  # S2
             if LATE:
@@ -436,9 +438,7 @@ def attention_ragged_kernel(
                 j_late = j
             else:
                 V_jd = tl.load(
-                    V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                    mask=d_in[None, :],
-                    other=0.0
+                    V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
                 )  # S8
                 O = tl.dot(
                     exp_S.to(V_ptr.dtype.element_ty),
@@ -451,7 +451,7 @@ def attention_ragged_kernel(
         for j_first in range(j_full, cu_k_b, BLOCK_J):
             j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
             K_je = tl.load(
-                K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+                K_at + tl.cast(j_first, INDEX) * stride_K_j,
                 mask=(j[:, None] < cu_k_b) & e_in[None, :],
                 other=0.0
             )  # S2
@@ -476,7 +476,7 @@ def attention_ragged_kernel(
                 j_late = tl.where(j < cu_k_b, j, -1)
             else:
                 V_jd = tl.load(
-                    V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                    V_at + tl.cast(j_first, INDEX) * stride_V_j,
                     mask=(j[:, None] < cu_k_b) & d_in[None, :],
                     other=0.0
                 )  # S8
@@ -714,22 +714,21 @@ def attention_ragged_backward_dQ_kernel(
         )  # S6
         dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < cu_q_b_2, other=0.0)  # S7
         delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < cu_q_b_2, other=0.0)  # S7
+        # What is read as it would be in a block that begins at 0.
+        j_at = tl.arange(0, BLOCK_J).to(INDEX)
+        K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+        V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
         # Full blocks.
         for j_first in range(cu_k_b_2, j_full, BLOCK_J):
-            j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
             K_je = tl.load(
-                K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-                mask=e_in[None, :],
-                other=0.0
+                K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
             )  # S3
             S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
             P = tl.exp2(
                 S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
             )  # S4, S5
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S6
             dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
             dS = P * (dP + dlse_i.to(tl.float32)[:, None] - delta_i.to(tl.float32)[:, None])  # S7
@@ -739,7 +738,7 @@ def attention_ragged_backward_dQ_kernel(
         for j_first in range(j_full, cu_k_b, BLOCK_J):
             j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
             K_je = tl.load(
-                K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+                K_at + tl.cast(j_first, INDEX) * stride_K_j,
                 mask=(j[:, None] < cu_k_b) & e_in[None, :],
                 other=0.0
             )  # S3
@@ -748,7 +747,7 @@ def attention_ragged_backward_dQ_kernel(
                 S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
             )  # S4, S5
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < cu_k_b) & d_in[None, :],
                 other=0.0
             )  # S6
@@ -894,53 +893,51 @@ def attention_ragged_backward_dK_dV_kernel(
             mask=(j[:, None] < cu_k_b_2) & d_in[None, :],
             other=0.0
         )  # S14
+        # What is read as it would be in a block that begins at 0.
+        i_at = tl.arange(0, BLOCK_I).to(INDEX)
+        Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+        lse_at = lse_ptr + i_at * stride_lse_i
+        dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+        dlse_at = dlse_ptr + i_at * stride_dlse_i
+        delta_at = delta_ptr + i_at * stride_delta_i
         # Full blocks.
-        for i_first in range(cu_q_b_2, i_full, BLOCK_I):
-            i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-            Q_ie = tl.load(
-                Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-                mask=e_in[None, :],
-                other=0.0
-            )  # S11
+        for i_from in range(tl.cast(cu_q_b_2, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
+            i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+            Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S11
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-            lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S13
+            lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S13
             P_2 = tl.exp2(
                 S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
             )  # S12, S13
-            dO_id = tl.load(
-                dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-                mask=d_in[None, :],
-                other=0.0
-            )  # S14
+            dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S14
             dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-            dlse_i = tl.load(dlse_ptr + i * stride_dlse_i)  # S15
-            delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S15
+            dlse_i = tl.load(dlse_at + i_first * stride_dlse_i)  # S15
+            delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S15
             dS_2 = P_2 * (
                 dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
             )  # S15
             dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
             dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
         # The last, partial block.
-        for i_first in range(i_full, cu_q_b, BLOCK_I):
-            i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        for i_from in range(tl.cast(i_full, tl.int64), tl.cast(cu_q_b, tl.int64), BLOCK_I):
+            i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+            i = i_first + tl.arange(0, BLOCK_I)
             Q_ie = tl.load(
-                Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-                mask=(i[:, None] < cu_q_b) & e_in[None, :],
-                other=0.0
+                Q_at + i_first * stride_Q_i, mask=(i[:, None] < cu_q_b) & e_in[None, :], other=0.0
             )  # S11
             S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-            lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < cu_q_b, other=0.0)  # S13
+            lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < cu_q_b, other=0.0)  # S13
             P_2 = tl.exp2(
                 S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
             )  # S12, S13
             dO_id = tl.load(
-                dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-                mask=(i[:, None] < cu_q_b) & d_in[None, :],
-                other=0.0
+                dO_at + i_first * stride_dO_i, mask=(i[:, None] < cu_q_b) & d_in[None, :], other=0.0
             )  # S14
             dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-            dlse_i = tl.load(dlse_ptr + i * stride_dlse_i, mask=i < cu_q_b, other=0.0)  # S15
-            delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < cu_q_b, other=0.0)  # S15
+            dlse_i = tl.load(dlse_at + i_first * stride_dlse_i, mask=i < cu_q_b, other=0.0)  # S15
+            delta_i = tl.load(
+                delta_at + i_first * stride_delta_i, mask=i < cu_q_b, other=0.0
+            )  # S15
             dS_2 = P_2 * (
                 dP_2 + dlse_i.to(tl.float32)[None, :] - delta_i.to(tl.float32)[None, :]
             )  # S15
@@ -1500,7 +1497,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_ragged_forward_9b6e3536"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_forward_f3bf6545"), mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1519,7 +1516,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_ragged_backward_9b6e3536"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_backward_f3bf6545"), mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

@@ -446,11 +446,15 @@ def attention_relative_kernel(
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S2
         s = tl.dot(
             Q_ie, tl.trans(K_je), input_precision="ieee"
@@ -480,9 +484,7 @@ def attention_relative_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S7
             O = tl.dot(
                 exp_S_bhij.to(V_ptr.dtype.element_ty),
@@ -495,7 +497,7 @@ def attention_relative_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S2
@@ -528,7 +530,7 @@ def attention_relative_kernel(
             j_late = tl.where(j < N, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < N) & d_in[None, :],
                 other=0.0
             )  # S7
@@ -762,11 +764,15 @@ def attention_relative_backward_dQ_kernel(
         other=0.0
     )  # S7
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S8
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S3
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S4
@@ -781,7 +787,7 @@ def attention_relative_backward_dQ_kernel(
             - (log_l_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S6
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S7
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S8
@@ -790,7 +796,7 @@ def attention_relative_backward_dQ_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S3
@@ -807,7 +813,7 @@ def attention_relative_backward_dQ_kernel(
             - (log_l_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S6
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S7
@@ -943,12 +949,18 @@ def attention_relative_backward_dK_dV_kernel(
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
     )  # S15
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+    top_at = top_ptr + i_at * stride_top_i
+    log_l_at = log_l_ptr + i_at * stride_log_l_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    delta_at = delta_ptr + i_at * stride_delta_i
     # Full blocks.
-    for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S11
+    for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
+        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S11
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
         relative_ij = tl.load(
@@ -957,29 +969,24 @@ def attention_relative_backward_dK_dV_kernel(
             other=0.0
         )  # S13
         S_2 = s_2 + relative_ij.to(tl.float32)  # S13
-        top_i = tl.load(top_ptr + i * stride_top_i)  # S14
-        log_l_i = tl.load(log_l_ptr + i * stride_log_l_i)  # S14
+        top_i = tl.load(top_at + i_first * stride_top_i)  # S14
+        log_l_i = tl.load(log_l_at + i_first * stride_log_l_i)  # S14
         P_2 = tl.exp2(
             (S_2 - top_i.to(tl.float32)[None, :]) * 1.4426950408889634
             - (log_l_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S14
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S15
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S15
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S16
+        delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S16
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S19
     # The last, partial block.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S11
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
@@ -989,19 +996,17 @@ def attention_relative_backward_dK_dV_kernel(
             other=0.0
         )  # S13
         S_2 = s_2 + relative_ij.to(tl.float32)  # S13
-        top_i = tl.load(top_ptr + i * stride_top_i, mask=i < M, other=0.0)  # S14
-        log_l_i = tl.load(log_l_ptr + i * stride_log_l_i, mask=i < M, other=0.0)  # S14
+        top_i = tl.load(top_at + i_first * stride_top_i, mask=i < M, other=0.0)  # S14
+        log_l_i = tl.load(log_l_at + i_first * stride_log_l_i, mask=i < M, other=0.0)  # S14
         P_2 = tl.exp2(
             (S_2 - top_i.to(tl.float32)[None, :]) * 1.4426950408889634
             - (log_l_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S14
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S15
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S16
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S16
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
@@ -1790,7 +1795,7 @@ def attention_relative_backward(
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_697a0cad"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_b88df013"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1811,7 +1816,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_697a0cad"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_b88df013"), mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, top: torch.Tensor,
     log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

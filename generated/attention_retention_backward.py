@@ -346,11 +346,15 @@ def attention_retention_kernel(
     if LATE:
         P_late = tl.zeros([BLOCK_I, BLOCK_J], tl.float32)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         s = tl.dot(
             Q_ie, tl.trans(K_je), input_precision="ieee"
@@ -379,9 +383,7 @@ def attention_retention_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S3
             O = tl.dot(
                 P,
@@ -393,7 +395,7 @@ def attention_retention_kernel(
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
@@ -428,7 +430,7 @@ def attention_retention_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
             )  # S3
@@ -575,16 +577,20 @@ def attention_retention_backward_dQ_kernel(
         other=0.0
     )  # S3
     rate_h = tl.load(rate_ptr + h * stride_rate_h)  # S4
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S3
         ds_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S3
         exp_rate_h = tl.exp2(
@@ -603,14 +609,14 @@ def attention_retention_backward_dQ_kernel(
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S1
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S2
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < j_stop) & d_in[None, :],
             other=0.0
         )  # S3
@@ -765,11 +771,15 @@ def attention_retention_backward_dK_dV_kernel(
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
     )  # S11
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
     # Some rows have not begun.
     for i_first in range(i_start, tl.minimum(i_begun, M), BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            dO_at + tl.cast(i_first, INDEX) * stride_dO_i,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
         )  # S8
@@ -783,7 +793,7 @@ def attention_retention_backward_dK_dV_kernel(
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            Q_at + tl.cast(i_first, INDEX) * stride_Q_i,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
         )  # S11
@@ -813,9 +823,7 @@ def attention_retention_backward_dK_dV_kernel(
     for i_first in range(i_begun, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
+            dO_at + tl.cast(i_first, INDEX) * stride_dO_i, mask=d_in[None, :], other=0.0
         )  # S8
         ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
         exp_rate_h = tl.exp2(
@@ -827,7 +835,7 @@ def attention_retention_backward_dK_dV_kernel(
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
+            Q_at + tl.cast(i_first, INDEX) * stride_Q_i, mask=e_in[None, :], other=0.0
         )  # S11
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
@@ -839,7 +847,7 @@ def attention_retention_backward_dK_dV_kernel(
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            dO_at + tl.cast(i_first, INDEX) * stride_dO_i,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
         )  # S8
@@ -853,7 +861,7 @@ def attention_retention_backward_dK_dV_kernel(
         ds_2 = exp_rate_h * ds_sum_3  # S9
         ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            Q_at + tl.cast(i_first, INDEX) * stride_Q_i,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
         )  # S11
@@ -1335,7 +1343,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op(_free("attention_retention_forward_ad022e1e"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_forward_88518669"), mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1351,7 +1359,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_retention_backward_ad022e1e"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_backward_88518669"), mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -374,11 +374,15 @@ def attention_sigmoid_kernel(
     if LATE:
         P_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         s = tl.dot(
             Q_ie, tl.trans(K_je), input_precision="ieee"
@@ -397,16 +401,14 @@ def attention_sigmoid_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S4
             O = tl.dot(P.to(V_ptr.dtype.element_ty), V_jd, O, input_precision="ieee")  # S4
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S1
@@ -427,7 +429,7 @@ def attention_sigmoid_kernel(
             j_late = tl.where(j < N, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < N) & d_in[None, :],
                 other=0.0
             )  # S4
@@ -554,15 +556,18 @@ def attention_sigmoid_backward_dQ_kernel(
         other=0.0
     )  # S2
     bias_h = tl.load(bias_ptr + h * stride_bias_h)  # S4
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S1
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S1
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S2
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         s = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S3
@@ -576,13 +581,13 @@ def attention_sigmoid_backward_dQ_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S1
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S1
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S2
@@ -711,17 +716,18 @@ def attention_sigmoid_backward_dK_dV_kernel(
         other=0.0
     )  # S12
     bias_h = tl.load(bias_ptr + h * stride_bias_h)  # S14
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
     # Full blocks.
     for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
+            dO_at + tl.cast(i_first, INDEX) * stride_dO_i, mask=d_in[None, :], other=0.0
         )  # S11
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S11
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
+            Q_at + tl.cast(i_first, INDEX) * stride_Q_i, mask=e_in[None, :], other=0.0
         )  # S12
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S13
@@ -735,13 +741,13 @@ def attention_sigmoid_backward_dK_dV_kernel(
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
+            dO_at + tl.cast(i_first, INDEX) * stride_dO_i,
             mask=(i[:, None] < M) & d_in[None, :],
             other=0.0
         )  # S11
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S11
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
+            Q_at + tl.cast(i_first, INDEX) * stride_Q_i,
             mask=(i[:, None] < M) & e_in[None, :],
             other=0.0
         )  # S12
@@ -1208,7 +1214,7 @@ def attention_sigmoid_backward(Q, K, V, bias, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, dbias
 
 
-@torch.library.custom_op(_free("attention_sigmoid_forward_034a670f"), mutates_args=())
+@torch.library.custom_op(_free("attention_sigmoid_forward_d35f146d"), mutates_args=())
 def _attention_sigmoid_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1224,7 +1230,7 @@ def _(Q, K, V, bias, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_sigmoid_backward_034a670f"), mutates_args=())
+@torch.library.custom_op(_free("attention_sigmoid_backward_d35f146d"), mutates_args=())
 def _attention_sigmoid_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -454,11 +454,15 @@ def attention_softcap_kernel(
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S2
         s = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         if LATE:
@@ -483,9 +487,7 @@ def attention_softcap_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S7
             O = tl.dot(
                 exp_S_bhij.to(V_ptr.dtype.element_ty),
@@ -498,7 +500,7 @@ def attention_softcap_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S2
@@ -526,7 +528,7 @@ def attention_softcap_kernel(
             j_late = tl.where(j < N, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < N) & d_in[None, :],
                 other=0.0
             )  # S7
@@ -763,11 +765,14 @@ def attention_softcap_backward_dQ_kernel(
         other=0.0
     )  # S9
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S10
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S4
         s_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S4
         S_in = s_sum * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)  # S6
@@ -776,7 +781,7 @@ def attention_softcap_backward_dQ_kernel(
             tanh_S_in * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S7, S8
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S9
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S9
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S10
@@ -792,7 +797,7 @@ def attention_softcap_backward_dQ_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S4
@@ -803,7 +808,7 @@ def attention_softcap_backward_dQ_kernel(
             tanh_S_in * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S7, S8
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S9
@@ -952,50 +957,47 @@ def attention_softcap_backward_dK_dV_kernel(
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
     )  # S22
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+    lse_at = lse_ptr + i_at * stride_lse_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    delta_at = delta_ptr + i_at * stride_delta_i
     # Full blocks.
-    for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S17
+    for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S17
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S17
         S_in_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)  # S19
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S21
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S21
         P_2 = tl.exp2(
             _tanh(S_in_2) * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S20, S21
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S22
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S22
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S22
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S23
+        delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S23
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S23
         ds_2 = dS_2 * _tanh_slope(S_in_2)  # S25
         dK = tl.dot(ds_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S27
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S28
     # The last, partial block.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
         )  # S17
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S17
         S_in_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)) / softcap)  # S19
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S21
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S21
         P_2 = tl.exp2(
             _tanh(S_in_2) * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S20, S21
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S22
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S22
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S23
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S23
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S23
         ds_2 = dS_2 * _tanh_slope(S_in_2)  # S25
         dK = tl.dot(
@@ -1547,7 +1549,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op(_free("attention_softcap_forward_a9cd23b4"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_forward_77730966"), mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1567,7 +1569,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_softcap_backward_a9cd23b4"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_backward_77730966"), mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

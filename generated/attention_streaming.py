@@ -294,11 +294,15 @@ def attention_streaming_kernel(
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S2
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         if LATE:
@@ -320,9 +324,7 @@ def attention_streaming_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S6
             O = tl.dot(
                 exp_S_bhij.to(V_ptr.dtype.element_ty),
@@ -335,7 +337,7 @@ def attention_streaming_kernel(
     for j_first in range(j_full, tl.minimum(j_pause, j_begun), BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S2
@@ -369,7 +371,7 @@ def attention_streaming_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
             )  # S6
@@ -384,7 +386,7 @@ def attention_streaming_kernel(
     for j_first in range(j_next, j_begun, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S2
@@ -418,7 +420,7 @@ def attention_streaming_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
             )  # S6
@@ -433,7 +435,7 @@ def attention_streaming_kernel(
     for j_first in range(j_begun, j_full_2, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S2
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         if LATE:
@@ -455,9 +457,7 @@ def attention_streaming_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S6
             O = tl.dot(
                 exp_S_bhij.to(V_ptr.dtype.element_ty),
@@ -470,7 +470,7 @@ def attention_streaming_kernel(
     for j_first in range(j_full_2, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S2
@@ -504,7 +504,7 @@ def attention_streaming_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
             )  # S6

@@ -389,11 +389,15 @@ def attention_window_left_kernel(
     if LATE:
         exp_S_bhij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Some rows have not begun.
     for j_first in range(j_start, tl.minimum(j_begun, j_stop), BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S2
@@ -424,7 +428,7 @@ def attention_window_left_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
             )  # S6
@@ -439,7 +443,7 @@ def attention_window_left_kernel(
     for j_first in range(j_begun, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S2
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S2
         if LATE:
@@ -461,9 +465,7 @@ def attention_window_left_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S6
             O = tl.dot(
                 exp_S_bhij.to(V_ptr.dtype.element_ty),
@@ -476,7 +478,7 @@ def attention_window_left_kernel(
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S2
@@ -507,7 +509,7 @@ def attention_window_left_kernel(
             j_late = tl.where(j < j_stop, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
             )  # S6
@@ -741,11 +743,15 @@ def attention_window_left_backward_dQ_kernel(
         other=0.0
     )  # S6
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S7
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Some rows have not begun.
     for j_first in range(j_start, tl.minimum(j_begun, j_stop), BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S3
@@ -754,7 +760,7 @@ def attention_window_left_backward_dQ_kernel(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S4, S5
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < j_stop) & d_in[None, :],
             other=0.0
         )  # S6
@@ -773,16 +779,15 @@ def attention_window_left_backward_dQ_kernel(
         )  # S9
     # Full blocks.
     for j_first in range(j_begun, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
         P = tl.exp2(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S4, S5
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S6
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
@@ -791,7 +796,7 @@ def attention_window_left_backward_dQ_kernel(
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < j_stop) & e_in[None, :],
             other=0.0
         )  # S3
@@ -800,7 +805,7 @@ def attention_window_left_backward_dQ_kernel(
             S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S4, S5
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < j_stop) & d_in[None, :],
             other=0.0
         )  # S6
@@ -948,26 +953,31 @@ def attention_window_left_backward_dK_dV_kernel(
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
     )  # S13
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
+    lse_at = lse_ptr + i_at * stride_lse_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    delta_at = delta_ptr + i_at * stride_delta_i
     # Some rows have not begun.
-    for i_first in range(i_start, tl.minimum(i_begun, i_stop), BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, i_stop), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < i_stop) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < i_stop) & e_in[None, :], other=0.0
         )  # S10
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < i_stop, other=0.0)  # S12
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < i_stop, other=0.0)  # S12
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S11, S12
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < i_stop) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < i_stop) & d_in[None, :], other=0.0
         )  # S13
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S13
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < i_stop, other=0.0)  # S14
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < i_stop, other=0.0)  # S14
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
@@ -998,46 +1008,37 @@ def attention_window_left_backward_dK_dV_kernel(
             input_precision="ieee"
         )  # S17
     # Full blocks.
-    for i_first in range(i_begun, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e, mask=e_in[None, :], other=0.0
-        )  # S10
+    for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S10
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S12
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S12
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S11, S12
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S13
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S13
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S13
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S14
+        delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S14
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S16
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S17
     # Some rows have ended.
-    for i_first in range(i_full, i_stop, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(i_stop, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
-            mask=(i[:, None] < i_stop) & e_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < i_stop) & e_in[None, :], other=0.0
         )  # S10
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < i_stop, other=0.0)  # S12
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < i_stop, other=0.0)  # S12
         P_2 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S11, S12
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < i_stop) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < i_stop) & d_in[None, :], other=0.0
         )  # S13
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S13
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < i_stop, other=0.0)  # S14
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < i_stop, other=0.0)  # S14
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(
             tl.where(
@@ -1481,7 +1482,7 @@ def attention_window_left_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_left_forward_afc5bbc7"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_left_forward_9ab49a05"), mutates_args=())
 def _attention_window_left_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1500,7 +1501,7 @@ def _(Q, K, V, window_left, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_left_backward_afc5bbc7"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_left_backward_9ab49a05"), mutates_args=())
 def _attention_window_left_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

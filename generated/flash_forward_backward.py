@@ -331,11 +331,15 @@ def flash_forward_kernel(
     if LATE:
         exp_S_ij_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
         j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         k_j = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S2
         S_ij = tl.dot(q_i, tl.trans(k_j), input_precision="ieee")  # S5
         if LATE:
@@ -356,9 +360,7 @@ def flash_forward_kernel(
             j_late = j
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=d_in[None, :],
-                other=0.0
+                V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S11
             O = tl.dot(
                 exp_S_ij.to(V_ptr.dtype.element_ty),
@@ -371,7 +373,7 @@ def flash_forward_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         k_j = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S2
@@ -395,7 +397,7 @@ def flash_forward_kernel(
             j_late = tl.where(j < N, j, -1)
         else:
             V_jd = tl.load(
-                V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                V_at + tl.cast(j_first, INDEX) * stride_V_j,
                 mask=(j[:, None] < N) & d_in[None, :],
                 other=0.0
             )  # S11
@@ -585,18 +587,21 @@ def flash_forward_backward_dQ_kernel(
         other=0.0
     )  # S4
     delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S5
+    # What is read as it would be in a block that begins at 0.
+    j_at = tl.arange(0, BLOCK_J).to(INDEX)
+    K_at = K_ptr + j_at[:, None] * stride_K_j + t[None, :] * stride_K_t
+    V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_jt = tl.load(
-            K_ptr + j[:, None] * stride_K_j + t[None, :] * stride_K_t, mask=t_in[None, :], other=0.0
+            K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=t_in[None, :], other=0.0
         )  # S2
         S_ij = tl.dot(Q_it, tl.trans(K_jt), input_precision="ieee")  # S2
         P = tl.exp2(
             S_ij * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S3
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
+            V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S4
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S4
         dS_ij = P * (dP - delta_i.to(tl.float32)[:, None])  # S5
@@ -605,7 +610,7 @@ def flash_forward_backward_dQ_kernel(
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_jt = tl.load(
-            K_ptr + j[:, None] * stride_K_j + t[None, :] * stride_K_t,
+            K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & t_in[None, :],
             other=0.0
         )  # S2
@@ -614,7 +619,7 @@ def flash_forward_backward_dQ_kernel(
             S_ij * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
         )  # S3
         V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+            V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
         )  # S4
@@ -721,47 +726,44 @@ def flash_forward_backward_dK_dV_kernel(
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
     )  # S9
+    # What is read as it would be in a block that begins at 0.
+    i_at = tl.arange(0, BLOCK_I).to(INDEX)
+    Q_at = Q_ptr + i_at[:, None] * stride_Q_i + t[None, :] * stride_Q_t
+    lse_at = lse_ptr + i_at * stride_lse_i
+    dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
+    delta_at = delta_ptr + i_at * stride_delta_i
     # Full blocks.
-    for i_first in range(0, i_full, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        Q_it = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + t[None, :] * stride_Q_t, mask=t_in[None, :], other=0.0
-        )  # S7
+    for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        Q_it = tl.load(Q_at + i_first * stride_Q_i, mask=t_in[None, :], other=0.0)  # S7
         S_ij_2 = tl.dot(K_jt, tl.trans(Q_it), input_precision="ieee")  # S7
-        lse_i = tl.load(lse_ptr + i * stride_lse_i)  # S8
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S8
         P_2 = tl.exp2(
             S_ij_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S8
-        dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=d_in[None, :],
-            other=0.0
-        )  # S9
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S9
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
-        delta_i = tl.load(delta_ptr + i * stride_delta_i)  # S10
+        delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S10
         dS_ij_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S10
         dK = tl.dot(dS_ij_2.to(Q_ptr.dtype.element_ty), Q_it, dK, input_precision="ieee")  # S11
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S12
     # The last, partial block.
-    for i_first in range(i_full, M, BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
+        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        i = i_first + tl.arange(0, BLOCK_I)
         Q_it = tl.load(
-            Q_ptr + i[:, None] * stride_Q_i + t[None, :] * stride_Q_t,
-            mask=(i[:, None] < M) & t_in[None, :],
-            other=0.0
+            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & t_in[None, :], other=0.0
         )  # S7
         S_ij_2 = tl.dot(K_jt, tl.trans(Q_it), input_precision="ieee")  # S7
-        lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S8
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S8
         P_2 = tl.exp2(
             S_ij_2 * 1.4426950408889634 - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S8
         dO_id = tl.load(
-            dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
+            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S9
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S9
-        delta_i = tl.load(delta_ptr + i * stride_delta_i, mask=i < M, other=0.0)  # S10
+        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S10
         dS_ij_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S10
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_ij_2, 0.0).to(Q_ptr.dtype.element_ty),
@@ -1147,7 +1149,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("flash_forward_forward_163ab177"), mutates_args=())
+@torch.library.custom_op(_free("flash_forward_forward_dc05676f"), mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1166,7 +1168,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("flash_forward_backward_163ab177"), mutates_args=())
+@torch.library.custom_op(_free("flash_forward_backward_dc05676f"), mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool
