@@ -312,6 +312,21 @@ def f(W: Float[Array, "D D"], x: Float[Array, "D"]):
     assert any("a state for h is illegal" in note for note in some.notes)
 
 
+def test_a_state_starts_from_what_a_loop_around_has_written() -> None:
+    """Where that repeats over the same cells, the first iteration finds more than zeros."""
+    text = """
+def f(X: Float[Array, "R T D"]):
+    h = zeros((T + 1, D)); y = zeros((R, T, D))
+    for r in range(R):
+        for t in range(r, T):
+            for d in range(D):
+                h[t + 1, d] = 0.5 * h[t, d] + X[r, t, d]
+                y[r, t, d] = h[t + 1, d]
+    return y
+"""
+    assert "h_state[d] = h[r, d]" in text_of(derive(program(text), "fold").last)
+
+
 def test_what_a_row_adds_up_stands_beside_it() -> None:
     """The row is one block then, and the loop over its own is not brought outside of time."""
     text = """

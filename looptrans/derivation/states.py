@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
+from looptrans.derivation.flows import flow_of
 from looptrans.derivation.opaque_tests import with_tests_as_data
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
@@ -31,7 +32,7 @@ from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Range, Read, Value, Whole
 from looptrans.ir.verdict import Certificate, Verdict
-from looptrans.ir.walk import live_out
+from looptrans.ir.walk import live_out, placed
 from looptrans.transforms.accesses import AccessSite, sites_of
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.naming import fresh_label, fresh_name
@@ -120,7 +121,7 @@ def in_state(program: Program, name: str) -> DerivationStep:
     created = creation_of(program, name)
     fill = first_value(created) if found.alone and created is not None else None
     final = checked
-    if fill is not None:
+    if fill is not None and not _is_written_before(checked, name, state):
         final = _with_state(program, found, (state, following), fill)
         law = f"what the first iteration finds in {name} is what it is created with"
         reason = "all that writes it are the iterations, other elements each of them"
@@ -136,6 +137,22 @@ def _checked(
     seen, then = with_tests_as_data(program), with_tests_as_data(made)
     final, images = finished(then, same_names(seen, then))
     return finished(made, same_names(program, made))[0], check_storage(seen, final, images)
+
+
+def _is_written_before(program: Program, array: str, state: str) -> bool:
+    """Tell whether a state may start from what has been written, as by a loop around that repeats.
+
+    for r: for t in range(r, T): h[t + 1] = a[t] * h[t]      the second r starts at h[1]
+    """
+    flow = flow_of(program)
+    starts = {
+        place.label
+        for place in placed(program)
+        if isinstance(place.node, Assign) and place.node.targets[0].array == state
+    }
+    return flow.unknown is not None or any(
+        each.array == array and each.sink in starts for each in flow.dependences
+    )
 
 
 def _handed(program: Program, array: Array) -> _Handed | None:
