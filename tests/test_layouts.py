@@ -98,6 +98,24 @@ def test_heads_behind_positions_and_transposed_inputs() -> None:
     agree(lambda q, k, v: run(q, k, v, 0.3), plain, views, given)
 
 
+def test_keys_that_lie_as_columns_are_read_as_they_lie() -> None:
+    """Pointers to a first block have their dimensions in the order that the load has."""
+    text = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "E N"], V: Float[Array, "D N"]):
+    O = zeros((M, D))
+    for i in range(M):
+        for d in range(D):
+            for j in range(N):
+                O[i, d] = O[i, d] + exp(sum(Q[i, e] * K[e, j] for e in range(E))) * V[d, j]
+    return O
+"""
+    source = emitted(program(text)).text
+    assert "K_at = K_ptr + e[:, None]" in source
+    made = load_module("test_layouts_columns", source, SHELF / "columns.py")
+    q, k, v = (0.3 * numbers(*shape, seed=3) for shape in ((5, 16), (16, 70), (6, 70)))
+    torch.testing.assert_close(made.f(q, k, v), torch.exp(q @ k) @ v.T, rtol=1e-5, atol=1e-5)
+
+
 def test_parts_of_one_array_are_worked_out_where_they_share_work() -> None:
     """Two thirds of the gradient in one kernel, the other in one; none is gone over in vain."""
     found = lowered(backward(spec("attention_qkv")).program, rounded=Rounding())

@@ -391,8 +391,9 @@ class Expressions(Mentions):
                 terms.append(self.offset(array, axis, subscript, dims))
         return " + ".join(terms)
 
-    def first_block_address(self, found: FirstBlock, dims: tuple[Dim, ...]) -> str:
+    def first_block_address(self, found: FirstBlock) -> str:
         """Return the text of the pointers to the first block of a load, were that at 0."""
+        dims = found.dims
         terms = [self.pointer(found.array)]
         for axis, own in enumerate(found.subscripts):
             subscript = found.rest if axis == found.axis else own

@@ -12,7 +12,7 @@ product of a loop with a bias wait.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from looptrans.blocks.expr import (
     Binary,
@@ -27,7 +27,7 @@ from looptrans.blocks.expr import (
     dims_of,
     walk,
 )
-from looptrans.blocks.ops import ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of, ops_in
+from looptrans.blocks.ops import ElementLoop, Let, Op, RowBlock, Store, TileLoop, exprs_of, ops_in
 
 Key = tuple[str, tuple[Expr, ...]]
 """An access: the array, and its subscripts."""
@@ -43,6 +43,7 @@ class FirstBlock:
         axis: Which of them goes with the loop.
         dim: The dimension of the loop.
         rest: What is added to it in that subscript; 0 where nothing is.
+        dims: The dimensions of the pointers.
     """
 
     array: str
@@ -50,6 +51,7 @@ class FirstBlock:
     axis: int
     dim: Dim
     rest: Expr
+    dims: tuple[Dim, ...]
 
     @property
     def key(self) -> Key:
@@ -57,14 +59,22 @@ class FirstBlock:
         return self.array, self.subscripts
 
 
-def first_blocks(ops: tuple[Op, ...]) -> Iterator[FirstBlock]:
+def first_blocks(ops: tuple[Op, ...], flipped: Container[str]) -> Iterator[FirstBlock]:
     """Yield the loads in loops over blocks whose pointers can be made before those loops.
 
     Args:
         ops: What is done from the first of the loops on, at the level they stand at. Those are
             looked at that have matrix products.
+        flipped: Names of loads whose two dimensions stand in the order of the array. What is
+            accessed in both orders is left as it is.
     """
     inside = tuple(ops_in(ops))
+    turned = {
+        (op.value.array, op.value.subscripts)
+        for op in inside
+        if isinstance(op, Let) and op.name in flipped and isinstance(op.value, Load)
+    }
+    straight = set(_in_order(inside, flipped))
     varying: set[str | Dim] = {op.name for op in inside if isinstance(op, Let)}
     varying |= {op.dim for op in inside if isinstance(op, TileLoop | ElementLoop | RowBlock)}
     for loop in ops:
@@ -77,8 +87,21 @@ def first_blocks(ops: tuple[Op, ...]) -> Iterator[FirstBlock]:
         for load in parts:
             if isinstance(load, Load):
                 found = _first_block(load, loop.dim, varying)
-                if found is not None:
-                    yield found
+                if found is None or found.key in turned & straight:
+                    continue
+                yield replace(found, dims=found.dims[::-1]) if found.key in turned else found
+
+
+def _in_order(ops: tuple[Op, ...], flipped: Container[str]) -> Iterator[Key]:
+    """Yield the accesses whose dimensions stand in the order of `Dim`."""
+    for op in ops:
+        if isinstance(op, Store):
+            yield op.array, op.subscripts
+        for expr in exprs_of(op):
+            for part in walk(expr):
+                own = isinstance(op, Let) and op.name in flipped and part is op.value
+                if isinstance(part, Load) and not own:
+                    yield part.array, part.subscripts
 
 
 def _first_block(load: Load, dim: Dim, varying: set[str | Dim]) -> FirstBlock | None:
@@ -99,7 +122,7 @@ def _first_block(load: Load, dim: Dim, varying: set[str | Dim]) -> FirstBlock | 
             return None
         if any(each in varying for each in dims_of(part)) or getattr(part, "dim", None) in varying:
             return None
-    return FirstBlock(load.array, load.subscripts, axis, dim, rest)
+    return FirstBlock(load.array, load.subscripts, axis, dim, rest, dims_of(load))
 
 
 def _rest(subscript: Expr, dim: Dim) -> Expr | None:

@@ -276,7 +276,7 @@ class _Writer:
         """Return what points to the first blocks of loops, as far as nothing does yet."""
         made = [
             found
-            for found in first_blocks(ops)
+            for found in first_blocks(ops, self.expr.flipped)
             if found.key not in self.expr.at and found.array not in self.optional
         ]
         if not made:
@@ -287,8 +287,7 @@ class _Writer:
             text = f"{self.expr.begun(dim)} = {block}.to({self.expr.index_type()})"
             lines += statement(text, depth)
         for found in {found.key: found for found in made}.values():
-            dims = dims_of(Load(*found.key))
-            text = f"{self.expr.first_block(found)} = {self.expr.first_block_address(found, dims)}"
+            text = f"{self.expr.first_block(found)} = {self.expr.first_block_address(found)}"
             lines += statement(text, depth)
             self.expr.at[found.key] = found
         return lines
