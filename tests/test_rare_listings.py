@@ -560,6 +560,8 @@ def f(x: Float[Array, "M N"], a: Bool[Array, "N"], b: Bool[Array, "M"]):
         ("y[i] = a / (l + 0.001)", "M=3,N=5"),
         # What 1 - exp(-w) leaves is 0, and its power has a slope.
         ("y[i] = a + (1.0 - exp(0.0 * l)) ** (h * h)", "M=2,N=3"),
+        # To the power of 0 it is 1.
+        ("y[i] = sum(v[k] * (x[i] - x[0]) ** k for k in range(N))", "M=2,N=3"),
     ],
 )
 def test_nothing_is_divided_by_what_is_0(

@@ -11,8 +11,8 @@ from looptrans.ir.condition import Data
 from looptrans.ir.listing import value_text
 from looptrans.ir.value import Binary, Call, Compare, Const, Real, Reduce, Select, Value, walk_value
 
-# The slope of a power in its exponent, where the base is positive; at a base of 0 it is 0.
-_NOT_AT_0 = Data(Compare("!=", Real("a"), ZERO))
+# The slopes of a power, where its base is positive: where the other is 0 they are 0.
+_NOT_AT_0 = {Data(Compare("!=", Real(name), ZERO)) for name in ("a", "b")}
 
 
 def used_derivatives(
@@ -58,7 +58,7 @@ def _agrees(shape: Value) -> bool:
     pull = Pull((shape, shape), frozenset(("a", "b")))
     for each in pull.through(shape, Real("g")):
         name = each.access.array
-        if each.generators or not set(each.conditions) <= {_NOT_AT_0}:
+        if each.generators or not set(each.conditions) <= _NOT_AT_0:
             return False
         found[name] = Binary("+", found[name], each.value) if name in found else each.value
     names = [p.name for p in walk_value(shape) if isinstance(p, Real)]

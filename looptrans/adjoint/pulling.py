@@ -197,8 +197,10 @@ class Pull:
             yield from down(left, multiply(adjoint, less))
             return
         if self._is_read(left):
+            # With an exponent of 0 it is 1, at a base of 0 too.
+            moves = Data(Compare("!=", right, ZERO))
             lower = Binary("-", right, Const(1.0))
-            yield from down(left, multiply(adjoint, right, Binary("**", left, lower)))
+            yield from down(left, multiply(adjoint, right, Binary("**", left, lower)), moves)
         if self._is_read(right):
             # At 0 the power is 0 for exponents next to this one: nothing moves.
             moves = Data(Compare("!=", left, ZERO))
