@@ -174,7 +174,9 @@ def _other_source(step: Step, inputs: Inputs, sink: Instance, source: Instance |
         return True
     stands = _stands_for(step, inputs.integers)
     for number, entry in enumerate(after):
-        if entry.is_write or not stands((entry.label, entry.iteration), sink):
+        if entry.is_write or entry.array != step.verdict.array:
+            continue
+        if not stands((entry.label, entry.iteration), sink):
             continue
         write = _last_write(after, number, entry.array, entry.cell)
         if write is None:

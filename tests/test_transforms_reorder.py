@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from looptrans.executor import AccessLog, execute
+from looptrans.executor import AccessLog, execute, execute_on
 from looptrans.frontend import parse
 from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import Index
@@ -35,7 +35,7 @@ from looptrans.transforms.reverse import reverse
 from looptrans.transforms.skew import skew
 from looptrans.transforms.strip_mine import strip_mine
 from looptrans.transforms.tile import tile
-from tests.replay import replay
+from tests.replay import inputs_of, replay
 from tests.steps import agrees
 
 Instance = tuple[str, tuple[int, ...]]
@@ -972,3 +972,19 @@ def f(N, n: Int[Array, "N"], v, last):
     verdict = tile(program, "p", "q", 3, 2).verdict
     assert verdict.decision == "unknown"
     assert verdict.reason == "n[i] bound S1, and its instances are not followed"
+
+
+def test_numbers_are_an_example_with_their_own_contents() -> None:
+    program = read("""
+def f(R, M, n: Int[Array, "M", "0:M"], A: Float[Array, "R M"], x: Float[Array, "M M"]):
+    for r in parallel(0, R):
+        for p in range(0, M):
+            for j in range(0, M):
+                if x[p, j] > 1.0:
+                    A[r, n[p]] = A[r, n[j]] * 0.5 + x[p, j]
+""")
+    step = tile(program, "p", "j", 2, 2)
+    assert step.verdict.witness is not None
+    seed = int(step.verdict.reason.partition("(seed ")[2].partition(")")[0])
+    inputs = inputs_of(program, step.verdict.witness, seed)
+    assert not np.allclose(execute_on(program, inputs)["A"], execute_on(step.after, inputs)["A"])

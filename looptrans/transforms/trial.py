@@ -303,6 +303,6 @@ def _differs(verdict: Verdict, trial: _Trial, what: str) -> Verdict:
     return replace(
         verdict,
         decision="illegal",
-        witness=verdict.witness or trial.witness("numbers"),
+        witness=trial.witness("numbers"),
         reason=f"{verdict.reason}; {shown}" if verdict.reason else shown,
     )
