@@ -173,8 +173,10 @@ def _other_source(step: Step, inputs: Inputs, sink: Instance, source: Instance |
     except ExecutionError:
         return True
     stands = _stands_for(step, inputs.integers)
+    # Afterwards the value may be kept in a new array.
+    others = {array.name for array in step.before.arrays} - {step.verdict.array}
     for number, entry in enumerate(after):
-        if entry.is_write or entry.array != step.verdict.array:
+        if entry.is_write or entry.array in others:
             continue
         if not stands((entry.label, entry.iteration), sink):
             continue
