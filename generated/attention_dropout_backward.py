@@ -1208,7 +1208,7 @@ def attention_dropout_backward_dK_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_backward_dK_dV_kernel_default = {
-    2: attention_dropout_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    2: attention_dropout_backward_dK_dV_kernel_config(64, 16, 8, 3),
     4: attention_dropout_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
@@ -1218,7 +1218,14 @@ attention_dropout_backward_dK_dV_kernel_tuned = {
         attention_dropout_backward_dK_dV_kernel,
         [
             attention_dropout_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in [
+                (64, 16, 8, 3), (128, 32, 8, 2), (128, 32, 8, 3), (128, 64, 8, 2), (128, 64, 8, 3),
+                (128, 128, 8, 2), (128, 128, 8, 3), (64, 32, 4, 2), (64, 32, 4, 3), (64, 64, 4, 2),
+                (64, 64, 4, 3), (64, 128, 4, 2), (64, 128, 4, 3), (128, 32, 4, 2), (128, 32, 4, 3),
+                (128, 64, 4, 2), (128, 64, 4, 3), (128, 128, 4, 2), (128, 128, 4, 3),
+                (64, 32, 8, 2), (64, 32, 8, 3), (64, 64, 8, 2), (64, 64, 8, 3), (64, 128, 8, 2),
+                (64, 128, 8, 3),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_dropout_backward_dK_dV_kernel_footprint, 2),
@@ -1747,7 +1754,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_forward_f15b22ba"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_78a002a2"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1767,7 +1774,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_backward_f15b22ba"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_78a002a2"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from looptrans.blocks.expr import Dim, Dot, Expr, Load, dims_of, walk
+from looptrans.blocks.expr import Call, Dim, Dot, Expr, Load, dims_of, walk
 from looptrans.blocks.footprint import Footprints, fitted, footprints_of, held
 from looptrans.blocks.ops import ElementLoop, Op, TileLoop, exprs_of, ops_in
 from looptrans.blocks.program import Choice, Config
@@ -19,6 +19,8 @@ _SHARED = 227 * 1024
 _FEW = ((128, 64, 8), (128, 32, 8), (64, 64, 8), (64, 32, 4), (32, 32, 4)), 112
 _PLAIN = 64  # a block of a plain product, and nothing beside it
 _MANY = ((64, 32, 8), (64, 64, 8), (64, 16, 8), (32, 32, 4)), 128
+# Drawing a random number for each element takes registers of its own: beside many products, less.
+_DRAWN = 72
 # The bytes of a row of a loaded block: of less, sm_90 waits for each matrix instruction.
 _ROW = 64
 
@@ -50,7 +52,10 @@ def choices(
         needed = footprints_of(body, exact)
         if len(rows) == 2:
             return _of_two_rows(rows, tiles, needed)
-        return _of_rows(rows, tiles, needed, few=_most_in_a_loop(body) <= 2)
+        few = _most_in_a_loop(body) <= 2
+        draws = any(isinstance(e, Call) and e.function == "uniform" for e in _everything(body))
+        most = _FEW[1] if few else _DRAWN if draws else _MANY[1]
+        return _of_rows(rows, tiles, needed, few=few, most=most)
     if products or largest > 2:
         # A side of a matrix product has at least 16; a third dimension fills registers by itself.
         sizes = ((16, 32), (16,)) if products else ((4, 8, 16), (4, 8, 16))
@@ -132,7 +137,7 @@ def _of_two_rows(
 
 
 def _of_rows(
-    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], needed: Footprints, *, few: bool
+    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], needed: Footprints, *, few: bool, most: int
 ) -> tuple[Choice, Choice]:
     """Return the configurations of products of a block of rows with one block after another.
 
@@ -141,10 +146,11 @@ def _of_rows(
         tiles: Those of tiles.
         needed: What its loops need.
         few: Whether no loop has more than two products: the blocks of more fill the registers.
+        most: How many numbers of blocks a thread of the default may hold.
     """
     names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
     own = {d.block or "" for d in rows}
-    sizes, most = _FEW if few else _MANY
+    sizes, _ = _FEW if few else _MANY
 
     def config(row: int, tile: int, warps: int, stages: int) -> Config:
         return Config({n: row if n in own else tile for n in names}, warps, stages)
