@@ -14,8 +14,9 @@ from dataclasses import replace
 
 from looptrans.adjoint.accumulating import arrays_in
 from looptrans.ir.branches import joined
-from looptrans.ir.condition import Condition, Relation, is_data_dependent, walk_condition
-from looptrans.ir.index import Index, opaque_terms
+from looptrans.ir.condition import (
+    is_of_indices,
+)
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Select
 
@@ -51,14 +52,3 @@ def _chosen(node: If) -> Node:
                 if first.targets[0].array not in arrays_in(value):
                     return replace(first, values=(value,))
     return node
-
-
-def is_of_indices(condition: Condition) -> bool:
-    """Tell whether a condition compares indices alone, none of them read from an array."""
-    return not is_data_dependent(condition) and not any(map(opaque_terms, compared(condition)))
-
-
-def compared(condition: Condition) -> list[Index]:
-    """Return the index expressions that a condition compares."""
-    relations = [part for part in walk_condition(condition) if isinstance(part, Relation)]
-    return [side for each in relations for side in (each.left, each.right)]

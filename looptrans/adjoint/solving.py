@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from looptrans.adjoint.choices import compared, is_of_indices
 from looptrans.adjoint.definitions import plain_name
 from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.sums import Term, bracketed, term_moved
@@ -20,6 +19,8 @@ from looptrans.ir.affine import Form, extremum, form_of, index_of, is_same, simp
 from looptrans.ir.condition import (
     Condition,
     Relation,
+    compared,
+    is_of_indices,
 )
 from looptrans.ir.index import (
     Arith,

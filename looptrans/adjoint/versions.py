@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from looptrans.adjoint.accumulating import IDENTITIES, accumulation, arrays_in
 from looptrans.adjoint.apart import added
-from looptrans.adjoint.choices import is_of_indices
 from looptrans.adjoint.definitions import Definition, full
 from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.refusal import NotDifferentiated
@@ -29,6 +28,7 @@ from looptrans.ir.condition import (
     Condition,
     conjunction,
     is_data_dependent,
+    is_of_indices,
     negation,
 )
 from looptrans.ir.index import Index, Int, Var, substitute

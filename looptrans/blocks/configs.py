@@ -52,10 +52,8 @@ def choices(
         needed = footprints_of(body, exact)
         if len(rows) == 2:
             return _of_two_rows(rows, tiles, needed)
-        few = _most_in_a_loop(body) <= 2
         draws = any(isinstance(e, Call) and e.function == "uniform" for e in _everything(body))
-        most = _FEW[1] if few else _DRAWN if draws else _MANY[1]
-        return _of_rows(rows, tiles, needed, few=few, most=most)
+        return _of_rows(rows, tiles, needed, few=_most_in_a_loop(body) <= 2, draws=draws)
     if products or largest > 2:
         # A side of a matrix product has at least 16; a third dimension fills registers by itself.
         sizes = ((16, 32), (16,)) if products else ((4, 8, 16), (4, 8, 16))
@@ -137,7 +135,7 @@ def _of_two_rows(
 
 
 def _of_rows(
-    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], needed: Footprints, *, few: bool, most: int
+    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], needed: Footprints, *, few: bool, draws: bool
 ) -> tuple[Choice, Choice]:
     """Return the configurations of products of a block of rows with one block after another.
 
@@ -146,11 +144,13 @@ def _of_rows(
         tiles: Those of tiles.
         needed: What its loops need.
         few: Whether no loop has more than two products: the blocks of more fill the registers.
-        most: How many numbers of blocks a thread of the default may hold.
+        draws: Whether random numbers are drawn.
     """
     names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
     own = {d.block or "" for d in rows}
-    sizes, _ = _FEW if few else _MANY
+    sizes, most = _FEW if few else _MANY
+    if draws and not few:
+        most = _DRAWN
 
     def config(row: int, tile: int, warps: int, stages: int) -> Config:
         return Config({n: row if n in own else tile for n in names}, warps, stages)

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 
-from looptrans.adjoint.choices import is_of_indices
 from looptrans.algebra.append import Append, appends
 from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.balance import grows
@@ -66,6 +65,7 @@ from looptrans.blocks.unit_steps import unit_steps
 from looptrans.blocks.unseen import asked_by_row
 from looptrans.derivation.step import Derivation
 from looptrans.ir.affine import simplified
+from looptrans.ir.condition import is_of_indices
 from looptrans.ir.index import Index, Int, Param, parameters
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Const, Create

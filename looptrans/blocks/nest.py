@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from looptrans.adjoint.choices import is_of_indices
 from looptrans.algebra.append import Append
 from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both
@@ -25,7 +24,7 @@ from looptrans.blocks.statements import Statements
 from looptrans.blocks.storage import Storage, sets_first
 from looptrans.blocks.sums import Sums
 from looptrans.blocks.values import Values
-from looptrans.ir.condition import ALWAYS, Condition
+from looptrans.ir.condition import ALWAYS, Condition, is_of_indices
 from looptrans.ir.program import Assign, Atomic, Declaration, If, Loop, Node
 from looptrans.ir.value import Create
 from looptrans.ir.walk import nodes as nodes_in

@@ -24,8 +24,9 @@ from looptrans.derivation.writing import done
 from looptrans.frontend.elements import element_of
 from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import conjunction
+from looptrans.ir.creation import creation_of
 from looptrans.ir.index import variables as index_variables
-from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -236,9 +237,7 @@ def loop_as_sum(program: Program, label: str) -> DerivationStep:
 def _is_of_zeros(program: Program, node: Assign) -> bool:
     """Tell whether each cell that a statement sets is 0 before, and set by it alone."""
     array = node.targets[0].array
-    created = next(
-        (n.creation for n in program.body if isinstance(n, Declaration) and n.array == array), None
-    )
+    created = creation_of(program, array)
     return created is not None and created.function == "zeros" and is_written_once(program, array)
 
 

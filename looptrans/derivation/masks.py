@@ -15,11 +15,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.adjoint.accumulating import IDENTITIES, Fold, accumulation
-from looptrans.adjoint.choices import compared, is_of_indices, with_choices
+from looptrans.adjoint.choices import with_choices
 from looptrans.algebra.values import is_number
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
+    compared,
+    is_of_indices,
     opposite,
 )
 from looptrans.ir.index import variables

@@ -27,6 +27,7 @@ from looptrans.ir.value import (
     Select,
     Value,
 )
+from looptrans.ir.walk import touched
 
 
 def with_tests_as_data(program: Program) -> Program:
@@ -44,7 +45,9 @@ def _node(node: Node) -> tuple[Node, ...]:
             return (replace(node, values=tuple(replaced(v, _value) for v in node.values)),)
         case If(condition, inner, ()):
             tested = _condition(condition)
-            if tested != condition and all(_is_plain(each) for each in inner):
+            asked = touched((replace(node, body=()),), writes=False)
+            stays = not asked & touched(inner, writes=True)
+            if tested != condition and stays and all(_is_plain(each) for each in inner):
                 return tuple(_under(tested, each) for each in _body(inner))
             return (replace(node, body=_body(inner)),)
         case If():

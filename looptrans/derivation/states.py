@@ -124,7 +124,7 @@ def in_state(program: Program, name: str) -> DerivationStep:
     if fill is not None and not _is_written_before(checked, name, state):
         final = _with_state(program, found, (state, following), fill)
         law = f"what the first iteration finds in {name} is what it is created with"
-        reason = "all that writes it are the iterations, other elements each of them"
+        reason = "nothing that was written reaches it, by the flow of values"
         certificates = (*certificates, Certificate("storage", law, "legal", reason))
     text = f"hand {name} on in a state: an iteration reads what the one before has set"
     return DerivationStep(text, "state", (name,), program, done(final), certificates)

@@ -18,6 +18,7 @@ from looptrans.blocks.expr import (
     Binary,
     Dim,
     Dot,
+    Edge,
     Expr,
     Load,
     Name,
@@ -120,7 +121,9 @@ def _first_block(load: Load, dim: Dim, varying: set[str | Dim]) -> FirstBlock | 
             return None
         if isinstance(part, Name) and part.name in varying:
             return None
-        if any(each in varying for each in dims_of(part)) or getattr(part, "dim", None) in varying:
+        if isinstance(part, Position | Edge) and part.dim in varying:
+            return None
+        if any(each in varying for each in dims_of(part)):
             return None
     return FirstBlock(load.array, load.subscripts, axis, dim, rest, dims_of(load))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from looptrans.ir.index import Index
+from looptrans.ir.index import Index, opaque_terms
 
 if TYPE_CHECKING:
     from looptrans.ir.value import Value
@@ -196,3 +196,14 @@ def approximated(condition: Condition, *, over: bool) -> Condition:
             return negation(approximated(part, over=not over))
         case _:
             return condition
+
+
+def is_of_indices(condition: Condition) -> bool:
+    """Tell whether a condition compares indices alone, none of them read from an array."""
+    return not is_data_dependent(condition) and not any(map(opaque_terms, compared(condition)))
+
+
+def compared(condition: Condition) -> list[Index]:
+    """Return the index expressions that a condition compares."""
+    relations = [part for part in walk_condition(condition) if isinstance(part, Relation)]
+    return [side for each in relations for side in (each.left, each.right)]
