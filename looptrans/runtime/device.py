@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from looptrans.runtime.interpreter import without_vain_work
+from looptrans.runtime.interpreter import prepare_interpreter
 
 VARIABLE = "TRITON_INTERPRET"
 
@@ -47,7 +47,7 @@ def prepare_device(device: str | None = None) -> str:
     except ModuleNotFoundError as error:
         raise _missing(error) from error
     if device.startswith("cpu"):
-        without_vain_work()
+        prepare_interpreter()
     return device
 
 
