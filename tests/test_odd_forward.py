@@ -1054,3 +1054,48 @@ def test_gates_have_derivatives_wherever_they_have_values() -> None:
         torch.testing.assert_close(out, expected.float())
     gradients = [torch.autograd.grad([o.sum() for o in each], (a, b)) for each in (found, wanted)]
     torch.testing.assert_close(*gradients)
+
+
+# Outputs that no iteration reads, and that an iteration may leave as an earlier one set them.
+LEFT_ALONE = """
+def left_alone(X: Float[Array, "M N"], C: Float[Array, "M N"]):
+    last = zeros(M, dtype=int); twice = zeros(M); chosen = full(M, 3.0); inner = full(M, 7.0)
+    for i in range(M):
+        for j in range(N):
+            if X[i, j] > 1.0:
+                last[i] = j
+            elif X[i, j] < -1.0:
+                last[i] = -j
+            if C[i, j] > 0.0:
+                twice[i] = X[i, j]
+                twice[i] = twice[i] * 2
+            if C[i, j] > 1.0:
+                chosen[i] = X[i, j]
+            elif X[i, j] > 0.5:
+                chosen[i] = 1.0
+            for k in range(j, 4):
+                inner[i] = X[i, j]
+                inner[i] = C[i, k]
+    return last, twice, chosen, inner
+"""
+
+
+def test_outputs_that_an_iteration_may_leave_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, c = (torch.randn(9, 7, generator=generator) for _ in range(2))
+    last, twice = torch.zeros(9, dtype=torch.int64), torch.zeros(9)
+    chosen, inner = torch.full((9,), 3.0), torch.full((9,), 7.0)
+    for i in range(9):
+        for j in range(7):
+            if abs(x[i, j]) > 1:
+                last[i] = j if x[i, j] > 0 else -j
+            if c[i, j] > 0:
+                twice[i] = 2 * x[i, j]
+            if c[i, j] > 1:
+                chosen[i] = x[i, j]
+            elif x[i, j] > 0.5:
+                chosen[i] = 1.0
+        inner[i] = c[i, 3]
+    found = looptrans.compile(LEFT_ALONE)(x, c)
+    for one, other in zip(found, (last, twice, chosen, inner), strict=True):
+        torch.testing.assert_close(one, other, check_dtype=False)

@@ -234,7 +234,7 @@ class _Lowering:
         statements = {n.label: n for n in nodes(body) if isinstance(n, Assign)}
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]
-        storage = stored(program, all_sites, grid, statements)
+        storage = stored(program, all_sites, grid, statements, memory[0])
         b = Builder(
             program,
             storage,

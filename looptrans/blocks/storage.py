@@ -43,6 +43,7 @@ class Storage:
             whole kernel.
         definition: For `recomputed`, the statement.
         sites: Its accesses.
+        kept: Whether it must be in memory when the kernel ends.
     """
 
     array: str
@@ -53,6 +54,7 @@ class Storage:
     bound: tuple[tuple[Path, Binding], ...] = ()
     scope: Path = ()
     definition: tuple[tuple[str, ...], Value] | None = None
+    kept: bool = False
 
     @property
     def is_written(self) -> bool:
@@ -67,11 +69,16 @@ class Storage:
     def is_local_to(self, loop: Path) -> bool:
         """Tell whether each iteration of a loop sets it before reading it, and no one later does.
 
+        What is kept is looked at after the loop: where an iteration may leave its cell alone, the
+        cell has what an earlier one has set.
+
         Args:
             loop: The place of the loop.
         """
         inside = [n for n, site in enumerate(self.sites) if _is_in(site.path, loop)]
         if not inside:
+            return False
+        if self.kept and self._is_left_alone([self.sites[n] for n in inside], loop):
             return False
         # A guard around all of them makes no difference between them.
         common = set.intersection(*(set(self.sites[n].guards) for n in inside))
@@ -85,6 +92,18 @@ class Storage:
         next_sets = not after or _sets(after[0], self._own(after[0], loop)) or _are_set(after)
         before = self.sites[: inside[0]]
         return next_sets and (_sets(first, self._own(first, loop)) or _are_set(before))
+
+    def _is_left_alone(self, own: list[Site], loop: Path) -> bool:
+        """Tell whether an iteration of a loop may set nothing of a cell that others set too."""
+        variable = next(b.variable for b in own[0].bindings if b.path == loop)
+        if any(_moves(s, variable) for s in own[0].subscripts):
+            return False
+        sides = {
+            tuple(g for g in site.guards if len(g) > len(loop) and _is_in(g, loop))
+            for site in own
+            if _sets(site, loop, set(site.guards))
+        }
+        return () not in _joined(sides)
 
     def _own(self, site: Site, loop: Path) -> Path:
         """Return the loop beside `loop` in which a site stands, or what is around both."""
@@ -116,6 +135,10 @@ def sets_first(storage: Storage, *, kept: bool) -> bool:
         and not any(len(g) > len(storage.scope) for g in set(first.guards) - deep)
         and all(b.variable in lanes for b in inner)
     )
+
+
+def _moves(subscript: Subscript, variable: str) -> bool:
+    return not isinstance(subscript, Whole) and Var(variable) in form_of(subscript).terms
 
 
 def _sets(site: Site, loop: Path, common: Set[Path] = frozenset()) -> bool:
@@ -164,6 +187,7 @@ def stored(
     sites: tuple[Site, ...],
     rows: Iterable[str],
     statements: dict[str, Assign],
+    kept: Set[str],
 ) -> dict[str, Storage]:
     """Return where each array lives that a kernel touches.
 
@@ -172,6 +196,7 @@ def stored(
         sites: All accesses of the kernel.
         rows: The variables of the grid.
         statements: The kernel's statements by label.
+        kept: The arrays that must be in memory when the kernel ends.
 
     Raises:
         NotLowered: A value would go from one lane to another through memory.
@@ -183,7 +208,9 @@ def stored(
     found: dict[str, Storage] = {}
     written = {site.array for site in sites if site.is_write}
     for name, own in grouped.items():
-        found[name] = _storage(program, name, tuple(own), grid, statements, written)
+        found[name] = _storage(
+            program, name, tuple(own), grid, statements, written, kept=name in kept
+        )
     return _with_common_lanes(found)
 
 
@@ -262,6 +289,8 @@ def _storage(
     grid: frozenset[str],
     statements: dict[str, Assign],
     written: set[str],
+    *,
+    kept: bool,
 ) -> Storage:
     writes = [site for site in sites if site.is_write]
     if not writes:
@@ -278,14 +307,15 @@ def _storage(
     if not is_scalar and len(writes) == 1 and len(sites) == 1:
         return Storage(name, "streamed", sites)
     cell = _cell(sites, grid, apart=True)
-    if cell is None or not _stays(name, sites, cell[0], cell[1], grid):
+    whole = Storage(name, "register", sites, kept=kept)
+    if cell is None or not _stays(whole, cell[0], cell[1], grid):
         cell = _cell(sites, grid, apart=False)
-        if cell is not None and not _stays(name, sites, cell[0], cell[1], grid):
+        if cell is not None and not _stays(whole, cell[0], cell[1], grid):
             cell = None
     if cell is not None:
         subscripts, lanes, bound = cell
-        scope = _scope(name, sites, subscripts, lanes)
-        return Storage(name, "register", sites, subscripts, lanes, bound, scope)
+        scope = _scope(whole, subscripts, lanes)
+        return replace(whole, subscripts=subscripts, lanes=lanes, bound=bound, scope=scope)
     definition = _definition(program, sites, writes, statements, written)
     if definition is not None:
         return Storage(name, "recomputed", sites, definition=definition)
@@ -420,8 +450,7 @@ def _tells(subscript: Index, name: str) -> bool:
 
 
 def _stays(
-    name: str,
-    sites: tuple[Site, ...],
+    whole: Storage,
     subscripts: tuple[Index, ...],
     lanes: tuple[Binding, ...],
     grid: frozenset[str],
@@ -430,16 +459,15 @@ def _stays(
 
     With `for j: for d: O[d] = O[d] + …` every iteration of j goes through all cells again.
     """
-    scope = _scope(name, sites, subscripts, lanes)
+    scope = _scope(whole, subscripts, lanes)
     named = {variable for subscript in subscripts for variable in variables(subscript)}
     own = {binding.variable for binding in lanes}
-    around = [b for b in sites[0].bindings if len(b.path) <= len(scope)]
+    around = [b for b in whole.sites[0].bindings if len(b.path) <= len(scope)]
     inner = [b for b in around if b.variable in named - grid - own]
     if not inner:
         return True
-    whole = Storage(name, "register", sites)
     return whole.is_local_to(inner[-1].path) or all(
-        b.variable in named or name in b.private or b.variable in grid
+        b.variable in named or whole.array in b.private or b.variable in grid
         for b in around
         if len(b.path) < len(inner[-1].path)
     )
@@ -459,10 +487,9 @@ def _range(binding: Binding) -> tuple[Index, Index, int]:
     return simplified(binding.range.start), simplified(binding.range.stop), binding.range.step
 
 
-def _scope(
-    name: str, sites: tuple[Site, ...], subscripts: tuple[Index, ...], lanes: tuple[Binding, ...]
-) -> Path:
+def _scope(whole: Storage, subscripts: tuple[Index, ...], lanes: tuple[Binding, ...]) -> Path:
     """Return the innermost loop of which each iteration has a cell of its own."""
+    sites = whole.sites
     common = sites[0].bindings
     for site in sites[1:]:
         count = 0
@@ -474,10 +501,9 @@ def _scope(
     named = {variable for subscript in subscripts for variable in variables(subscript)}
     scope: Path = ()
     for binding in common:
-        own = binding.variable in named or name in binding.private
+        own = binding.variable in named or whole.array in binding.private
         if own and binding.execution != "sum" and binding not in lanes:
             scope = binding.path
-    whole = Storage(name, "register", sites)
     for binding in common:
         if len(binding.path) > len(scope) and binding.execution != "sum":
             if binding in lanes:
