@@ -22,6 +22,7 @@ from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.free import freed
 from looptrans.blocks.expr import Dot, walk
 from looptrans.blocks.ops import Branch, ElementLoop, TileLoop, exprs_of, ops_in
+from looptrans.blocks.program import NotLowered
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.derivation.loops_as_sums import sum_loops
@@ -1099,3 +1100,78 @@ def test_outputs_that_an_iteration_may_leave_alone() -> None:
     found = looptrans.compile(LEFT_ALONE)(x, c)
     for one, other in zip(found, (last, twice, chosen, inner), strict=True):
         torch.testing.assert_close(one, other, check_dtype=False)
+
+
+# A row that is kept is set for every key, whatever guard its other statements stand under.
+KEPT_ROW = """
+def kept_row(V: Float[Array, "N D"], C: Float[Array, "M N"]):
+    e = full((M, D), 2.0); s = -inf
+    for i in range(M):
+        for j in range(N):
+            for d in range(D):
+                e[i, d] = V[j, d]
+                if j <= i:
+                    e[i, d] = e[i, d] + C[i, j]
+                if V[j, d] > 0:
+                    s = max(s, C[i, j])
+    return e, s
+"""
+# The rows of a value that is used at once are not those of what had its name before.
+SAME_NAME = """
+def same_name(V: Float[Array, "N D"], C: Float[Array, "M N"]):
+    e = full((M, D), 2.0)
+    for i in range(M):
+        for j in range(N):
+            for d in range(D):
+                if i == j:
+                    t = C[i, j]
+                    e[i, d] = t * t
+                else:
+                    t = max(abs(C[i, j]), V[j, d])
+                    e[i, d] = t * t
+        for j in range(N):
+            for d in range(D):
+                if d > j:
+                    t = j * 1.0 * C[i, j]
+                    e[i, d] = t * t
+    return e
+"""
+# A row that is kept, and that an iteration around its loop may leave alone, is not begun there.
+KEPT_UNDER_GUARD = """
+def kept_under_guard(X: Float[Array, "M N"], D: int):
+    s = -inf; e = full((M, D), 2.0)
+    for i in range(M):
+        for j in range(N):
+            for d in range(D):
+                if X[i, j] > 0.3:
+                    e[i, d] = X[i, j]
+                    e[i, d] = e[i, d] + 1.5
+                    s = max(s, 1.5)
+    return s, e
+"""
+
+
+def test_a_row_that_is_kept_is_set_beside_a_guard() -> None:
+    generator = torch.Generator().manual_seed(1)
+    v, c = (torch.randn(5, n, generator=generator) for n in (3, 5))
+    e, s = looptrans.compile(KEPT_ROW)(v, c)
+    last = torch.tensor([0.0, 0, 0, 0, 1])
+    torch.testing.assert_close(e, v[4] + (last * c[:, 4])[:, None])
+    seen = (v > 0).any(1)
+    torch.testing.assert_close(s, c[:, seen].max())
+
+
+def test_a_name_whose_rows_change() -> None:
+    generator = torch.Generator().manual_seed(2)
+    v, c = (torch.randn(5, n, generator=generator) for n in (3, 5))
+    expected = torch.where(torch.tensor([i == 4 for i in range(5)])[:, None], c[:, 4:], 0)
+    others = torch.maximum(c[:, 4:].abs(), v[4])
+    expected = torch.where(torch.arange(5)[:, None] == 4, expected, others).square()
+    for d in range(1, 3):
+        expected[:, d] = ((d - 1) * c[:, d - 1]).square()
+    torch.testing.assert_close(looptrans.compile(SAME_NAME)(v, c), expected)
+
+
+def test_a_row_that_iterations_may_leave_alone_is_not_begun_in_each() -> None:
+    with pytest.raises(NotLowered, match=r"S3 reads e\[i, d\] again"):  # it was begun, and wrong
+        looptrans.compile(KEPT_UNDER_GUARD)

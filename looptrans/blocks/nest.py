@@ -198,8 +198,15 @@ class Nest:
     def _in_lanes(self, node: Loop, path: Path, dim: Dim) -> None:
         self.shapes.around.append((path, dim))
         with self.b.bound(node.variable, Position(dim)), self.scope(path):
+            self._forget(path)
             self.body(node.body, path)
         self.shapes.around.pop()
+
+    def _forget(self, loop: Path) -> None:
+        """Let nothing look at what a block was before, which each iteration sets for itself."""
+        for storage in self.b.storage.values():
+            if storage.place == "register" and not storage.kept and storage.is_local_to(loop):
+                self.b.values.pop(storage.array, None)
 
     def _elements(self, node: Loop, path: Path, reason: str) -> None:
         start, stop = self.b.index(node.range.start), self.b.index(node.range.stop)
@@ -225,6 +232,7 @@ class Nest:
             self.b.bound(node.variable, Position(dim)),
             self.scope(path),
         ):
+            self._forget(path)
             self.body(node.body, path)
         self.shapes.around.pop()
         self.b.emit(ElementLoop(dim, start, stop, tuple(frame.ops), reason))
@@ -235,7 +243,9 @@ class Nest:
             for s in self.b.storage.values()
             if s.place == "register" and s.is_written and s.is_local_to(path)
         ]
-        ranges, guards = lifted(node.variable, bounds_of(node.range), node.body, pure)
+        # What is kept is set where a guard does not hold, too.
+        passing = [name for name in pure if not self.b.storage[name].kept]
+        ranges, guards = lifted(node.variable, bounds_of(node.range), node.body, passing)
         for guard in guards:
             self.lifted[(*path, *guard.path)] = guard.rest
         for condition in self.around:

@@ -94,9 +94,9 @@ class Storage:
         return next_sets and (_sets(first, self._own(first, loop)) or _are_set(before))
 
     def _is_left_alone(self, own: list[Site], loop: Path) -> bool:
-        """Tell whether an iteration of a loop may set nothing of a cell that others set too."""
-        variable = next(b.variable for b in own[0].bindings if b.path == loop)
-        if any(_moves(s, variable) for s in own[0].subscripts):
+        """Tell whether an iteration may set nothing of a cell that is set in another one too."""
+        around = [b for b in own[0].bindings if _is_in(loop, b.path)]
+        if all(any(_moves(s, b.variable) for s in own[0].subscripts) for b in around):
             return False
         sides = {
             tuple(g for g in site.guards if len(g) > len(loop) and _is_in(g, loop))
