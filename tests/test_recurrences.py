@@ -165,6 +165,16 @@ def f(X: Float[Array, "T D"], ok: Int[Array, "T", "0:2"], a: float):
                 h[d] = (1.0 - a) * h[d] + a * X[t, d]
             Y[t, d] = h[d] * X[t, d]
     return Y
+### a mean whose start is corrected by a power of the step
+def f(G: Float[Array, "T D"], w0: Float[Array, "D"], lr: float, b: float):
+    w = zeros(D)
+    for d in range(D):
+        w[d] = w0[d]
+        m = 0.0
+        for t in range(T):
+            m = b * m + (1 - b) * G[t, d]
+            w[d] = w[d] - lr * m / (1 - b ** (t + 1))
+    return w
 """
 LISTINGS = dict(part.split("\n", 1) for part in ALL.split("### ")[1:])
 
@@ -356,6 +366,7 @@ def f(A: Float[Array, "D N"], X: Float[Array, "T D"], C: Float[Array, "T N"]):
         ("the delta rule, in a state", "T=3,E=3,D=5"),
         ("a network of rows", "B=2,T=3,D=5"),
         ("a scan whose sum stands in the same loop", "T=3,D=3,N=5"),
+        ("a mean whose start is corrected by a power of the step", "T=5,D=7"),
     ],
 )
 def test_kernels_of_recurrences(

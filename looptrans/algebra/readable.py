@@ -26,7 +26,7 @@ from looptrans.algebra.values import (
     power,
 )
 from looptrans.ir.condition import Condition, Data, Every, Not, Some
-from looptrans.ir.value import Call, Compare, Real, Select, Value
+from looptrans.ir.value import Binary, Call, Compare, Real, Select, Value
 
 
 def value_of(expr: Expr, terms: Terms) -> Value:
@@ -187,6 +187,9 @@ def _atom(symbol: Expr, terms: Terms) -> Value:
             )
         case _:
             name, *arguments = atom.parts
+            if name in ("**", "//", "%"):
+                left, right = (value_of(argument, terms) for argument in arguments)
+                return Binary(name, left, right)
             if not name.isidentifier():
                 raise Undefined(f"{name} has no call")
             return Call(name, tuple(value_of(argument, terms) for argument in arguments))
