@@ -91,16 +91,12 @@ class Nest:
         for storage in own:
             self.statements.bases[storage.array] = len(self.b.guards)
             self.b.values.pop(storage.array, None)
-            if not sets_first(storage, kept=self._is_stored(storage)):
+            if not sets_first(storage):
                 self._begin(storage)
         yield
         for storage in own:
-            if self._is_stored(storage):
+            if storage.kept:
                 self._store_block(storage)
-
-    def _is_stored(self, storage: Storage) -> bool:
-        """Tell whether a block is stored in the end."""
-        return storage.array in self.b.kept and storage.is_written
 
     def _begin(self, storage: Storage) -> None:
         array = self.b.program.array(storage.array)

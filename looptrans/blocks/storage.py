@@ -43,7 +43,8 @@ class Storage:
             whole kernel.
         definition: For `recomputed`, the statement.
         sites: Its accesses.
-        kept: Whether it must be in memory when the kernel ends.
+        kept: For a register, whether it must be in memory when the kernel ends: all of it, whatever
+            guards stand around every access.
     """
 
     array: str
@@ -117,16 +118,13 @@ def _is_in(path: Path, loop: Path) -> bool:
     return path[: len(loop)] == loop
 
 
-def sets_first(storage: Storage, *, kept: bool) -> bool:
+def sets_first(storage: Storage) -> bool:
     """Tell whether the first access surely sets the block of a register, lanes and all.
 
-    Args:
-        storage: The register.
-        kept: Whether the block is stored in the end: all of it, whatever guards stand around every
-            access; else nobody looks at what such a guard leaves out.
+    Where the block is not kept nobody looks at what a guard around every access leaves out.
     """
-    first = storage.sites[0]
-    common = set.intersection(*(set(site.guards) for site in storage.sites)) if not kept else set()
+    first, guards = storage.sites[0], [set(site.guards) for site in storage.sites]
+    common = set[Path]() if storage.kept else set.intersection(*guards)
     deep = {g for g in common if len(g) > len(storage.scope)}
     lanes = {binding.variable for _, binding in storage.bound}
     inner = [b for b in first.bindings if len(b.path) > len(storage.scope)]
