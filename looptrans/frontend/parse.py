@@ -25,6 +25,7 @@ from looptrans.frontend.names import Names, find_names
 from looptrans.frontend.privates import used_outside
 from looptrans.frontend.reader import read_source
 from looptrans.frontend.row_lengths import equal_lengths
+from looptrans.frontend.skips import without_continue
 from looptrans.frontend.statements import Statements
 from looptrans.frontend.syntax import preorder, span_of, stored_names
 from looptrans.ir.diagnostic import ListingError, Mistake
@@ -139,7 +140,8 @@ def _program(choice: Choice, source: Source) -> Program:
     bound = set(stored_names(choice.body))
     if node is not None:
         bound |= {argument.arg for argument in preorder(node.args) if isinstance(argument, ast.arg)}
-    body, mistakes = expand(choice.body, choice.definitions, bound)
+    body = without_continue(choice.body)
+    body, mistakes = expand(body, choice.definitions, bound)
     names, body, found = find_names(None if node is None else node.args, body)
     statements = Statements(names, comments, node is not None, mistakes + found)
     nodes = statements.read(body, _last_line(node, source, comments))

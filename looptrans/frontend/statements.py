@@ -49,7 +49,7 @@ from looptrans.ir.value import Range
 REMEDIES: dict[type[ast.stmt], str] = {
     ast.While: "use for … in range(…), with a guard for what should not run",
     ast.Break: "set done = False before the loop, guard its body with if not done, and set it here",
-    ast.Continue: "guard the rest of the loop with an if instead",
+    ast.Continue: "let it end the first branch of an if, or guard the rest of the loop instead",
     ast.Import: "leave it out; exp, np.exp and the like are known without",
     ast.ImportFrom: "leave it out; exp, np.exp and the like are known without",
     ast.Delete: "leave it out",

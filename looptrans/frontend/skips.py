@@ -1,0 +1,84 @@
+"""`continue` as the guard it is: what follows it runs where it is not reached.
+
+    if j > i:                     if not j > i:
+        continue            ->        s = s + x[j]
+    s = s + x[j]
+
+The syntax is rewritten before anything else reads it, so that the rest of the frontend sees loops,
+guards and assignments only. A `continue` that this cannot take out stays, and is refused there.
+"""
+
+from __future__ import annotations
+
+import ast
+
+
+def without_continue(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements in which no loop skips the rest of its body by `continue`.
+
+    The order of the text is kept, and nothing is written twice: a `continue` is taken out where
+    it ends the body of its loop, or a branch of an `if` there.
+    """
+    return [_loops_rewritten(statement) for statement in body]
+
+
+def _loops_rewritten(statement: ast.stmt) -> ast.stmt:
+    for name in ("body", "orelse"):
+        inner = getattr(statement, name, None)
+        if isinstance(inner, list):
+            setattr(statement, name, without_continue(inner))
+    if isinstance(statement, ast.For):
+        first = statement.body[0]
+        statement.body = _to_the_end(statement.body) or [ast.copy_location(ast.Pass(), first)]
+    return statement
+
+
+def _to_the_end(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements after which an iteration is done, with nothing in them that skips."""
+    if body and isinstance(body[-1], ast.Continue):
+        body = body[:-1]
+    for number, statement in enumerate(body):
+        if isinstance(statement, ast.If) and _may_skip(statement):
+            return [*body[:number], *_with_rest(statement, body[number + 1 :])]
+    return body
+
+
+def _with_rest(statement: ast.If, rest: list[ast.stmt]) -> list[ast.stmt]:
+    """Return an `if` that may skip what follows it with that inside, in the order of the text."""
+    if not rest or _skips(statement.body):
+        chosen = _to_the_end(statement.body)
+        other = _to_the_end([*statement.orelse, *rest])
+    elif _skips(statement.orelse) and not _to_the_end(statement.orelse):
+        chosen, other = _to_the_end([*statement.body, *rest]), []
+    else:
+        # What follows would have to stand in both branches.
+        return [statement, *rest]
+    test = statement.test
+    if not chosen and other:
+        test = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
+        chosen, other = other, []
+    if not chosen:
+        return []
+    guarded = ast.copy_location(ast.If(test, chosen, other), statement)
+    last = (other or chosen)[-1]
+    guarded.end_lineno, guarded.end_col_offset = last.end_lineno, last.end_col_offset
+    return [guarded]
+
+
+def _skips(body: list[ast.stmt]) -> bool:
+    """Tell whether statements never reach their end."""
+    match body:
+        case [*_, ast.Continue()]:
+            return True
+        case [*_, ast.If(body=chosen, orelse=other)]:
+            return _skips(chosen) and _skips(other)
+        case _:
+            return False
+
+
+def _may_skip(statement: ast.If) -> bool:
+    """Tell whether some `continue` of the loop around stands in an `if`."""
+    return any(
+        isinstance(inner, ast.Continue) or (isinstance(inner, ast.If) and _may_skip(inner))
+        for inner in (*statement.body, *statement.orelse)
+    )
