@@ -177,7 +177,7 @@ CASES: dict[str, tuple[str, list[tuple[str, int, str]]]] = {
     # Statements
     "while": (in_loop("while True: x[i] = 0.0"), [("E006", 4, "while True")]),
     "break": (in_loop("x[i] = 0.0", "break"), [("E006", 5, "break")]),
-    "continue": (in_loop("continue"), [("E006", 4, "continue")]),
+    "continue": (in_loop("continue", "x[i] = 0.0"), [("E006", 4, "continue")]),
     "try": (in_loop("try:", "    x[i] = 0.0", "finally:", "    pass"), [("E006", 4, "try")]),
     "match": (in_loop("match i:", "    case 0:", "        x[i] = 0.0"), [("E006", 4, "match")]),
     "with": (in_loop("with x: y[i] = 0.0"), [("E006", 4, "with x")]),

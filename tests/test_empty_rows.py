@@ -335,3 +335,69 @@ def test_what_a_row_adds_to_all_of_its_scores_has_no_gradient(keys: str, guard: 
     (gathered,) = (line for line in listing(found.program).splitlines() if "dF[" in line)
     assert "- d" in gathered  # as a key only
     assert all(error < 1e-10 for error in gaps(found, 0))
+
+
+SAID_IN_MANY_WAYS = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      seg: Int[Array, "N"]):
+    O = zeros((M, D)); m = full(M, -inf); l = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            s = -inf if j > i or seg[j] == 0 else Q[i] @ K[j]
+            m[i] = max(m[i], s)
+        for j in range(N):
+            s = Q[i] @ K[j] if not i < j and not seg[j] == 0 else -inf
+            l[i] = l[i] + ({weight})
+        for k in range(N):
+            s = (Q[i] @ K[k] if not seg[k] == 0 else -inf) if i >= k else -inf
+            for d in range(D):
+                O[i, d] = O[i, d] + exp(s - m[i]) / l[i] * V[k, d]
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        "exp(s - m[i])",
+        "exp(s - m[i]) if m[i] > -inf else 0.0",
+        "0.0 if m[i] == -inf else exp(s - m[i])",
+        "exp(s - m[i]) if -inf < m[i] else 0.0",
+    ],
+)
+def test_masks_may_be_written_in_many_ways(weight: str) -> None:
+    """Scores are seen to be the same; a sum may ask whether its maximum is of anything."""
+    found = backward(parse(Source("a.py", SAID_IN_MANY_WAYS.format(weight=weight))))
+    assert all(step.decision == "legal" for step in found.steps)
+    assert sum("for j in" in line for line in listing(found.program).splitlines()) == 2
+    assert all(error < 1e-10 for error in gaps(found, 0, seg=np.array([1, 0, 1, 2])))
+
+
+SKIPPED = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      seg: Int[Array, "N"]):
+    O = zeros((M, D)); m = full(M, -inf); l = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            if j > i:
+                continue
+            elif seg[j] == 0:
+                continue
+            m[i] = max(m[i], Q[i] @ K[j])
+        for j in range(N):
+            if j > i: continue
+            if seg[j] == 0: continue
+            l[i] = l[i] + exp(Q[i] @ K[j] - m[i])
+        for j in range(N):
+            if j > i or seg[j] == 0:
+                continue
+            for d in range(D):
+                O[i, d] = O[i, d] + exp(Q[i] @ K[j] - m[i]) / l[i] * V[j, d]
+    return O
+"""
+
+
+def test_keys_may_be_skipped_by_continue() -> None:
+    found = backward(parse(Source("a.py", SKIPPED)))
+    assert sum("for j in" in line for line in listing(found.program).splitlines()) == 2
+    assert all(error < 1e-10 for error in gaps(found, 0, seg=np.array([1, 0, 1, 2])))

@@ -9,6 +9,7 @@ import pytest
 from looptrans.frontend import parse
 from looptrans.ir.condition import Data, Every, Not, Relation
 from looptrans.ir.diagnostic import ListingError
+from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import Arith, Extremum, Int, Let, Neg, Opaque, Param, Var
 from looptrans.ir.listing import contract_text, listing
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
@@ -421,3 +422,79 @@ def test_an_attribute_of_self_may_be_called_like_an_array_s() -> None:
     )
     program = parse(Source("steps.py", text), "Model.steps")
     assert {p.name: p.kind for p in program.parameters} == {"self.T": "size", "self.size": "real"}
+
+
+SKIPPING = """
+def f(x, y, z, ok, N):
+    for i in range(N):
+        a = 0.0
+        for j in range(N):
+            if j > i:
+                continue  # above the diagonal
+            elif ok[j] == 0:
+                a = a + 1.0
+                continue
+            # what is seen
+            a = a + x[i, j]  # S1: added
+            if a > 3.0:
+                a = 0.0
+            else:
+                continue
+            y[i] = a
+            continue
+        z[i] = a
+"""
+
+
+def test_continue_is_a_guard() -> None:
+    program = read(SKIPPING)
+    assert listing(program).splitlines()[1:] == [
+        "    for i in range(0, N):",
+        "        a = 0.0",
+        "        for j in range(0, N):",
+        "            if not j > i:  # above the diagonal",
+        "                if ok[j] == 0:",
+        "                    a = a + 1.0",
+        "                else:",
+        "                    # what is seen",
+        "                    a = a + x[i, j]  # S1: added",
+        "                    if a > 3.0:",
+        "                        a = 0.0",
+        "                        y[i] = a",
+        "        z[i] = a",
+    ]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("if i > j:", "    x[i] = 0.0", "elif j > 2:", "    continue", "x[j] = 1.0"),
+        ("if i > j:", "    if j > 2:", "        continue", "x[j] = 1.0"),
+        ("continue", "x[j] = 1.0"),
+    ],
+    ids=["in the second branch", "two guards deep", "before the rest"],
+)
+def test_a_continue_that_is_no_guard_is_refused(lines: tuple[str, ...]) -> None:
+    with pytest.raises(ListingError, match="'continue' is outside the listing language"):
+        in_loop(*lines)
+
+
+@pytest.mark.parametrize(
+    "bounds", ["5", "2, 9", "1, 9, 3", "9, 1, -3", "1, 10, 3", "4, 4", "5, 2, 2", "2, 5, -1"]
+)
+def test_a_reversed_range_has_the_same_numbers(bounds: str) -> None:
+    program = read(f"def f(x):\n    for i in reversed(range({bounds})):\n        x[i] = 0.0\n")
+    limits = find(program, Loop)[0].range
+    start, stop = (evaluate(end, {}) for end in (limits.start, limits.stop))
+    given = range(*map(int, bounds.split(",")))
+    assert list(range(start, stop, limits.step)) == list(reversed(given))
+
+
+def test_any_and_all_are_extrema() -> None:
+    program = in_loop(
+        "y[i] = 1.0 if any(A[i, e] > x[e] for e in range(N)) else 0.0",
+        "if not all(e <= i for e in range(N) if x[e] > 0.0): y[j] = 2.0",
+    )
+    first, second = listing(program).splitlines()[3:5]
+    assert "if max(1.0 if A[i, e] > x[e] else 0.0 for e in range(0, N)) > 0.0" in first
+    assert "not min(1.0 if e <= i else 0.0 for e in range(0, N) if x[e] > 0.0) > 0.0" in second

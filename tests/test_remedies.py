@@ -7,7 +7,6 @@ import pytest
 from tests.test_bad_input import mistakes_of
 
 REMEDIES = {
-    "for i in reversed(range(N)): x[i] = 0.0": "write for i in range(N - 1, -1, -1)",
     "for i in tqdm(range(1, N)): x[i] = 0.0": "write for i in range(1, N)",
     "for i in trange(N): x[i] = 0.0": "write for i in range(N)",
     "for i in range(N): x[i] = sum(x[k] for k in prange(N))": "write for k in range(N)",

@@ -5,7 +5,7 @@
 what equations are        definitions, sums, facts, refusal
 seen more simply          simpler, order
 made ready for reading    lets, digits, whole_digits, lengths, packed, views, taken_back, choices,
-                          picking, named_tests, tightening, cancelling, running
+                          one_form, picking, named_tests, tightening, cancelling, running
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
 loops of more than sums   closing, closed_nodes, nested_folds, kept_values,
                           carrying

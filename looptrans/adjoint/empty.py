@@ -51,7 +51,7 @@ _MOST_GUARDS = 3
 _LEAST = 1.0  # what a sum relative to its maximum is at least
 
 
-def in_one_form(
+def guards_in_one_form(
     system: System, totals: dict[str, Total], outputs: frozenset[str]
 ) -> tuple[tuple[Unguarded, ...], tuple[Held, ...]]:
     """Let all guards against rows without an element ask one thing, and leave out idle ones.

@@ -1,5 +1,6 @@
-"""Guards against rows without an element, left out of outputs where they say nothing.
+"""Guards against rows without an element, left out where they say nothing.
 
+    l[i] = sum(exp(S[i, j] - m[i]) if m[i] > -inf …)    l[i] = sum(exp(S[i, j] - m[i]) …)
     O[i, d] = X[i, d] / l[i] if l[i] > 0 else 0         O[i, d] = X[i, d] / l[i]
     L[i] = m[i] + log(l[i]) if l[i] > 0 else -inf  ->   L[i] = m[i] + log(l[i])
 
@@ -19,21 +20,23 @@ from looptrans.adjoint.definitions import (
 )
 from looptrans.adjoint.guards import divided, drop_unread
 from looptrans.adjoint.nothing import Nothing, is_weighed
-from looptrans.adjoint.sums import expanded
-from looptrans.adjoint.tops import is_lowest
+from looptrans.adjoint.sums import expanded, held_together
+from looptrans.adjoint.tops import is_lowest, top_of, where_chosen
 from looptrans.adjoint.totals import EXPONENTIALS
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
-from looptrans.ir.condition import Condition, negation
+from looptrans.ir.condition import Condition, Data, Not, conjunction, negation
 from looptrans.ir.index import Var
 from looptrans.ir.listing import value_text
 from looptrans.ir.value import (
     Access,
     Binary,
     Call,
+    Compare,
     IndexValue,
     Read,
     Real,
+    Reduce,
     Select,
     Value,
     walk_value,
@@ -43,6 +46,7 @@ QUOTIENT = (
     "where the divisor, a sum of exponentials, is 0, each of them is, and each is a factor of "
     "a term of what is divided: no term is left"
 )
+_OF_NOTHING = "where the maximum is -inf, every exponent is of nothing, and the sum has no terms"
 _LOGARITHM = "where the sum of exponentials is 0, its maximum is of nothing, and is -inf"
 
 
@@ -108,7 +112,7 @@ class Idle:
                 continue
             done = self.system.add(replace(definition, value=whole))
             drop_unread(self.system, self.outputs, definition)
-            yield self._shown(done, reason)
+            yield _shown(done, reason)
             return
 
     def apart(self, definition: Definition, value: Select) -> Iterator[Held]:
@@ -135,16 +139,9 @@ class Idle:
             cell = Read(Access(name, definition.cell.access.subscripts))
             self.system.add(replace(definition, value=Select(guard, cell, other)))
             held = Select(guard, definition.cell, ZERO)
-            shown = self._shown(inner)
+            shown = _shown(inner)
             yield Held(name, condition_moved(guard, new), value_moved(held, new), shown)
             return
-
-    @staticmethod
-    def _shown(definition: Definition, reason: str = QUOTIENT) -> Unguarded:
-        """Say what a definition is wherever anything is differentiated."""
-        own = {v: Var(plain_name(v)) for v in definition.variables}
-        cell, value = value_moved(definition.cell, own), value_moved(definition.value, own)
-        return Unguarded(f"{value_text(cell)} = {value_text(value)}", reason)
 
     def _written_out(self, value: Value) -> Value:
         """Return a value with what a definition that is only read says, and reciprocals put in."""
@@ -184,6 +181,58 @@ class Idle:
                 at_top = top.array == total.top and total.at_top(top.indices) == divisor.indices
                 return at_top and other == logarithm
         return False
+
+
+def without_tests_of_tops(system: System) -> tuple[Unguarded, ...]:
+    """Leave out of sums of exponentials that the maximum they are relative to is above -inf.
+
+    Args:
+        system: The definitions, which are changed.
+    """
+    found: list[Unguarded] = []
+    for definition in list(system.definitions.values()):
+        value = where_chosen(definition.value)
+        match value:
+            case Reduce(
+                "sum",
+                (*_, last) as bound,
+                Call("exp" | "exp2", (Binary("-", _, Read() as relative_to) as exponent,)),
+            ):
+                parts = held_together(last.condition)
+            case _:
+                continue
+        for part in parts:
+            top = _asked_to_be_finite(part)
+            if top != relative_to:
+                continue
+            others = conjunction(*(each for each in parts if each != part))
+            inner = (*bound[:-1], replace(last, condition=others))
+            if top_of(system, definition, inner, exponent)[0] is None:
+                continue
+            plain = replace(definition, value=Reduce("sum", inner, value.body))
+            found.append(_shown(system.add(plain), _OF_NOTHING))
+            break
+    return tuple(found)
+
+
+def _asked_to_be_finite(condition: Condition) -> Read | None:
+    """Return the cell of which a condition asks that it is above minus infinity."""
+    match condition:
+        case Data(Compare(">" | "!=", Read() as cell, least)) if is_lowest(least):
+            return cell
+        case Data(Compare("<" | "!=", least, Read() as cell)) if is_lowest(least):
+            return cell
+        case Not(Data(Compare("==", Read() as cell, least))) if is_lowest(least):
+            return cell
+        case _:
+            return None
+
+
+def _shown(definition: Definition, reason: str = QUOTIENT) -> Unguarded:
+    """Say what a definition is wherever anything is differentiated."""
+    own = {v: Var(plain_name(v)) for v in definition.variables}
+    cell, value = value_moved(definition.cell, own), value_moved(definition.value, own)
+    return Unguarded(f"{value_text(cell)} = {value_text(value)}", reason)
 
 
 def _both_ways(value: Select) -> tuple[tuple[Condition, Value, Value], ...]:

@@ -14,10 +14,10 @@ from looptrans.adjoint.carrying import Moved, carried
 from looptrans.adjoint.closing import Closing
 from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.derived import Backward, Saved
-from looptrans.adjoint.empty import in_one_form
+from looptrans.adjoint.empty import guards_in_one_form
 from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import divided_once
-from looptrans.adjoint.idle import Unguarded
+from looptrans.adjoint.idle import Unguarded, without_tests_of_tops
 from looptrans.adjoint.known_choices import read_where_known
 from looptrans.adjoint.made_whole import made_whole
 from looptrans.adjoint.offered import named
@@ -69,10 +69,12 @@ class Derivation:
         # What is in memory whole, whoever reads it.
         in_memory = whole | frozenset(self.outputs.values())
         with_terms_opened(self.system, in_memory)
+        of_tops = without_tests_of_tops(self.system)
         totals = totals_of(self.system)
         asked = tested(self.system, totals.values())
-        guarded = asks(self.system, totals.values())
-        self.unguarded, self.held = in_one_form(self.system, totals, in_memory)
+        guarded = bool(of_tops) or asks(self.system, totals.values())
+        unguarded, self.held = guards_in_one_form(self.system, totals, in_memory)
+        self.unguarded = (*of_tops, *unguarded)
         self.divided = divided_once(self.system, in_memory)
         stored = in_memory | {each.name for each in self.held}
         self.carried = carried(self.system, in_memory)

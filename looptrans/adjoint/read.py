@@ -8,6 +8,7 @@ from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.closing import Closing, Exchange, closings
 from looptrans.adjoint.lets import with_indices_put_in
 from looptrans.adjoint.named_tests import with_tests_put_in
+from looptrans.adjoint.one_form import conditions_in_one_form
 from looptrans.adjoint.reading import Position, Reading, Site, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.ir.program import Program
@@ -24,7 +25,7 @@ def read(program: Program) -> tuple[Reading, tuple[Closing, ...]]:
         NotDifferentiated: It is no chain of values, sums, maxima and minima, and some loop that
             carries more has no closed form.
     """
-    program = with_choices(with_tests_put_in(with_indices_put_in(program)))
+    program = conditions_in_one_form(with_choices(with_tests_put_in(with_indices_put_in(program))))
     try:
         return definitions_of(program), ()
     except NotDifferentiated as error:

@@ -78,7 +78,7 @@ def with_terms_opened(system: System, outputs: frozenset[str]) -> None:
             case _:
                 pass
     for definition in list(system.definitions.values()) if names else ():
-        system.add(replace(definition, value=_where_chosen(definition.value)))
+        system.add(replace(definition, value=where_chosen(definition.value)))
     _put_in(system, names)
     totals = totals_of(system)
     reciprocals = set()
@@ -103,7 +103,7 @@ def _put_in(system: System, names: set[str]) -> None:
         # One may stand in the exponent of another.
         while names & set(system.definitions[name].reads()):
             definition = system.definitions[name]
-            value = _where_chosen(replaced(definition.value, change))
+            value = where_chosen(replaced(definition.value, change))
             system.add(replace(definition, value=value))
     for name in names:
         del system.definitions[name]
@@ -120,13 +120,16 @@ def _is_exponential(value: Value) -> bool:
             return False
 
 
-def _where_chosen(value: Value) -> Value:
+def where_chosen(value: Value) -> Value:
     """Return a sum of what is 0 elsewhere as one of where it is not, and a maximum likewise."""
     match value:
-        case Reduce("sum" | "max" as function, (*others, last), Select(condition, chosen, nothing)):
-            if is_number(nothing, 0.0 if function == "sum" else -inf):
+        case Reduce("sum" | "max" as function, (*others, last), Select(condition, one, other)):
+            identity = 0.0 if function == "sum" else -inf
+            if is_number(one, identity):
+                condition, one, other = negation(condition), other, one
+            if is_number(other, identity):
                 inside = replace(last, condition=conjunction(last.condition, condition))
-                return _where_chosen(Reduce(function, (*others, inside), chosen))
+                return where_chosen(Reduce(function, (*others, inside), one))
     return value
 
 
@@ -136,12 +139,12 @@ def totals_of(system: System) -> dict[str, Total]:
     for definition in system.definitions.values():
         match definition.value:
             case Reduce("sum", bound, Call("exp" | "exp2" as function, (exponent,))):
-                top = _top(system, definition, bound, exponent)
+                top = top_of(system, definition, bound, exponent)
                 found[definition.name] = Total(definition.name, function, *top)
     return found
 
 
-def _top(
+def top_of(
     system: System, total: Definition, bound: tuple[Generator, ...], exponent: Value
 ) -> tuple[str | None, tuple[int, ...]]:
     """Return the maximum of what exponents are made of, and which index each subscript is."""

@@ -43,6 +43,7 @@ from looptrans.ir.index import (
     Var,
     walk,
 )
+from looptrans.ir.ranges import reversed_range
 from looptrans.ir.value import Range
 
 LARGEST_INTEGER = 2**63
@@ -295,9 +296,14 @@ class Indices:
         return index
 
     def range(self, node: ast.expr, variable: str) -> Range:
-        """Read the `range(…)` a loop runs over."""
+        """Read the `range(…)` or `reversed(range(…))` a loop runs over."""
         if isinstance(node, ast.Call) and called(node.func) == "range":
             return self.bounds(node, "range")
+        match node:
+            case ast.Call(ast.Name("reversed"), [ast.Call() as inner], []) if called(
+                inner.func
+            ) == "range" and not self.names.is_bound("reversed"):
+                return reversed_range(self.bounds(inner, "range"))
         raise LoopNotOverRange(
             f"the loop over {variable!r} runs over {short(node)}",
             span_of(node),

@@ -64,8 +64,9 @@ class UnsupportedStatement(Mistake):
 
     A listing consists of `for … in range(…)`, `if`/`elif`/`else`, assignments, `assert` (a
     contract), small pure helper functions and one `return` of names at the end. There is no
-    `while`, `break`, `continue`, `try`, `del`, class or import in it: their effect on the order of
-    execution cannot be described exactly.
+    `while`, `break`, `try`, `del`, class or import in it: their effect on the order of execution
+    cannot be described exactly. A `continue` that ends the first branch of an `if` in the body of a
+    loop is read as a guard of what follows it; anywhere else it is an error.
 
     A loop over `parallel(…)` runs its iterations in no set order. In its body, `with atomic():`,
     `with atomic(turn=j):` and `with reduce("+"):` are the only `with` there is, and `barrier()` the

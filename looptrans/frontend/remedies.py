@@ -30,8 +30,8 @@ FUNCTION_CALLS = {
     "power": "write x ** y",
     "square": "write x * x",
     "rsqrt": "write 1.0 / sqrt(x)",
-    "any": "write a loop with a boolean, or max(… for e in range(E))",
-    "all": "write a loop with a boolean, or min(… for e in range(E))",
+    "any": "write any(… for e in range(E))",
+    "all": "write all(… for e in range(E))",
     "zeros_like": "write the shape out, zeros((M, N))",
     "empty_like": "write the shape out, empty((M, N))",
     "ones_like": "write the shape out, ones((M, N))",
@@ -72,13 +72,6 @@ def alone_instead(value: ast.expr) -> str:
 def range_instead(node: ast.expr, variable: str) -> str:
     """Return how to write a loop over `node` as one over a range."""
     match node:
-        case ast.Call(func=ast.Name(id="reversed"), args=[ast.Call(args=bounds) as inner]) if (
-            called(inner.func) == "range" and 1 <= len(bounds) <= 2
-        ):
-            ends = [ast.unparse(bound) for bound in bounds]
-            start = "-1" if len(ends) == 1 else f"({ends[0]}) - 1"
-            last = ends[-1] if ends[-1].isidentifier() else f"({ends[-1]})"
-            return f"write for {variable} in range({last} - 1, {start}, -1)"
         case ast.Call(args=[ast.Call() as inner, *_]) if called(inner.func) == "range":
             return f"write for {variable} in {ast.unparse(inner)}"
         case ast.Call(args=bounds) if ast.unparse(node.func).endswith("range"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import pi
 from typing import Literal, cast
@@ -37,6 +38,7 @@ from looptrans.ir.value import (
     Binary,
     BinaryOperator,
     Call,
+    Compare,
     Const,
     Create,
     CreationName,
@@ -249,6 +251,10 @@ class Values(Conditions):
         if name == "pow" and len(node.args) == 2:
             power = ast.BinOp(node.args[0], ast.Pow(), node.args[1])
             return self._binary(ast.copy_location(power, node))
+        match node.args:
+            case [ast.GeneratorExp() | ast.ListComp() as tests] if name in ("any", "all"):
+                self.no_keywords(node)
+                return self._quantified(tests, name)
         if name is None or name not in FUNCTIONS:
             raise UnknownFunction(
                 f"{short(node.func)} is not a function of the language",
@@ -294,11 +300,21 @@ class Values(Conditions):
                 return arguments[0]
         return Call(name, tuple(arguments))
 
+    def _quantified(self, node: ast.GeneratorExp | ast.ListComp, name: str) -> Value:
+        """Read `any(…)` as the largest of 1 and 0 being above 0, `all(…)` as the smallest."""
+        with self.bound(node.generators) as generators, self._later():
+            holds = Select(self.condition(node.elt), Const(1.0), Const(0.0))
+        extreme = Reduce("max" if name == "any" else "min", generators, holds)
+        return Compare(">", extreme, Const(0.0))
+
+    def _later(self) -> AbstractContextManager[None]:
+        """Return the scope of what may first be reached in a later iteration."""
+        return self.scope.guarded(self.scope.line - 1)
+
     def _reduction(self, node: ast.Call, name: str) -> Value:
         argument = node.args[0]
         if isinstance(argument, ast.GeneratorExp | ast.ListComp):
-            later = self.scope.guarded(self.scope.line - 1)
-            with self.bound(argument.generators) as generators, later:
+            with self.bound(argument.generators) as generators, self._later():
                 body = self.number(argument.elt)
                 self.require_rank(body, 0, argument.elt)
             return Reduce(cast(Literal["sum", "max", "min"], name), generators, body)

@@ -122,6 +122,26 @@ def opposite(part: Condition) -> Condition:
             return negation(part)
 
 
+def negation_normal(condition: Condition) -> Condition:
+    """Return a condition in negation normal form: what says the same is written the same.
+
+    `not (j > i or not ok)` is `j <= i and ok`; a `not` is left before data only, since a number
+    that is nan is neither above another nor at most that.
+    """
+    match condition:
+        case Not(part):
+            other = opposite(part)
+            return other if isinstance(other, Not) else negation_normal(other)
+        case Every(parts):
+            return conjunction(*map(negation_normal, parts))
+        case Some(parts):
+            normal = [negation_normal(part) for part in parts]
+            flat = [p.parts if isinstance(p, Some) else (p,) for p in normal]
+            return Some(tuple(one for each in flat for one in each))
+        case _:
+            return condition
+
+
 def parts_of(condition: Condition) -> tuple[Condition, ...]:
     """Return the direct parts of a condition."""
     match condition:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.ir.affine import difference, product, quotient, total
 from looptrans.ir.program import Program
+from looptrans.ir.ranges import reversed_range
 from looptrans.ir.step import Step, same_names
-from looptrans.ir.value import Range
 from looptrans.ir.verdict import Verdict
 from looptrans.transforms.check import reordered
 from looptrans.transforms.nest import find_loop, replace_at
@@ -33,26 +32,6 @@ def reverse(program: Program, loop: str) -> Step:
     turned = replace(path.loop, range=reversed_range(path.loop.range))
     after = replace_at(program, path.position, (turned,))
     return reordered(f"reverse({loop})", program, after, same_names(program, after), _advice)
-
-
-def reversed_range(limits: Range) -> Range:
-    """Return the range with the same values in the opposite order.
-
-    The last value of `range(a, b, s)` is `a + (b - a - 1) // s * s`, for s > 0; for an empty range
-    it lies before a, so that the reversed range is empty too.
-    """
-    step = limits.step
-    way = 1 if step > 0 else -1
-    if step == way:
-        last = total(limits.stop, -way)
-    else:
-        span = (
-            difference(limits.stop, limits.start)
-            if step > 0
-            else difference(limits.start, limits.stop)
-        )
-        last = total(limits.start, product(step, quotient(total(span, -1), abs(step))))
-    return Range(last, total(limits.start, -way), -step)
 
 
 def _advice(verdict: Verdict) -> str:

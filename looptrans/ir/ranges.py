@@ -1,0 +1,26 @@
+"""Ranges made of other ranges."""
+
+from __future__ import annotations
+
+from looptrans.ir.affine import difference, product, quotient, total
+from looptrans.ir.value import Range
+
+
+def reversed_range(limits: Range) -> Range:
+    """Return the range with the same values in the opposite order.
+
+    The last value of `range(a, b, s)` is `a + (b - a - 1) // s * s`, for s > 0; for an empty range
+    it lies before a, so that the reversed range is empty too.
+    """
+    step = limits.step
+    way = 1 if step > 0 else -1
+    if step == way:
+        last = total(limits.stop, -way)
+    else:
+        span = (
+            difference(limits.stop, limits.start)
+            if step > 0
+            else difference(limits.start, limits.stop)
+        )
+        last = total(limits.start, product(step, quotient(total(span, -1), abs(step))))
+    return Range(last, total(limits.start, -way), -step)
