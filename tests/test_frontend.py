@@ -485,7 +485,8 @@ def test_a_continue_that_is_no_guard_is_refused(lines: tuple[str, ...]) -> None:
 def test_a_reversed_range_has_the_same_numbers(bounds: str) -> None:
     program = read(f"def f(x):\n    for i in reversed(range({bounds})):\n        x[i] = 0.0\n")
     limits = find(program, Loop)[0].range
-    start, stop = (evaluate(end, {}) for end in (limits.start, limits.stop))
+    start, stop = evaluate(limits.start, {}), evaluate(limits.stop, {})
+    assert start is not None and stop is not None
     given = range(*map(int, bounds.split(",")))
     assert list(range(start, stop, limits.step)) == list(reversed(given))
 
