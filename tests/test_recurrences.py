@@ -201,6 +201,21 @@ def test_gradients_through_time_are_those_of_autograd(name: str) -> None:
         np.testing.assert_allclose(got[gradient], want[of], rtol=1e-9, atol=1e-11)
 
 
+def test_a_matrix_that_is_taken_apart_column_by_column_is_refused() -> None:
+    """Ranges of sums name each other; what comes of it ended in an internal error."""
+    text = """
+def f(A: Float[Array, "N N"]):
+    L = zeros((N, N))
+    for j in range(N):
+        L[j, j] = sqrt(A[j, j] - sum(L[j, k] * L[j, k] for k in range(j)))
+        for i in range(j + 1, N):
+            L[i, j] = (A[i, j] - sum(L[i, k] * L[j, k] for k in range(j))) / L[j, j]
+    return L
+"""
+    with pytest.raises(NotDifferentiated, match="as an earlier iteration of j left it"):
+        backward(program(text))
+
+
 def test_gradients_are_handed_on_in_states() -> None:
     """Also where the first iteration sets nothing, or contents of an array decide what is set."""
 

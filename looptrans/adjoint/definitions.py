@@ -204,13 +204,13 @@ def refreshed_generators(
     generators: tuple[Generator, ...], names: Names
 ) -> tuple[tuple[Generator, ...], dict[str, Index]]:
     """Give bound variables new names; return the generators and what each variable became."""
-    new: dict[str, Index] = {}
-    found = []
-    for generator in generators:
-        bounds = range_moved(generator.range, new)
-        variable = names.variable(generator.variable)
-        new[generator.variable] = Var(variable)
-        found.append(Generator(variable, bounds, condition_moved(generator.condition, new)))
+    # The range of one may name another, wherever that stands.
+    own = {g.variable: names.variable(g.variable) for g in generators}
+    new: dict[str, Index] = {old: Var(variable) for old, variable in own.items()}
+    found = (
+        Generator(own[g.variable], range_moved(g.range, new), condition_moved(g.condition, new))
+        for g in generators
+    )
     return tuple(found), new
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, permutations
+from itertools import combinations, islice, permutations
 from typing import Final, TypeGuard
 
 from looptrans.adjoint.accumulating import accumulation
@@ -33,6 +33,8 @@ from looptrans.transforms.ends_asked import end_of, parts_of, start_of
 from looptrans.transforms.naming import binders, fresh_name
 from looptrans.transforms.substitute import rename_variable
 
+# What is found is found among the first few; each takes about a second.
+MOST_TRIED: Final = 32
 MOST_TURNED: Final = 2
 MOST_TOGETHER: Final = 4
 
@@ -125,13 +127,17 @@ def _running(nests: list[Node], tied: Tied, around: Program) -> Node:
     Raises:
         NotDifferentiated: There is no such way.
     """
-    for nest in _together(nests, around):
-        for candidate in _directions(_set_first(nest, tied)):
-            if _sets_first(candidate, tied, around):
-                return tied.closed(candidate)
+    candidates = (
+        candidate
+        for nest in _together(nests, around)
+        for candidate in _directions(_set_first(nest, tied))
+    )
+    for candidate in islice(candidates, MOST_TRIED):
+        if _sets_first(candidate, tied, around):
+            return tied.closed(candidate)
     raise NotDifferentiated(
-        f"{' and '.join(sorted(tied.gradients))} cannot be gone through backwards: no loop the "
-        "other way round sets each gradient before it is read"
+        f"{' and '.join(sorted(tied.gradients))} cannot be gone through backwards: no way "
+        f"was found, among {MOST_TRIED}, to set each gradient before it is read"
     )
 
 
