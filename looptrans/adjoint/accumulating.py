@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
-
 from looptrans.algebra.cells import same_cell
 from looptrans.algebra.values import negative
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
+from looptrans.ir.monoids import Folding
 from looptrans.ir.value import Access, Binary, Call, Holds, Read, Select, Value, walk_value
-
-Fold: TypeAlias = Literal["sum", "max", "min"]
-IDENTITIES: Final[dict[Fold, float]] = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
 def arrays_in(value: Value) -> set[str]:
@@ -18,7 +14,7 @@ def arrays_in(value: Value) -> set[str]:
     return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
 
 
-def accumulation(target: Access, value: Value) -> tuple[Fold, Value, Condition] | None:
+def accumulation(target: Access, value: Value) -> tuple[Folding, Value, Condition] | None:
     """Return the operator, the term and the condition of `x = x op term if condition else x`."""
     own = Read(target)
     match value:

@@ -16,7 +16,7 @@ from looptrans.adjoint.lets import (
     unread_integers,
     value_without_lets,
 )
-from looptrans.algebra.closed import ClosedFold, FoldComponent, number_of
+from looptrans.algebra.closed import ClosedFold, FoldComponent
 from looptrans.algebra.finding import Finding
 from looptrans.algebra.inputs import Input
 from looptrans.algebra.iteration import Iteration
@@ -30,6 +30,7 @@ from looptrans.ir.affine import difference
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Int
 from looptrans.ir.listing import access_text, value_text
+from looptrans.ir.monoids import IDENTITIES
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import (
     Access,
@@ -114,7 +115,8 @@ class ClosedNodes:
             term = value_text(put(component.term, names))
             loops = ",".join((*(loop.variable for loop in self.around), self.step.loop))
             joined_: Value = Real(f"{words[component.monoid]}_{loops}({term})")
-            if component.start is not None and component.start != number_of(component.monoid):
+            nothing = Const(IDENTITIES[component.monoid])
+            if component.start is not None and component.start != nothing:
                 joined_ = joined(component.monoid, put(component.start, names), joined_)
             value = put(put(component.finish, {"y": joined_}), names)
             lines.append(f"{access_text(state[0].access)} = {value_text(value)}")

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import IDENTITIES
 from looptrans.adjoint.definitions import System
 from looptrans.adjoint.idle import Held, Idle, Unguarded, reads_data
 from looptrans.adjoint.nothing import Nothing, is_weighed
@@ -33,6 +32,7 @@ from looptrans.ir.condition import (
     conjunction,
     negation,
 )
+from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -246,7 +246,7 @@ class _Form:
         if definition is None or not isinstance(definition.value, Reduce):
             return None
         if self.nothing.has_no_terms(access, given):
-            return Const(IDENTITIES[definition.value.function])
+            return Const(OF_NOTHING[definition.value.function])
         guard = negation(given)
         for total in self.nothing.totals.values():
             if total.top == access.array and total.guard(total.at_top(access.indices)) == guard:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from looptrans.adjoint.accumulating import IDENTITIES, accumulation, arrays_in
+from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.apart import added
 from looptrans.adjoint.definitions import Definition, full
 from looptrans.adjoint.facts import Facts, bounds_of
@@ -32,6 +32,7 @@ from looptrans.ir.condition import (
     negation,
 )
 from looptrans.ir.index import Index, Int, Var, substitute
+from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -269,7 +270,7 @@ def _accumulated(
     )
     if cell is None:
         raise NotDifferentiated(f"{target.array} has no first value", place.label)
-    if is_number(cell, IDENTITIES[function]):
+    if is_number(cell, OF_NOTHING[function]):
         known = not before.lost
         _define(state, target.array, tuple(indices), reduction, place, version, everywhere=known)
         _still_lost(state, target.array, before, indices)

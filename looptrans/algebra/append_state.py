@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isinf
-from typing import Literal
 
 from looptrans.algebra.recurrence import StateVariable
 from looptrans.ir.condition import Condition, Data, Every
+from looptrans.ir.monoids import Monoid
 from looptrans.ir.value import Access, Compare, Const, Real, Value
-
-Monoid = Literal["+", "*", "max", "min"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
-from typing import Final
 
 from looptrans.algebra.append_laws import append_laws
-from looptrans.algebra.append_state import AppendedState, Monoid, guard_parts, left_infinity
+from looptrans.algebra.append_state import AppendedState, guard_parts, left_infinity
 from looptrans.algebra.atoms import Expr, Undefined
 from looptrans.algebra.laws import Law
 from looptrans.algebra.normal import Assumptions, equality
@@ -37,6 +35,7 @@ from looptrans.algebra.values import (
 )
 from looptrans.ir.condition import Condition, Every, negation
 from looptrans.ir.listing import access_text
+from looptrans.ir.monoids import IDENTITIES, Monoid
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Binary,
@@ -50,8 +49,6 @@ from looptrans.ir.value import (
 )
 
 __all__ = ["AppendedState", "NoForm", "appended", "domain_of_terms"]
-
-_IDENTITY: Final[dict[Monoid, float]] = {"+": 0.0, "*": 1.0, "max": -inf, "min": inf}
 
 
 class NoForm(Exception):
@@ -322,8 +319,8 @@ def _mask(state: AppendedState, values: Mapping[str, Value]) -> Condition | None
     term = values.get(state.term.name) if isinstance(state.term, Real) else None
     if not isinstance(term, Select):
         return None
-    if is_number(term.otherwise, _IDENTITY[state.operator]):
+    if is_number(term.otherwise, IDENTITIES[state.operator]):
         return term.condition
-    if is_number(term.chosen, _IDENTITY[state.operator]):
+    if is_number(term.chosen, IDENTITIES[state.operator]):
         return negation(term.condition)
     return None

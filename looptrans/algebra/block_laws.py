@@ -32,8 +32,9 @@ from looptrans.algebra.possible import can_all_be
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import MINUS_INFINITY, ZERO, is_number, names_of, put
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
+from looptrans.ir.monoids import MONOID_OF, OF_NOTHING, Folding
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import NEUTRAL, Binary, Compare, Const, Holds, Real, Value, walk_value
+from looptrans.ir.value import Binary, Compare, Const, Holds, Real, Value, walk_value
 
 MOST_TRUTHS = 4
 POINTS = 16
@@ -55,7 +56,7 @@ class Gathered:
     """
 
     name: str
-    function: str
+    function: Folding
     condition: Condition
     body: Value
     is_masked: bool
@@ -63,7 +64,7 @@ class Gathered:
     @property
     def nothing(self) -> Const:
         """What it is where there is no element."""
-        return Const(NEUTRAL[self.function])
+        return Const(OF_NOTHING[self.function])
 
     def counts(self, truths: Names) -> bool:
         """Tell whether an element is gathered."""
@@ -71,9 +72,9 @@ class Gathered:
 
     def with_one_more(self, before: Value) -> Value:
         """Return it with one element more."""
-        if is_number(before, NEUTRAL[self.function]):
+        if is_number(before, OF_NOTHING[self.function]):
             return self.body
-        return joined("+" if self.function == "sum" else self.function, before, self.body)
+        return joined(MONOID_OF[self.function], before, self.body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,10 @@ from looptrans.ir.condition import Condition, Truth
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
+from looptrans.ir.monoids import FOLDING_OF, IDENTITIES, MONOID_OF
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
-    NEUTRAL,
     Access,
     Generator,
     Range,
@@ -97,7 +97,7 @@ class BlockIteration(Iteration):
             body = super(BlockIteration, self)._value(part.body, label, inside)
             (each,) = part.generators
             condition = self._condition(each.condition, label, inside)
-            monoid = "+" if part.function == "sum" else part.function
+            monoid = MONOID_OF[part.function]
             return self._gathered(monoid, body, replace(each, condition=condition))
 
         if not any(map(self.is_gathered, walk_value(value))):
@@ -219,13 +219,13 @@ class BlockIteration(Iteration):
         for count, (component, own) in enumerate(
             zip(fold.components, operator.components, strict=True), 1
         ):
-            if component.monoid not in NEUTRAL or own.state is None:
+            if component.monoid not in FOLDING_OF or own.state is None:
                 raise NoRecurrence("a pass over a block gathers no sum, maximum or minimum")
             state = step.state(own.state)
             start = names[state.name] if component.start is None else put(component.start, names)
             all_ = self._gathered(component.monoid, put(component.term, names), each)
             value = all_
-            if not is_number(start, NEUTRAL[component.monoid]):
+            if not is_number(start, IDENTITIES[component.monoid]):
                 value = (
                     add(start, all_)
                     if component.monoid == "+"

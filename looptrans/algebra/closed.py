@@ -19,6 +19,7 @@ from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import ZERO, add, put, subtract
 from looptrans.ir.listing import value_text
+from looptrans.ir.monoids import IDENTITIES
 from looptrans.ir.value import Const, Real, Value
 
 
@@ -171,7 +172,7 @@ def closed_fold(recurrence: Recurrence, operator: Operator) -> ClosedFold | None
         if part.proof.answer != "proved":
             return None
         finish = put(part.value, {f"y{number}": Real("y")})
-        start: Value | None = number_of(part.monoid)
+        start: Value | None = Const(IDENTITIES[part.monoid])
         initial = first[own.state]
         equations.append(Equation(name, part.term, part.term, part.proof))
         if empty:
@@ -191,12 +192,6 @@ def closed_fold(recurrence: Recurrence, operator: Operator) -> ClosedFold | None
     statement = "after all iterations phi(s) is what it was at first and every h(x), joined"
     law = Law("closed form", statement, tuple(equations))
     return ClosedFold(tuple(found), law)
-
-
-def number_of(monoid: str) -> Const:
-    """Return what a sum, product, maximum or minimum of nothing is."""
-    infinity = float("inf")
-    return Const({"+": 0.0, "*": 1.0, "max": -infinity, "min": infinity}[monoid])
 
 
 def _started(
@@ -224,7 +219,7 @@ def _none_at_all(
     of: str, finish: Value, monoid: str, nothing: dict[str, Value], initial: Value
 ) -> Equation:
     """Show what the closed form gives where there is no iteration."""
-    left = put(finish, {**nothing, "y": number_of(monoid)})
+    left = put(finish, {**nothing, "y": Const(IDENTITIES[monoid])})
     if left == initial:
         text = value_text(initial)
         return Equation(of, left, initial, Equality("proved", text, text))

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Final, Literal
 
 import sympy
 
@@ -34,6 +33,7 @@ from looptrans.ir.condition import (
     conjunction,
     opposite,
 )
+from looptrans.ir.monoids import FOLDING_OF, IDENTITIES
 from looptrans.ir.rewrite import replaced, replaced_part
 from looptrans.ir.value import (
     Binary,
@@ -49,12 +49,6 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-
-FUNCTIONS: Final[dict[str, Literal["sum", "max", "min"]]] = {
-    "+": "sum",
-    "max": "max",
-    "min": "min",
-}
 
 
 def gathered(
@@ -116,7 +110,7 @@ class _Term:
         condition, body = masked(self.monoid, self.each.condition, body)
         if condition != self.each.condition:
             self.masks.add(condition)
-        return Reduce(FUNCTIONS[self.monoid], (replace(self.each, condition=condition),), body)
+        return Reduce(FOLDING_OF[self.monoid], (replace(self.each, condition=condition),), body)
 
     def _name(self, part: Value) -> Value | None:
         """Give names to the largest parts that wait for nothing, and to what is waited for."""
@@ -178,7 +172,7 @@ def masked(monoid: str, condition: Condition, body: Value) -> tuple[Condition, V
 
     sum(exp(s if j <= i else -inf) for j)    ->    sum(exp(s) for j if j <= i)
     """
-    neutral = {"+": 0.0, "max": -inf, "min": inf}[monoid]
+    neutral = IDENTITIES[monoid]
     for part in walk_value(body):
         if not isinstance(part, Select):
             continue

@@ -23,10 +23,10 @@ from looptrans.algebra.search import Search
 from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import add, divide, multiply, names_of, put, subtract
 from looptrans.ir.listing import access_text, value_text
+from looptrans.ir.monoids import IDENTITIES
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
-    NEUTRAL,
     Binary,
     Call,
     Const,
@@ -163,7 +163,7 @@ class Separable:
                     low = equality(put(extreme.term, at), Const(extreme.start))
                     if low.answer == "refuted":
                         continue
-                    nothing = Const(NEUTRAL[monoid])
+                    nothing = Const(IDENTITIES[monoid])
                     if equality(put(term, at), nothing).answer != "proved":
                         cell = access_text(earlier.state(extreme.name).access)
                         return f"adds terms up where {cell} has seen nothing yet"
@@ -191,7 +191,7 @@ class Separable:
             monoid: `+`, `max` or `min`.
             domain: What is known of the names.
         """
-        if _is(state.initial, NEUTRAL[monoid]):
+        if _is(state.initial, IDENTITIES[monoid]):
             return state.initial
         text = value_text(state.initial)
         for node in nodes(self.between):

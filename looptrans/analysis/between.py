@@ -11,6 +11,8 @@ none may become `write, other write, read`, and no read may come before its writ
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import islpy as isl
 
 from looptrans.analysis.correspondence import Correspondence
@@ -20,8 +22,11 @@ from looptrans.analysis.relation import Relation, Uncovered
 from looptrans.analysis.reversals import swapped
 from looptrans.ir.walk import live_out
 
+_Pairs: TypeAlias = tuple[Relation, isl.Map]
+"""A dependence and those of its pairs that are looked at."""
 
-def keeps_values(made: Correspondence, reversed_: list[tuple[Relation, isl.Map]]) -> bool:
+
+def keeps_values(made: Correspondence, reversed_: list[_Pairs]) -> bool:
     """Tell whether every read certainly gets the value of the same write as before.
 
     Args:
@@ -35,7 +40,7 @@ def keeps_values(made: Correspondence, reversed_: list[tuple[Relation, isl.Map]]
     return all(_keeps(made, reversed_, array) for array in arrays)
 
 
-def _keeps(made: Correspondence, reversed_: list[tuple[Relation, isl.Map]], array: str) -> bool:
+def _keeps(made: Correspondence, reversed_: list[_Pairs], array: str) -> bool:
     model = made.before
     opaque = any(access.all_terms for access in model.accesses if access.array == array)
     found = opaque_dependences if opaque else affine_dependences
@@ -46,8 +51,8 @@ def _keeps(made: Correspondence, reversed_: list[tuple[Relation, isl.Map]], arra
     return not (
         any(_is_late(made, flow) for flow in flows)
         or any(_is_early(each, read) for each in anti for read in uncovered)
-        or any(_comes_after_all(made, flow, *each) for flow in flows for each in anti)
-        or any(_comes_before_all(made, flow, *each) for flow in flows for each in output)
+        or any(_comes_between(made, (flow, flow.pairs), each) for flow in flows for each in anti)
+        or any(_comes_between(made, each, (flow, flow.pairs)) for flow in flows for each in output)
     )
 
 
@@ -57,41 +62,26 @@ def _is_late(made: Correspondence, flow: Relation) -> bool:
     return not late.intersect_params(made.context).is_empty()
 
 
-def _is_early(reversed_: tuple[Relation, isl.Map], read: Uncovered) -> bool:
+def _is_early(reversed_: _Pairs, read: Uncovered) -> bool:
     """Tell whether a write may come before a read of what was there before the program."""
     relation, pairs = reversed_
     return relation.source == read.sink and not pairs.intersect_domain(read.instances).is_empty()
 
 
-def _comes_after_all(made: Correspondence, flow: Relation, anti: Relation, pairs: isl.Map) -> bool:
-    """Tell whether a write after a read may come between it and the write it gets its value from.
+def _comes_between(made: Correspondence, first: _Pairs, then: _Pairs) -> bool:
+    """Tell whether a third instance on a cell may come between a write and a read of its value.
+
+    One of the two pairs is the write and its read, the other has the third instance and is turned
+    around: that comes between them unless it has moved past both.
 
     Args:
         made: The programs.
-        flow: Writes and the reads of their values.
-        anti: Reads and later writes.
-        pairs: Those of them that are turned around.
+        first: The first two instances.
+        then: The second of them and the third.
     """
-    if anti.source != flow.sink:
+    (start, _), (end, _) = first, then
+    if start.sink != end.source:
         return False
-    both = flow.pairs.apply_range(pairs)
-    between = swapped(made, anti.sink, flow.source).reverse()
-    return not both.intersect(between).intersect_params(made.context).is_empty()
-
-
-def _comes_before_all(
-    made: Correspondence, flow: Relation, output: Relation, pairs: isl.Map
-) -> bool:
-    """Tell whether a write before a write may come between that and a read of its value.
-
-    Args:
-        made: The programs.
-        flow: Writes and the reads of their values.
-        output: Writes and later writes.
-        pairs: Those of them that are turned around.
-    """
-    if output.sink != flow.source:
-        return False
-    both = pairs.apply_range(flow.pairs)
-    between = swapped(made, flow.sink, output.source).reverse()
-    return not both.intersect(between).intersect_params(made.context).is_empty()
+    ends = first[1].apply_range(then[1])
+    in_order = swapped(made, end.sink, start.source).reverse()
+    return not ends.intersect(in_order).intersect_params(made.context).is_empty()

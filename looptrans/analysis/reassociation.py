@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 
 import islpy as isl
 
@@ -31,13 +30,13 @@ from looptrans.analysis.races import any_order, judge_races
 from looptrans.analysis.sources import Operand, Sources, Target
 from looptrans.analysis.spare import check_extents
 from looptrans.ir.creation import creation_of, first_value
+from looptrans.ir.monoids import IDENTITIES
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Binary, Call, Const, Read, Unary, Value, walk_value
 from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out
 
-IDENTITIES = {"+": 0.0, "*": 1.0, "max": -inf, "min": inf}
 CONTRIBUTIONS_LAW = "every contribution reaches every read, through exactly one partial result"
 
 

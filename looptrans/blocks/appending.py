@@ -47,7 +47,7 @@ from looptrans.blocks.expr import (
     walk,
 )
 from looptrans.blocks.grid import factors_of
-from looptrans.blocks.identities import Monoid, identity
+from looptrans.blocks.identities import identity
 from looptrans.blocks.ops import Let, ops_in
 from looptrans.blocks.runs import Part
 from looptrans.blocks.serial import RunSerially
@@ -56,6 +56,7 @@ from looptrans.blocks.units import in_units
 from looptrans.blocks.values import Values, split, value_terms
 from looptrans.ir import value as source
 from looptrans.ir.condition import Data
+from looptrans.ir.monoids import Monoid
 from looptrans.ir.program import Node
 from looptrans.ir.value import Compare, Const, Read, Select, Value
 

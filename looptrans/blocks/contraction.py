@@ -43,10 +43,11 @@ from looptrans.blocks.expr import (
     walk,
 )
 from looptrans.blocks.finite import is_finite
-from looptrans.blocks.identities import Monoid, counted, identity
+from looptrans.blocks.identities import counted, identity
 from looptrans.blocks.magnitude import is_at_most_one, is_divided
 from looptrans.blocks.serial import RunSerially
 from looptrans.ir.affine import form_of
+from looptrans.ir.monoids import Monoid
 
 Rest: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 """Factors and divisors that stand outside a sum."""

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from looptrans.ir.affine import difference
 from looptrans.ir.index import Index
+from looptrans.ir.monoids import Monoid
 
 Role: TypeAlias = Literal["program", "rows", "tile", "lanes", "element"]
 
@@ -195,7 +196,7 @@ class Cast:
 class Reduce:
     """A sum, product, maximum or minimum over one dimension, or over all of `over` at once."""
 
-    op: Literal["+", "*", "max", "min"]
+    op: Monoid
     over: Dim
     operand: Expr
 

@@ -6,9 +6,7 @@ sum of integers  ->    from 0, in 64 bits: float32 holds none beyond 2 ** 24 exa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import Final, Literal, TypeAlias
 
 from looptrans.blocks.arithmetic import rebuilt
 from looptrans.blocks.expr import (
@@ -25,16 +23,13 @@ from looptrans.blocks.expr import (
     children,
     kind_of,
 )
-
-Monoid: TypeAlias = Literal["+", "*", "max", "min"]
-
-_IDENTITY: Final[dict[Monoid, float]] = {"+": 0.0, "*": 1.0, "max": -math.inf, "min": math.inf}
+from looptrans.ir.monoids import IDENTITIES, Monoid
 
 
 def identity(op: Monoid, value: Expr) -> float | int:
     """Return what changes nothing where it is joined to a value: of its kind, and of its width."""
     if kind_of(value) != "int":
-        return _IDENTITY[op]
+        return IDENTITIES[op]
     most = 1 << (63 if _is_wide(value) else 31)
     neutral: dict[Monoid, int] = {"+": 0, "*": 1, "max": -most, "min": most - 1}
     return neutral[op]

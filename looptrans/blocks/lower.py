@@ -60,7 +60,8 @@ from looptrans.blocks.serial import OneRowEach, RunSerially
 from looptrans.blocks.sharing import needed, shared
 from looptrans.blocks.sites import Path, sites
 from looptrans.blocks.slices import sliced, whole
-from looptrans.blocks.storage import Storage, stored
+from looptrans.blocks.storage import Storage
+from looptrans.blocks.stored import stored
 from looptrans.blocks.unit_steps import unit_steps
 from looptrans.blocks.unseen import asked_by_row
 from looptrans.derivation.step import Derivation

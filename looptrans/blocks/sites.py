@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.program import NotLowered
+from looptrans.ir.affine import simplified
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
@@ -33,6 +34,7 @@ from looptrans.ir.value import (
 )
 
 Path = tuple[int, ...]
+Span = tuple[Index, Index, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Binding:
     range: Range
     execution: str
     private: tuple[str, ...] = ()
+
+    @property
+    def span(self) -> Span:
+        """Where its range starts and stops, in normal form, and its step."""
+        return simplified(self.range.start), simplified(self.range.stop), self.range.step
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import reduced, summed
 from looptrans.blocks.expr import Call, Dim, Expr, Name, Number, Position, kind_of, union
 from looptrans.blocks.grid import apart, factors_of
-from looptrans.blocks.identities import Monoid, counted, identity
+from looptrans.blocks.identities import counted, identity
 from looptrans.blocks.lifting import narrowed
 from looptrans.blocks.ops import ElementLoop, Let, TileLoop
 from looptrans.blocks.program import NotLowered
@@ -22,6 +22,7 @@ from looptrans.blocks.shapes import EACH, SUM, Shapes, is_of_sizes
 from looptrans.blocks.values import Values
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import walk
+from looptrans.ir.monoids import MONOID_OF, Monoid
 from looptrans.ir.program import Assign
 from looptrans.ir.value import Generator, Read, Reduce, Value, walk_value
 
@@ -53,7 +54,7 @@ class Sums:
             value: The reduction.
             onto: The block that a sum is added to.
         """
-        op: Monoid = "+" if value.function == "sum" else value.function
+        op = MONOID_OF[value.function]
         generator, *rest = value.generators
         inner = Reduce(value.function, tuple(rest), value.body) if rest else value.body
         start, stop = generator.range.start, generator.range.stop

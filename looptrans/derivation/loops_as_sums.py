@@ -18,7 +18,7 @@ from looptrans.algebra.values import is_number
 from looptrans.analysis.api import is_written_once
 from looptrans.derivation.apart import handed
 from looptrans.derivation.bodies import read_in, written_in
-from looptrans.derivation.passes import NAMES, START
+from looptrans.derivation.passes import NAMES
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
 from looptrans.frontend.elements import element_of
@@ -26,6 +26,7 @@ from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import conjunction
 from looptrans.ir.creation import creation_of
 from looptrans.ir.index import variables as index_variables
+from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
@@ -253,7 +254,7 @@ def _sum_loop(program: Program, position: Position, update: Assign) -> SumLoop |
     first = None if found is None else (*position[:-1], found[0])
     start: Value = Read(update.targets[0]) if found is None else found[1]
     value: Value = total
-    if not is_number(start, START[total.function]):
+    if not is_number(start, OF_NOTHING[total.function]):
         value = Call(total.function, (start, total))
         if total.function == "sum":
             value = Binary("+", start, total)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.adjoint.accumulating import IDENTITIES, Fold, accumulation
+from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.choices import with_choices
 from looptrans.algebra.values import is_number
 from looptrans.ir.condition import (
@@ -25,6 +25,7 @@ from looptrans.ir.condition import (
     opposite,
 )
 from looptrans.ir.index import variables
+from looptrans.ir.monoids import OF_NOTHING, Folding
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Binary, Call, Read, Select, Unary, Value
 
@@ -87,12 +88,12 @@ def _guarded(node: Assign) -> Node:
     return If(masked[0], (replace(node, values=(joined,)),))
 
 
-def _masked(term: Value, operator: Fold) -> tuple[Condition, Value] | None:
+def _masked(term: Value, operator: Folding) -> tuple[Condition, Value] | None:
     """Take a term that is the identity where a condition does not hold apart."""
     match term:
-        case Select(condition, chosen, otherwise) if is_number(otherwise, IDENTITIES[operator]):
+        case Select(condition, chosen, otherwise) if is_number(otherwise, OF_NOTHING[operator]):
             return condition, chosen
-        case Select(condition, chosen, otherwise) if is_number(chosen, IDENTITIES[operator]):
+        case Select(condition, chosen, otherwise) if is_number(chosen, OF_NOTHING[operator]):
             return opposite(condition), otherwise
     if operator != "sum":
         return None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from math import inf
 
 from looptrans.derivation.apart import handed
 from looptrans.derivation.bodies import read_in, written_in
@@ -23,6 +22,7 @@ from looptrans.derivation.writing import Writer, done
 from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import variables as index_variables
+from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced_part
 from looptrans.ir.value import (
@@ -43,7 +43,6 @@ from looptrans.ir.walk import placed
 from looptrans.transforms.nest import replace_at
 from looptrans.transforms.tree import Position, block_at, node_at, statements_in
 
-START = {"sum": 0.0, "max": -inf, "min": inf}
 NAMES = {"sum": "sum", "max": "maximum", "min": "minimum"}
 
 
@@ -140,7 +139,7 @@ def sum_as_loop(program: Program, label: str) -> DerivationStep:
         raise NotDone(f"{label} sums over nothing")
     generator, *others = found.generators
     body = replace(found, generators=tuple(others)) if others else found.body
-    start = Const(START[found.function])
+    start = Const(OF_NOTHING[found.function])
     elements = {a.name: a.element for a in program.arrays}
     kind = element_of(found, elements)
     if kind != "float":

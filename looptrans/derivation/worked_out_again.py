@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import IDENTITIES, arrays_in
+from looptrans.adjoint.accumulating import arrays_in
 from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.definitions import (
     Definition,
@@ -35,6 +35,7 @@ from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import reread
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.index import Index, Var, substitute
+from looptrans.ir.monoids import MONOID_OF, OF_NOTHING
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import (
@@ -55,7 +56,6 @@ from looptrans.ir.value import (
 from looptrans.ir.walk import loops, placed
 from looptrans.transforms.accesses import sites_of
 
-_MONOIDS = {"sum": "+", "max": "max", "min": "min"}
 MOST_INSIDE = 400
 MOST_NESTED = 2
 
@@ -286,7 +286,7 @@ class _Writer:
 
     def _declared(self, definition: Definition, value: Value, name: str) -> Node:
         known = {n.array: n for n in self.program.body if isinstance(n, Declaration)}
-        first = IDENTITIES[value.function] if isinstance(value, Reduce) else 0.0
+        first = OF_NOTHING[value.function] if isinstance(value, Reduce) else 0.0
         shape = definition.extents
         element = known[name].creation.element if name in known else None
         if first:
@@ -306,7 +306,7 @@ class _Writer:
         cell = moved(Access(names[definition.name], definition.cell.access.subscripts), own)
         conditions = conjunction(*(g.condition for g in bound if g.condition != ALWAYS))
         if isinstance(value, Reduce):
-            bare = joined(_MONOIDS[value.function], Read(cell), bare)
+            bare = joined(MONOID_OF[value.function], Read(cell), bare)
         node: Node = Assign("S", (cell,), (bare,))
         for g in reversed(inner):
             node = self._loop(g, own, node)
@@ -316,7 +316,7 @@ class _Writer:
             node = self._loop(g, own, node)
         first: list[Node] = []
         if isinstance(value, Reduce) and not definition.indices:
-            first.append(Assign("S", (cell,), (Const(IDENTITIES[value.function]),)))
+            first.append(Assign("S", (cell,), (Const(OF_NOTHING[value.function]),)))
         return [*first, node]
 
     def _apart(

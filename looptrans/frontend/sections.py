@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-from typing import Literal, TypeAlias, cast, get_args
 
 from looptrans.frontend.mistakes import BadReduction, Misplaced, UnsupportedStatement
 from looptrans.frontend.names import Names
 from looptrans.frontend.scope import Block, Scope
 from looptrans.frontend.syntax import SECTIONS, dotted, head_of, short, span_of
+from looptrans.ir.monoids import MONOIDS, Monoid
 from looptrans.ir.program import Atomic, BlockReduce, Section
 
-Operator: TypeAlias = Literal["+", "*", "max", "min"]
-OPERATORS: tuple[str, ...] = get_args(Operator)
 MAKE_PARALLEL = "make a loop around it parallel, for j in parallel(…)"
 
 
@@ -85,13 +83,13 @@ def _turn(call: ast.Call) -> str | None:
             )
 
 
-def _operator(call: ast.Call) -> Operator:
-    shown = [f'"{operator}"' for operator in OPERATORS]
+def _operator(call: ast.Call) -> Monoid:
+    shown = [f'"{operator}"' for operator in MONOIDS]
     choice = f"use {', '.join(shown[:-1])} or {shown[-1]}"
     match call:
         case ast.Call(args=[ast.Constant(value=str(operator)) as node], keywords=[]):
-            if operator in OPERATORS:
-                return cast(Operator, operator)
+            if operator in MONOIDS:
+                return operator
             raise BadReduction(
                 f"{operator!r} is no operator of a reduce block",
                 span_of(node),

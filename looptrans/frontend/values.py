@@ -6,7 +6,7 @@ import ast
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import pi
-from typing import Literal, cast
+from typing import cast
 
 from looptrans.frontend.affine import constant_of
 from looptrans.frontend.annotations import OPERATORS
@@ -32,6 +32,7 @@ from looptrans.frontend.syntax import (
 from looptrans.ir.condition import Condition, Data
 from looptrans.ir.functions import CASTS, CREATIONS, FUNCTIONS
 from looptrans.ir.index import Extremum, Index, Int, Neg, Param, Var
+from looptrans.ir.monoids import Folding
 from looptrans.ir.value import (
     WHOLE,
     Access,
@@ -317,7 +318,7 @@ class Values(Conditions):
             with self.bound(argument.generators) as generators, self._later():
                 body = self.number(argument.elt)
                 self.require_rank(body, 0, argument.elt)
-            return Reduce(cast(Literal["sum", "max", "min"], name), generators, body)
+            return Reduce(cast(Folding, name), generators, body)
         value = self.number(argument)
         self.require_rank(value, 1, argument)
         return Call(name, (value,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from looptrans.ir.monoids import IDENTITIES, Monoid
 from looptrans.ir.value import Binary, Call, Real, Value
 from looptrans.ir.verdict import Certificate
 
@@ -36,14 +37,15 @@ class Operator:
         return self.certificate is not None and self.certificate.verdict == "legal"
 
 
-def _known(name: str, identity: float, combine: Value) -> Operator:
+def _known(name: Monoid, combine: Value) -> Operator:
+    identity = IDENTITIES[name]
     law = f"{name} is associative and commutative over the reals, with the identity {identity:g}"
     return Operator(name, identity, combine, Certificate("algebra", law, "legal", "known"))
 
 
 OPERATORS: Final[dict[str, Operator]] = {
-    "+": _known("+", 0.0, Binary("+", LEFT, RIGHT)),
-    "*": _known("*", 1.0, Binary("*", LEFT, RIGHT)),
-    "max": _known("max", float("-inf"), Call("max", (LEFT, RIGHT))),
-    "min": _known("min", float("inf"), Call("min", (LEFT, RIGHT))),
+    "+": _known("+", Binary("+", LEFT, RIGHT)),
+    "*": _known("*", Binary("*", LEFT, RIGHT)),
+    "max": _known("max", Call("max", (LEFT, RIGHT))),
+    "min": _known("min", Call("min", (LEFT, RIGHT))),
 }

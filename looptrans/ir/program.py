@@ -27,6 +27,7 @@ from typing import Literal, TypeAlias
 
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index
+from looptrans.ir.monoids import Monoid
 from looptrans.ir.source import NOWHERE, Source, Span
 from looptrans.ir.value import Access, Create, Generator, Range, Value
 
@@ -208,7 +209,7 @@ class BlockReduce:
         body: The updates.
     """
 
-    operator: Literal["+", "*", "max", "min"]
+    operator: Monoid
     body: tuple[Node, ...]
     comment: str = ""
     leading: tuple[str, ...] = ()

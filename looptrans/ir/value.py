@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import inf
 from typing import Final, Literal, TypeAlias
 
 from looptrans.ir.condition import Comparison, Condition, Data, walk_condition
 from looptrans.ir.index import Index
-
-NEUTRAL: Final = {"sum": 0.0, "+": 0.0, "max": -inf, "min": inf}
-"""What a reduction starts from where it has seen nothing."""
+from looptrans.ir.monoids import Folding
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +169,7 @@ class Generator:
 class Reduce:
     """`sum(body for e in range(E))`, also `max` and `min`; evaluated left to right."""
 
-    function: Literal["sum", "max", "min"]
+    function: Folding
     generators: tuple[Generator, ...]
     body: Value
 

@@ -22,6 +22,7 @@ from looptrans.executor.vector_operations import (
 )
 from looptrans.executor.vector_values import compile_value
 from looptrans.ir.condition import Condition, Data
+from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -331,7 +332,7 @@ def _reduce(machine: Gradients, value: Reduce) -> Code:
         def take(parts: Number, mask: Mask) -> None:
             if isinstance(parts, torch.Tensor):
                 if mask is not None:
-                    nothing = {"sum": 0.0, "max": -torch.inf, "min": torch.inf}[name]
+                    nothing = OF_NOTHING[name]
                     parts = torch.where(as_mask(mask), parts, parts.new_tensor(nothing))
                 if name == "sum":
                     parts = parts.flip(axis) if machine.backwards else parts

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, TypeAlias, cast, get_args
 
 from looptrans.analysis.iterations import Fold
 from looptrans.frontend.appearance import names_at
 from looptrans.frontend.updates import UPDATES, update_operand
 from looptrans.ir.listing import assign_text
+from looptrans.ir.monoids import MONOIDS
 from looptrans.ir.program import Assign, BlockReduce, Node, Program
 from looptrans.ir.step import Step
 from looptrans.transforms.accesses import place_of
 from looptrans.transforms.nest import TransformError
 from looptrans.transforms.phases import in_phases
-
-Operator: TypeAlias = Literal["+", "*", "max", "min"]
 
 
 def block_reduce(program: Program, loop: str, *others: str) -> Step:
@@ -44,11 +42,11 @@ def block_reduce(program: Program, loop: str, *others: str) -> Step:
 
 
 def _reduced(fold: Fold, body: tuple[Node, ...]) -> Node:
-    if fold.operator not in get_args(Operator):
+    if fold.operator not in MONOIDS:
         raise TransformError(
             f"{fold.array} is reduced by {fold.operator}",
             place_of(body[0]),
-            why=f"a reduce block combines by {', '.join(get_args(Operator))}",
+            why=f"a reduce block combines by {', '.join(MONOIDS)}",
             remedy="use phased_atomics instead",
         )
     arrays = {target.array for n in body if isinstance(n, Assign) for target in n.targets}
@@ -70,4 +68,4 @@ def _reduced(fold: Fold, body: tuple[Node, ...]) -> Node:
                 "them in",
                 remedy="use phased_atomics, or promote the cell to a local first",
             )
-    return BlockReduce(cast(Operator, fold.operator), body)
+    return BlockReduce(fold.operator, body)

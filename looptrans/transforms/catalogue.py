@@ -14,8 +14,6 @@ from looptrans.ir.step import Step
 Kind: TypeAlias = Literal["loop", "statement", "name", "size", "factor", "operator"]
 Function: TypeAlias = Callable[..., Step]
 
-OPERATORS: Final = ("+", "*", "max", "min")
-
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -24,7 +22,7 @@ class Slot:
     Attributes:
         name: What help calls it.
         kind: `loop` `j`, `j@12` or `j@S7`; `statement` a label; `name` an array or scalar; `size`
-            an integer above 0; `factor` any integer; `operator` one of `OPERATORS`.
+            an integer above 0; `factor` any integer; `operator` one of `MONOIDS`.
         repeated: Whether it may be given more than once.
         optional: Whether it may be left out.
     """

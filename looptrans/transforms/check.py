@@ -9,7 +9,7 @@ from looptrans.ir.program import Program
 from looptrans.ir.step import Images, Step
 from looptrans.ir.verdict import Verdict
 from looptrans.transforms.nest import finished
-from looptrans.transforms.trial import refuted
+from looptrans.transforms.refuting import refuted
 
 
 def check_order(before: Program, after: Program, images: Images, *, tried: bool = True) -> Verdict:

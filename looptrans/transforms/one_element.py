@@ -13,10 +13,10 @@ from dataclasses import replace
 from math import inf
 
 from looptrans.ir.condition import Condition, Truth
+from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node
 from looptrans.ir.rewrite import replaced, replaced_part, rewritten
 from looptrans.ir.value import (
-    NEUTRAL,
     Access,
     Binary,
     Call,
@@ -70,7 +70,7 @@ def one_element(
                 one = replaced(inner, value)
                 if each.condition in (Truth(True), condition):
                     return one
-                return Select(each.condition, one, Const(NEUTRAL[function]))
+                return Select(each.condition, one, Const(OF_NOTHING[function]))
             case _:
                 return None
 
@@ -149,7 +149,7 @@ def _neutral_left_out(value: Value) -> Value:
     match value:
         case Binary("+", Const(0.0), other):
             return other
-        case Call("max" | "min" as function, (Const(least), other)) if least == NEUTRAL[function]:
+        case Call("max" | "min" as name, (Const(least), other)) if least == OF_NOTHING[name]:
             return other
         case _:
             return value

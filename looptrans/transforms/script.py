@@ -17,13 +17,13 @@ from importlib import import_module
 from typing import Final, Literal, TypeAlias
 
 from looptrans.ir.diagnostic import ListingError, Mistake
+from looptrans.ir.monoids import MONOIDS
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source, Span
 from looptrans.ir.step import Step
 from looptrans.ir.walk import loops, placed
 from looptrans.transforms.catalogue import (
     NAMES,
-    OPERATORS,
     Entry,
     Kind,
     Slot,
@@ -63,7 +63,7 @@ _WANTED: Final[dict[Kind, str]] = {
     "name": "the name of an array or scalar",
     "size": "a size, an integer above 0",
     "factor": "an integer",
-    "operator": f"an operator, {', '.join(OPERATORS[:-1])} or {OPERATORS[-1]}",
+    "operator": f"an operator, {', '.join(MONOIDS[:-1])} or {MONOIDS[-1]}",
 }
 
 
@@ -443,4 +443,4 @@ def _fits(argument: Argument, slot: Slot) -> bool:
         case "factor":
             return argument.form == "integer"
         case "operator":
-            return argument.text in OPERATORS
+            return argument.text in MONOIDS

@@ -1,0 +1,143 @@
+"""Where each array of a nest lives while its kernel runs.
+
+    loaded      it is only read: every read is a load
+    register    every access is to the cell of the iteration itself: a block that programs keep
+    streamed    it is only written, by one statement or each cell once: every write is a store
+    added       atomic parts add to it, and nothing else touches it: every one adds in memory
+    recomputed  one statement writes it from inputs alone, and others read it at other cells: they
+                work its value out again
+
+What is none of these would go from one lane to another through memory, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from looptrans.analysis.api import is_written_once
+from looptrans.blocks.cells import with_cell
+from looptrans.blocks.common_lanes import with_common_lanes
+from looptrans.blocks.program import NotLowered
+from looptrans.blocks.sites import Site
+from looptrans.blocks.sites import sites as sites_of
+from looptrans.blocks.storage import Storage
+from looptrans.ir.affine import simplified
+from looptrans.ir.index import Int, Var
+from looptrans.ir.listing import access_text
+from looptrans.ir.program import Assign, Program
+from looptrans.ir.value import Access, Value
+
+
+def stored(
+    program: Program,
+    sites: tuple[Site, ...],
+    rows: Iterable[str],
+    statements: dict[str, Assign],
+    kept: Set[str],
+) -> dict[str, Storage]:
+    """Return where each array lives that a kernel touches.
+
+    Args:
+        program: The program.
+        sites: All accesses of the kernel.
+        rows: The variables of the grid.
+        statements: The kernel's statements by label.
+        kept: The arrays that must be in memory when the kernel ends.
+
+    Raises:
+        NotLowered: A value would go from one lane to another through memory.
+    """
+    grid = frozenset(rows)
+    grouped: dict[str, list[Site]] = {}
+    for site in sites:
+        grouped.setdefault(site.array, []).append(site)
+    found: dict[str, Storage] = {}
+    written = {site.array for site in sites if site.is_write}
+    for name, own in grouped.items():
+        found[name] = _storage(
+            program, name, tuple(own), grid, statements, written, kept=name in kept
+        )
+    return with_common_lanes(found)
+
+
+def _storage(
+    program: Program,
+    name: str,
+    sites: tuple[Site, ...],
+    grid: frozenset[str],
+    statements: dict[str, Assign],
+    written: set[str],
+    *,
+    kept: bool,
+) -> Storage:
+    writes = [site for site in sites if site.is_write]
+    if not writes:
+        return Storage(name, "loaded", sites)
+    if any(site.atomic for site in sites):
+        apart = next((site for site in sites if not site.atomic), None)
+        if apart is not None:
+            raise NotLowered(
+                f"{apart.label} touches {name} outside of the atomic parts that add to it",
+                apart.label,
+            )
+        return Storage(name, "added", sites)
+    is_scalar = program.array(name).rank == 0
+    if not is_scalar and len(writes) == 1 and len(sites) == 1:
+        return Storage(name, "streamed", sites)
+    register = with_cell(Storage(name, "register", sites, kept=kept), grid)
+    if register is not None:
+        return register
+    definition = _definition(program, sites, writes, statements, written)
+    if definition is not None:
+        return Storage(name, "recomputed", sites, definition=definition)
+    reads = [site for site in sites if not site.is_write]
+    if not reads and not is_scalar and is_written_once(program, name):
+        return Storage(name, "streamed", sites)
+    site = reads[0] if reads else writes[1]
+    text = access_text(Access(name, site.subscripts))
+    where = access_text(Access(name, writes[0].subscripts))
+    if text == where:
+        raise NotLowered(
+            f"{site.label} {'reads' if reads else 'writes'} {text} again after "
+            f"{writes[0].label} has written it in another loop, and no loop over its cells is "
+            "parallel: the value would have to wait in memory",
+            site.label,
+        )
+    raise NotLowered(
+        f"{site.label} {'reads' if reads else 'writes'} {text}, which {writes[0].label} writes as "
+        f"{where}: the value would go from one lane to another through memory",
+        site.label,
+    )
+
+
+def _definition(
+    program: Program,
+    sites: tuple[Site, ...],
+    writes: list[Site],
+    statements: dict[str, Assign],
+    written: set[str],
+) -> tuple[tuple[str, ...], Value] | None:
+    """Return the value of a cell over the variables of its subscripts, where it is pure.
+
+    One statement sets every cell, without a condition, from arrays that the kernel does not write.
+    """
+    if len(writes) != 1:
+        return None
+    site = writes[0]
+    names: list[str] = []
+    array = program.array(site.array)
+    for subscript, extent in zip(site.subscripts, array.shape, strict=True):
+        if not isinstance(subscript, Var) or subscript.name in names or extent is None:
+            return None
+        binding = site.binding(subscript.name)
+        if binding is None or binding.span != (Int(0), simplified(extent), 1):
+            return None
+        names.append(subscript.name)
+    own = {b.variable for b in site.bindings if b.execution != "sum"}
+    statement = statements[site.label]
+    if site.guards or own - set(names) or len(statement.targets) != 1 or statement.augmented:
+        return None
+    read = {s.array for s in sites_of((statement,)) if not s.is_write}
+    if read & written:
+        return None
+    return tuple(names), statement.values[0]
