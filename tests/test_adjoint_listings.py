@@ -1508,3 +1508,19 @@ def f(X: Float[Array, "M"], K: Float[Array, "N T"]):
     known = {n: v for n, v in {"X": x, "K": k, **given}.items() if n in need}
     got = execute(found.program, inputs={**known, "dO": np.ones(3)})
     assert np.isfinite(got["dK"]).all() and not got["dK"][3:].any()
+
+
+def test_a_gradient_whose_name_would_be_a_word_of_python_has_another_name() -> None:
+    text = """
+def f(ef: Float[Array, "N"], el: Float[Array, "N"]):
+    O = zeros(N)
+    for i in range(N):
+        O[i] = exp(ef[i]) * el[i]
+    return O
+"""
+    found = backward(program(text))
+    assert found.program.outputs == ("def_2", "del_2")
+    values = {"ef": np.array([0.5, -1.0]), "el": np.array([2.0, 3.0])}
+    got = execute(found.program, inputs={**values, "dO": np.ones(2)})
+    np.testing.assert_allclose(got["def_2"], np.exp(values["ef"]) * values["el"])
+    np.testing.assert_allclose(got["del_2"], np.exp(values["ef"]))

@@ -336,6 +336,36 @@ def f(X: Float[Array, "H M"], Y: Float[Array, "H N"]):
     assert each.locals == ("u",)
 
 
+@pytest.mark.parametrize("keys", ["min(N, i + 1)", "i + 1"])
+def test_a_key_that_is_hidden_counts_for_nothing_where_it_is_the_only_one(keys: str) -> None:
+    """As in a window that is wider, l and y stay what they are; c is a number and is added to."""
+    text = f"""\
+def own(X: Float[Array, "N"], V: Float[Array, "N"], seen: Bool[Array, "N"]):
+    y = zeros(M)
+    c = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(i, {keys}):
+            s = X[j] if seen[j] else -inf
+            m = max(m, s)
+        l = 0.0
+        for j in range(i, {keys}):
+            l += exp((X[j] if seen[j] else -inf) - m)
+            c[i] += X[j]
+        for j in range(i, {keys}):
+            p = exp((X[j] if seen[j] else -inf) - m) / l
+            y[i] += p * V[j]
+    return y, c
+"""
+    after = derive(parse(Source("own.py", text)), "fold").last
+    assert "for j" not in listing(after)
+    x, v = np.array([3.0, 700.0, -1.0]), np.array([5.0, 6.0, 7.0])
+    given = {"X": x, "V": v, "seen": np.array([True, False, True])}
+    got = execute(after, sizes={"M": 3}, inputs=given)
+    np.testing.assert_array_equal(got["y"], [5.0, 0.0, 7.0])
+    np.testing.assert_array_equal(got["c"], x)
+
+
 def test_a_loop_that_runs_at_most_once_is_a_guard() -> None:
     """It carries nothing, and is no fold; a window of no keys but its own is one."""
     text = """\

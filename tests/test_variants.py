@@ -13,6 +13,7 @@ from dataclasses import fields
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -102,6 +103,12 @@ CONFLICTS = [
     ({"batch": False, "pages": True}, ("pages", "batch")),
     ({"softcap": 0.0}, ("softcap",)),
     ({"heads": "two"}, ("heads",)),
+    ({"heads": ["equal"]}, ("heads",)),
+    ({"bias": ["B"]}, ("bias",)),
+    ({"scale": 10**400}, ("scale",)),
+    ({"scale": float("nan")}, ("scale",)),
+    ({"scale": np.zeros(2)}, ("scale",)),
+    ({"window_left": True}, ("window_left",)),
 ]
 
 
@@ -112,6 +119,11 @@ def test_options_that_do_not_go_together(values: dict[str, object], names: tuple
     assert caught.value.options == names
     assert all(name in str(caught.value) for name in names)
     assert caught.value.reason
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    given = Options(causal=True, window_left=np.int64(3), softcap=np.float32(0.5))  # type: ignore[arg-type]
+    assert compose(given).text == compose(Options(causal=True, window_left=3, softcap=0.5)).text
 
 
 def test_lengths_in_one_array_may_be_level_at_their_ends() -> None:

@@ -32,6 +32,7 @@ from looptrans.runtime.reference import reference_of
 from looptrans.runtime.verification import OutputError, Report, Run
 from looptrans.runtime.verify_inputs import KINDS
 from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.variants import Options, compose
 from tests.analysis import spec
 from tests.test_adjoint_torch import gradients as cell_by_cell
 from tests.test_verify import MASKED
@@ -57,7 +58,7 @@ from looptrans.runtime.verify_backward import (  # noqa: E402
     verify_pass,
 )
 from looptrans.runtime.verify_gradients import Expected, compared_gradient  # noqa: E402
-from looptrans.runtime.verify_handed_over import with_rounded_operands  # noqa: E402
+from looptrans.runtime.verify_handed_over import HandedOver, with_rounded_operands  # noqa: E402
 
 
 def program_of(text: str) -> Program:
@@ -541,6 +542,20 @@ def test_a_listing_without_a_backward_pass() -> None:
 
 
 # What a kernel must round
+
+
+def test_what_is_saved_may_be_off_by_a_rounding_even_where_it_is_not() -> None:
+    """A score of 200 has its log-sum-exp exactly; the kernel works the score out in float32."""
+    listed = compose(Options(batch=False, heads="none", scale=1.0, lse=True)).text
+    found = backward(parse(Source("one_key.py", listed)))
+    arrays = {"Q": np.array([[10.0]]), "K": np.array([[20.0]]), "V": np.array([[1.0]])}
+    inputs = prepare(found.listing, inputs=arrays)
+    exact = reference_of(found.forward).run(inputs)
+    saved = {each.name: torch.tensor(exact[each.name]).float() for each in found.saved}
+    incoming = {"O": np.ones((1, 1)), "lse": np.zeros(1)}
+    asked = np.ones((1, 1), dtype=bool)
+    moved = HandedOver(found, inputs, incoming, saved, "float32").of("V", asked)
+    assert moved == pytest.approx(2.0**-17, rel=1e-3)
 
 
 def test_operands_of_products_with_inputs_are_rounded() -> None:

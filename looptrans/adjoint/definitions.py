@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Literal
 
 from looptrans.algebra.cells import condition_moved, value_moved
@@ -65,7 +66,7 @@ class Names:
     def array(self, wish: str) -> str:
         """Return a new name for an array: the wish, or the wish with a number behind it."""
         name, number = wish, 1
-        while name in self.taken:
+        while name in self.taken or iskeyword(name):  # the gradient of `ef`, say
             number += 1
             name = f"{wish}_{number}"
         self.taken.add(name)

@@ -143,18 +143,23 @@ def rewritten(
     body: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
     """Return a block with every node replaced by what `change` makes of it, inner ones first."""
+    inner = with_blocks(body, lambda block: rewritten(block, change))
+    return tuple(new for node in inner for new in change(node))
+
+
+def with_blocks(
+    body: tuple[Node, ...], change: Callable[[tuple[Node, ...]], tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    """Return a block with the blocks inside each of its nodes replaced."""
     found: list[Node] = []
     for node in body:
-        inner = node
         match node:
             case If():
-                then, other = rewritten(node.body, change), rewritten(node.orelse, change)
-                inner = replace(node, body=then, orelse=other)
+                found.append(replace(node, body=change(node.body), orelse=change(node.orelse)))
             case Loop() | Atomic() | BlockReduce():
-                inner = replace(node, body=rewritten(node.body, change))
+                found.append(replace(node, body=change(node.body)))
             case _:
-                pass
-        found.extend(change(inner))
+                found.append(node)
     return tuple(found)
 
 

@@ -27,7 +27,7 @@ from looptrans.ir.walk import nodes
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
-from looptrans.runtime.verify_errors import compared
+from looptrans.runtime.verify_errors import DRAWS, compared
 from looptrans.runtime.verify_memory import to_array
 
 Values = np.ndarray[Any, Any]
@@ -50,7 +50,7 @@ class HandedOver:
     incoming: Mapping[str, Values]
     saved: Mapping[str, torch.Tensor]
     dtype: str
-    _runs: tuple[Outputs, Outputs, Outputs] | None = None
+    _runs: tuple[Outputs, ...] | None = None
 
     def of(self, argument: str, asked: Values) -> float:
         """Return how far the gradient of an argument moves, in the Frobenius norm.
@@ -63,10 +63,11 @@ class HandedOver:
         name = self.found.gradients[argument]
         if any(name not in run for run in self._runs):
             return 0.0
-        one, saved, other = (run[name][asked] for run in self._runs)
+        one, saved, other, *near = (run[name][asked] for run in self._runs)
         # Kernels may round an operand before or after a factor: what they round moves as far from
         # what is rounded here as that does from what is not.
-        return _distance(one, other) + 2 * _distance(saved, other)
+        moved = _distance(one, other) + 2 * _distance(saved, other)
+        return max(moved, *(_distance(one, each) for each in near), 0.0)
 
     def undefined(self, argument: str) -> Values:
         """Return which elements are nan because something saved is nan in the listing itself."""
@@ -87,10 +88,12 @@ class HandedOver:
         exact, _ = with_empty_rows(reference, self.inputs, reference.run(self.inputs))
         return exact
 
-    def _work_out(self) -> tuple[Outputs, Outputs, Outputs]:
+    def _work_out(self) -> tuple[Outputs, ...]:
         """Return the gradients: of exact values, of saved ones, and with rounded operands besides.
 
-        There are none where those cannot be told.
+        In float32 those of values that are each off by a rounding follow: one that the kernels have
+        saved may by luck be off by much less, and what is worked out beside it not. There are none
+        where those cannot be told.
         """
         nothing: tuple[Outputs, Outputs, Outputs] = {}, {}, {}
         try:
@@ -100,13 +103,16 @@ class HandedOver:
             if not self._are_right(reference, exact):
                 return nothing
             program = self.found.program
-            one = self._gradients(program, {s.name: exact[s.name] for s in self.found.saved})
-            saved = other = self._gradients(program, given)
+            kept = {s.name: exact[s.name] for s in self.found.saved}
+            one = self._gradients(program, kept)
+            saved = self._gradients(program, given)
             if self.dtype != "float32":
-                other = self._gradients(with_rounded_operands(program, self.dtype), given)
+                rounded = with_rounded_operands(program, self.dtype)
+                return one, saved, self._gradients(rounded, given)
+            near = [self._gradients(program, _off_by_a_rounding(kept, n)) for n in range(DRAWS)]
         except ExecutionError:
             return nothing
-        return one, saved, other
+        return one, saved, saved, *near
 
     def _are_right(self, reference: Reference, exact: Outputs) -> bool:
         """Tell whether the forward kernels are off by rounding alone: what is wrong moves nothing.
@@ -239,6 +245,18 @@ def _pair(value: Value) -> Value:
 @functools.lru_cache(maxsize=8)
 def _reference(program: Program) -> Reference:
     return reference_of(program)
+
+
+def _off_by_a_rounding(saved: Mapping[str, Values], number: int) -> dict[str, Values]:
+    """Return numbers half the distance of two neighbours in float32 above or below the given."""
+    random = np.random.default_rng([number, 3])
+
+    def moved(values: Values) -> Values:
+        half = np.spacing(np.abs(values).astype(np.float32)).astype(np.float64) / 2
+        signs = random.choice([-1.0, 1.0], values.shape)
+        return np.where(np.isfinite(half), values + signs * half, values)
+
+    return {n: moved(v) if v.dtype.kind == "f" else v for n, v in saved.items()}
 
 
 def _distance(one: Values, other: Values) -> float:

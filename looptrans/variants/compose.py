@@ -33,7 +33,6 @@ class Composed:
     outputs: tuple[str, ...]
 
 
-@lru_cache(maxsize=256)
 def compose(options: Options, name: str = "attention") -> Composed:
     """Write the listing of an attention variant.
 
@@ -45,6 +44,12 @@ def compose(options: Options, name: str = "attention") -> Composed:
         Conflict: The options do not go together.
     """
     require_legal(options)
+    return _composed(options, name)
+
+
+@lru_cache(maxsize=256)
+def _composed(options: Options, name: str) -> Composed:
+    """Write the listing of options that go together."""
     writer = _Writer(options, Pieces(options))
     arguments = [*writer.tensors(), *writer.pieces.arguments]
     lines = [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from math import isfinite
+from numbers import Integral, Real
 from typing import get_args
 
 from looptrans.variants.options import (
@@ -40,7 +41,6 @@ CHOICES = {
     "dropout": (None, *get_args(Dropout)),
     "alibi": (None, "H", "BH"),
 }
-LARGEST = sys.float_info.max
 _AXES = {"bias": "bias", "mask": "mask", "alibi": "slopes"}
 
 
@@ -81,21 +81,29 @@ def _alone(options: Options) -> Iterator[Conflict]:
             yield wrong(name, 'its axes are some of "BHMN", each once and in this order')
     for name in ("window_left", "window_right"):
         value = getattr(options, name)
-        if value is None or value == GIVEN:
+        if value is None or (isinstance(value, str) and value == GIVEN):
             continue
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not is_whole or not 0 <= int(value) < 1 << 31:
             yield wrong(
                 name, "it is a number of keys, 0 or more, below 2**31; None is without a bound"
             )
     for name in ("scale", "softcap"):
         value = getattr(options, name)
-        if value is None or value == GIVEN:
+        if value is None or (isinstance(value, str) and value == GIVEN):
             continue
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not -LARGEST <= value <= LARGEST:
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number or not _is_finite(value):
             yield wrong(name, "it is a finite number")
         elif name == "softcap" and value <= 0:
             yield wrong(name, "scores lie between -softcap and softcap, so it is greater than 0")
+
+
+def _is_finite(value: Real) -> bool:
+    try:
+        return isfinite(float(value))
+    except OverflowError:  # an integer beyond all of them
+        return False
 
 
 def _is_ordered(axes: str) -> bool:
