@@ -20,7 +20,7 @@ from looptrans.analysis.api import is_written_once
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Binding, Path, Site
 from looptrans.blocks.sites import sites as sites_of
-from looptrans.ir.affine import form_of, simplified
+from looptrans.ir.affine import difference, form_of, simplified
 from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Program
@@ -520,7 +520,8 @@ def _definition(
 ) -> tuple[tuple[str, ...], Value] | None:
     """Return the value of a cell over the variables of its subscripts, where it is pure.
 
-    One statement sets every cell, without a condition, from arrays that the kernel does not write.
+    One statement sets every cell, without a condition, from arrays that the kernel does not write,
+    and each read comes after.
     """
     if len(writes) != 1:
         return None
@@ -541,4 +542,24 @@ def _definition(
     read = {s.array for s in sites_of((statement,)) if not s.is_write}
     if read & written:
         return None
+    if not all(read is site or _comes_after(read, site, sites) for read in sites):
+        return None
     return tuple(names), statement.values[0]
+
+
+def _comes_after(read: Site, write: Site, sites: tuple[Site, ...]) -> bool:
+    """Tell whether what a read sees has been written, in loops from 0 upwards, one by subscript."""
+    if sites.index(read) < sites.index(write):
+        return False
+    for around, own in zip(read.bindings, write.bindings, strict=False):
+        if around.path != own.path or own.execution == "sum":
+            break
+        subscript = read.subscripts[write.subscripts.index(Var(own.variable))]
+        if isinstance(subscript, Whole):
+            return False
+        ahead = difference(subscript, Var(own.variable))
+        if not isinstance(ahead, Int) or ahead.value > 0:
+            return False
+        if ahead.value < 0:
+            break
+    return True
