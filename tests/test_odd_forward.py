@@ -1229,3 +1229,23 @@ def test_rows_that_steps_have_made_for_loops_with_strides() -> None:
     expected = run_native(MADE_ROWS, None, X=x.double().numpy(), S=s.double().numpy(), c=0.5)
     for one, other in zip(found, expected.values(), strict=True):
         torch.testing.assert_close(one, torch.tensor(other), check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("o[i] += o[0] * X[i, j]", r"S1 reads o\[0\], which S1 writes as o\[i\]"),
+        ("o[i] = o[i] + o[i // 2]", r"S1 reads o\[i // 2\], which S1 writes as o\[i\]"),
+    ],
+)
+def test_a_refusal_is_about_the_cell_that_is_in_the_way(statement: str, reason: str) -> None:
+    text = f"""
+def elsewhere(X: Float[Array, "M N"]):
+    o = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            {statement}
+    return o
+"""
+    with pytest.raises(NotLowered, match=reason):
+        looptrans.compile(text)

@@ -320,21 +320,35 @@ def _storage(
     reads = [site for site in sites if not site.is_write]
     if not reads and not is_scalar and is_written_once(program, name):
         return Storage(name, "streamed", sites)
-    site = reads[0] if reads else writes[1]
+    site = _in_the_way(reads, writes)
     text = access_text(Access(name, site.subscripts))
     where = access_text(Access(name, writes[0].subscripts))
+    verb = "writes" if site.is_write else "reads"
     if text == where:
         raise NotLowered(
-            f"{site.label} {'reads' if reads else 'writes'} {text} again after "
-            f"{writes[0].label} has written it in another loop, and no loop over its cells is "
-            "parallel: the value would have to wait in memory",
+            f"{site.label} {verb} {text} again after {writes[0].label} has written it in another "
+            "loop, and no loop over its cells is parallel: the value would have to wait in memory",
             site.label,
         )
     raise NotLowered(
-        f"{site.label} {'reads' if reads else 'writes'} {text}, which {writes[0].label} writes as "
-        f"{where}: the value would go from one lane to another through memory",
+        f"{site.label} {verb} {text}, which {writes[0].label} writes as {where}: the value would "
+        "go from one lane to another through memory",
         site.label,
     )
+
+
+def _in_the_way(reads: list[Site], writes: list[Site]) -> Site:
+    """Return the access that a refusal is about: the first that is of another cell, if any is."""
+
+    def is_elsewhere(site: Site) -> bool:
+        pairs = zip(site.subscripts, writes[0].subscripts, strict=True)
+        return any(
+            one != other and not (isinstance(one, Var) and isinstance(other, Var))
+            for one, other in pairs
+        )
+
+    others = [*reads, *writes[1:]]
+    return next((site for site in others if is_elsewhere(site)), others[0])
 
 
 def _cell(
