@@ -31,6 +31,7 @@ from looptrans.emit.parameters import launcher_parameters
 from looptrans.transforms.anew import with_arrays_made_once
 from looptrans.transforms.tree import loop_paths
 from tests.analysis import program
+from tests.native import run_native
 
 # What the second branch reads is not what the first one sets.
 TWO_GREATEST = """
@@ -1175,3 +1176,76 @@ def test_a_name_whose_rows_change() -> None:
 def test_a_row_that_iterations_may_leave_alone_is_not_begun_in_each() -> None:
     with pytest.raises(NotLowered, match=r"S3 reads e\[i, d\] again"):  # it was begun, and wrong
         looptrans.compile(KEPT_UNDER_GUARD)
+
+
+# A cell that is read before it is written has what it was created with.
+AHEAD = """
+def ahead(b: Float[Array, "N"]):
+    new = zeros(N); seen = zeros(N)
+    for j in range(N):
+        new[j] = 2.0 * b[j]
+        seen[j] = {read}
+    return seen
+"""
+
+
+@pytest.mark.parametrize("read", ["new[j + 1] if j < N - 1 else 0.0", "new[N - 1 - j]"])
+def test_cells_that_are_read_before_they_are_written(read: str) -> None:
+    with pytest.raises(NotLowered, match=r"S2 reads new\[.*, which S1 writes as new\[j\]"):
+        looptrans.compile(AHEAD.format(read=read))
+
+
+def test_cells_that_an_earlier_iteration_has_written() -> None:
+    b = torch.randn(5, generator=torch.Generator().manual_seed(3))
+    found = looptrans.compile(AHEAD.format(read="new[j - 1] if j > 0 else 0.0"))(b)
+    torch.testing.assert_close(found, torch.cat([torch.zeros(1), 2 * b[:-1]]))
+
+
+# Rows of numbers that steps have made are as long as their loops, steps of 2 or not.
+MADE_ROWS = """
+def made_rows(X: Float[Array, "M N"], S: Float[Array, "M M"], c: float):
+    o = zeros(M); p = zeros((M, N))
+    for k in range(M - 2, -1, -2):
+        a = 1.0
+        for j in range(N):
+            t = S[k, k] * X[k, j % 2]
+            a = a * X[k, j]
+            if X[k, j] > 0:
+                p[k, j] = -X[k, j]
+        e = S[k, k]
+        for j in range(N):
+            a = a * j * 0.25
+            if k > 0:
+                e = e * tanh(-a * sin(X[k, j])) + S[k, k]
+        o[k] = min(e, p[k, 1]) * c
+    return o, p
+"""
+
+
+def test_rows_that_steps_have_made_for_loops_with_strides() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x, s = torch.randn(5, 4, generator=generator), torch.randn(5, 5, generator=generator)
+    found = looptrans.compile(MADE_ROWS)(x, s, 0.5)
+    expected = run_native(MADE_ROWS, None, X=x.double().numpy(), S=s.double().numpy(), c=0.5)
+    for one, other in zip(found, expected.values(), strict=True):
+        torch.testing.assert_close(one, torch.tensor(other), check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("o[i] += o[0] * X[i, j]", r"S1 reads o\[0\], which S1 writes as o\[i\]"),
+        ("o[i] = o[i] + o[i // 2]", r"S1 reads o\[i // 2\], which S1 writes as o\[i\]"),
+    ],
+)
+def test_a_refusal_is_about_the_cell_that_is_in_the_way(statement: str, reason: str) -> None:
+    text = f"""
+def elsewhere(X: Float[Array, "M N"]):
+    o = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            {statement}
+    return o
+"""
+    with pytest.raises(NotLowered, match=reason):
+        looptrans.compile(text)

@@ -21,11 +21,11 @@ from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Site
 from looptrans.blocks.sites import sites as sites_of
 from looptrans.blocks.storage import Storage
-from looptrans.ir.affine import simplified
+from looptrans.ir.affine import difference, simplified
 from looptrans.ir.index import Int, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Program
-from looptrans.ir.value import Access, Value
+from looptrans.ir.value import Access, Value, Whole
 
 
 def stored(
@@ -93,21 +93,35 @@ def _storage(
     reads = [site for site in sites if not site.is_write]
     if not reads and not is_scalar and is_written_once(program, name):
         return Storage(name, "streamed", sites)
-    site = reads[0] if reads else writes[1]
+    site = _in_the_way(reads, writes)
     text = access_text(Access(name, site.subscripts))
     where = access_text(Access(name, writes[0].subscripts))
+    verb = "writes" if site.is_write else "reads"
     if text == where:
         raise NotLowered(
-            f"{site.label} {'reads' if reads else 'writes'} {text} again after "
-            f"{writes[0].label} has written it in another loop, and no loop over its cells is "
-            "parallel: the value would have to wait in memory",
+            f"{site.label} {verb} {text} again after {writes[0].label} has written it in another "
+            "loop, and no loop over its cells is parallel: the value would have to wait in memory",
             site.label,
         )
     raise NotLowered(
-        f"{site.label} {'reads' if reads else 'writes'} {text}, which {writes[0].label} writes as "
-        f"{where}: the value would go from one lane to another through memory",
+        f"{site.label} {verb} {text}, which {writes[0].label} writes as {where}: the value would "
+        "go from one lane to another through memory",
         site.label,
     )
+
+
+def _in_the_way(reads: list[Site], writes: list[Site]) -> Site:
+    """Return the access that a refusal is about: the first that is of another cell, if any is."""
+
+    def is_elsewhere(site: Site) -> bool:
+        pairs = zip(site.subscripts, writes[0].subscripts, strict=True)
+        return any(
+            one != other and not (isinstance(one, Var) and isinstance(other, Var))
+            for one, other in pairs
+        )
+
+    others = [*reads, *writes[1:]]
+    return next((site for site in others if is_elsewhere(site)), others[0])
 
 
 def _definition(
@@ -119,7 +133,8 @@ def _definition(
 ) -> tuple[tuple[str, ...], Value] | None:
     """Return the value of a cell over the variables of its subscripts, where it is pure.
 
-    One statement sets every cell, without a condition, from arrays that the kernel does not write.
+    One statement sets every cell, without a condition, from arrays that the kernel does not write,
+    and each read comes after.
     """
     if len(writes) != 1:
         return None
@@ -140,4 +155,24 @@ def _definition(
     read = {s.array for s in sites_of((statement,)) if not s.is_write}
     if read & written:
         return None
+    if not all(read is site or _comes_after(read, site, sites) for read in sites):
+        return None
     return tuple(names), statement.values[0]
+
+
+def _comes_after(read: Site, write: Site, sites: tuple[Site, ...]) -> bool:
+    """Tell whether what a read sees has been written, in loops from 0 upwards, one by subscript."""
+    if sites.index(read) < sites.index(write):
+        return False
+    for around, own in zip(read.bindings, write.bindings, strict=False):
+        if around.path != own.path or own.execution == "sum":
+            break
+        subscript = read.subscripts[write.subscripts.index(Var(own.variable))]
+        if isinstance(subscript, Whole):
+            return False
+        ahead = difference(subscript, Var(own.variable))
+        if not isinstance(ahead, Int) or ahead.value > 0:
+            return False
+        if ahead.value < 0:
+            break
+    return True

@@ -192,10 +192,12 @@ class Checks:
         """Return the checks of extents that need not be as large as the loops ask."""
         lines: list[str] = []
         seen: set[str] = set()
+        shapes = {array.name: array.shape for array in self.facts.program.listing.arrays}
         for array, axis, lengths, least in self.facts.program.reached:
-            if array not in self.facts.names:
-                continue
-            declared = self.facts.program.listing.array(array).shape[axis]
+            shape = shapes.get(array, ())
+            if array not in self.facts.names or axis >= len(shape):
+                continue  # what a step has made is as large as its loops ask
+            declared = shape[axis]
             extent = f"{self.facts.names[array]}.shape[{axis}]"
             if declared is not None:
                 extent = index_python(declared, self.facts.names)
