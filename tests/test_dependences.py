@@ -527,3 +527,27 @@ def f(A, B, n: Int[Array, "N"], N, M):
     assert lines(text, "flow/value") == ["may flow/value S1 -> S2 B (=,=) (0,0) -"]
     contents = {"n": np.array([1, 0, 4])}
     compare(text, {"N": 3, "M": 5}, contents, frozenset({"opaque"}))
+
+
+def test_a_write_that_data_decide_in_part_overwrites_where_they_do_not() -> None:
+    """The running maximum is begun anew in each row, by the first iteration in any case."""
+    text = """
+def f(X: Float[Array, "N M"], N, M):
+    out = zeros(N)
+    m = 0.0
+    for i in range(N):
+        for j in range(M):
+            if j == 0 or X[i, j] > m:
+                m = X[i, j]
+            if j == M - 1:
+                out[i] = m
+    return out
+"""
+    assert not any(d.carried_by == "i" for d in report(text).dependences if d.basis == "value")
+    memory = api.loop_facts(program(text))[0].memory
+    assert (memory.decision, memory.names) == ("privatize", ("m",))
+    compare(text, {"N": 3, "M": 3}, {}, frozenset({"data_guard"}), witnesses=True)
+    rows = text.replace("m = 0.0", "m = zeros(M)").replace("m = X[i, j]", "m[:] = X[i, j]")
+    rows = rows.replace("> m:", "> m[j]:").replace("= m\n", "= m[0]\n")
+    assert not any(d.carried_by == "i" for d in report(rows).dependences if d.basis == "value")
+    compare(rows, {"N": 3, "M": 3}, {}, frozenset({"data_guard"}))

@@ -9,22 +9,20 @@ opaque terms have the value of a term of the pair, because they have its argumen
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import islpy as isl
 
 from looptrans.analysis.axioms import Axioms, Known, Term, axioms_of
-from looptrans.analysis.constraints import has_terms, plain_constraints
+from looptrans.analysis.constraints import plain_constraints, whatever_the_contents
 from looptrans.analysis.formula import FALSE, TRUE, conjunction
 from looptrans.analysis.killing import is_killed, killer
 from looptrans.analysis.model import AccessModel, Model
 from looptrans.analysis.polyhedra import before, cell_formula, dimensions, domain_formula, orders
 from looptrans.analysis.relation import Relation, Supposed, Uncovered
-from looptrans.ir.condition import Condition, Every, Truth, approximated
 from looptrans.ir.facts import KINDS, Basis, DependenceKind
-from looptrans.ir.index import Opaque, opaque_terms
-from looptrans.ir.value import Whole
+from looptrans.ir.index import Opaque
 
 MOST_SUBTRACTED = 100
 MOST_JOINED = 40
@@ -381,7 +379,7 @@ class _Finder:
     ) -> tuple[str, ...]:
         """Say when between two points an instance of `write` certainly writes the cell."""
         whole = self._written(write, s, t, apart, cell)
-        bare = _whatever_the_contents(write)
+        bare = whatever_the_contents(write) if write.all_terms else None
         return (whole,) if bare is None else (whole, self._written(bare, s, t, [], cell))
 
     def _written(
@@ -424,30 +422,6 @@ class _Finder:
         shape = ", ".join(f"t{n}" for n in range(depth))
         named = isl.Map(f"{{ [{shape}] -> s{sink.statement.number}[{shape}] }}")
         return Uncovered(sink.statement.number, sink.array, points.apply(named))
-
-
-def _whatever_the_contents(write: AccessModel) -> AccessModel | None:
-    """Return the part of a write that no opaque term decides; None if there is none.
-
-    if c > 1 or n[r] == c: B[c] = …        ->        if c > 1: B[c] = …
-    """
-    statement = write.statement
-    if not (statement.terms or write.terms):
-        return None
-    own = approximated(statement.condition, over=False, unknown=has_terms)
-    mine = approximated(write.condition, over=False, unknown=has_terms)
-    loops = [bound.range for bound in (*statement.bounds, *write.generators)]
-    places = [s for s in write.subscripts if not isinstance(s, Whole)]
-    indices = [*places, *(end for each in loops for end in (each.start, each.stop))]
-    if any(map(opaque_terms, indices)) or Truth(False) in (*_joined(own), *_joined(mine)):
-        return None
-    return replace(
-        write, statement=replace(statement, condition=own, terms=()), condition=mine, terms=()
-    )
-
-
-def _joined(condition: Condition) -> tuple[Condition, ...]:
-    return condition.parts if isinstance(condition, Every) else (condition,)
 
 
 def _pairs(points: isl.Set, depths: tuple[int, int]) -> isl.Map:
