@@ -270,8 +270,10 @@ def test_a_file_that_is_no_derivation_is_an_error(
     file = tmp_path / "no.json"
     file.write_text(text)
     assert main(["recheck", str(file)]) == 2
-    assert "cannot recheck" in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert "cannot recheck" in errors and "\n  help: name a file" in errors
     assert main(["recheck", str(tmp_path / "missing.json")]) == 2
+    assert "\n  help: check the path" in capsys.readouterr().err
 
 
 def test_the_listing_of_the_last_step_is_a_listing_of_its_own(document: dict[str, Tree]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import islpy as isl
+import numpy as np
 import pytest
 
 from looptrans.analysis import api, opaque
@@ -13,6 +14,7 @@ from looptrans.analysis.polyhedra import dimensions, domain_formula
 from looptrans.frontend.placement import annotated_placement
 from looptrans.transforms.parallelize import parallelize
 from tests.analysis import line, lines, program, report, spec
+from tests.oracle.compare import compare
 
 
 def test_as_printed_the_state_has_a_piece_carried_by_d_and_one_carried_by_j() -> None:
@@ -510,3 +512,42 @@ def test_what_is_asked_about_one_cell_is_what_is_looked_for() -> None:
         (r.kind, r.basis, r.source, r.sink, r.array) for r in everything
     ]
     assert all(a.pairs.is_equal(b.pairs) for a, b in zip(found.relations, everything, strict=True))
+
+
+def test_a_write_that_contents_decide_in_part_overwrites_where_they_do_not() -> None:
+    text = """
+def f(A, B, n: Int[Array, "N"], N, M):
+    for r in range(N):
+        for c in range(M):
+            if c > 1 or n[r] == c:
+                B[c] = A[r, c]
+            if c > 2:
+                A[r, c] = B[c]
+"""
+    assert lines(text, "flow/value") == ["may flow/value S1 -> S2 B (=,=) (0,0) -"]
+    contents = {"n": np.array([1, 0, 4])}
+    compare(text, {"N": 3, "M": 5}, contents, frozenset({"opaque"}))
+
+
+def test_a_write_that_data_decide_in_part_overwrites_where_they_do_not() -> None:
+    """The running maximum is begun anew in each row, by the first iteration in any case."""
+    text = """
+def f(X: Float[Array, "N M"], N, M):
+    out = zeros(N)
+    m = 0.0
+    for i in range(N):
+        for j in range(M):
+            if j == 0 or X[i, j] > m:
+                m = X[i, j]
+            if j == M - 1:
+                out[i] = m
+    return out
+"""
+    assert not any(d.carried_by == "i" for d in report(text).dependences if d.basis == "value")
+    memory = api.loop_facts(program(text))[0].memory
+    assert (memory.decision, memory.names) == ("privatize", ("m",))
+    compare(text, {"N": 3, "M": 3}, {}, frozenset({"data_guard"}), witnesses=True)
+    rows = text.replace("m = 0.0", "m = zeros(M)").replace("m = X[i, j]", "m[:] = X[i, j]")
+    rows = rows.replace("> m:", "> m[j]:").replace("= m\n", "= m[0]\n")
+    assert not any(d.carried_by == "i" for d in report(rows).dependences if d.basis == "value")
+    compare(rows, {"N": 3, "M": 3}, {}, frozenset({"data_guard"}))

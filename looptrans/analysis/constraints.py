@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from looptrans.ir.condition import Comparison, Condition, Every, Relation, walk_condition
-from looptrans.ir.index import Arith, Extremum, Int, Opaque, Var, walk
+from looptrans.ir.condition import (
+    Comparison,
+    Condition,
+    Every,
+    Relation,
+    Truth,
+    approximated,
+    walk_condition,
+)
+from looptrans.ir.index import Arith, Extremum, Int, Opaque, Var, opaque_terms, walk
+from looptrans.ir.value import Whole
 
 if TYPE_CHECKING:
-    from looptrans.analysis.model import StatementModel
+    from looptrans.analysis.model import AccessModel, StatementModel
 
 
 def constraints(statement: StatementModel) -> Iterator[Condition]:
@@ -38,6 +48,46 @@ def split(condition: Condition) -> Iterator[Condition]:
                 yield from split(Relation(op, left, argument))
         case _:
             yield condition
+
+
+def whatever_the_data(access: AccessModel) -> AccessModel | None:
+    """Return the part of an access that no data decide; None if there is none.
+
+    if j == 0 or x[j] > 0.0: B[j] = …        ->        if j == 0: B[j] = …
+    """
+    return restricted(access, access.statement.sure, access.sure)
+
+
+def whatever_the_contents(access: AccessModel) -> AccessModel | None:
+    """Return the part of an access that no opaque term decides; None if there is none.
+
+    if c > 1 or n[r] == c: B[c] = …        ->        if c > 1: B[c] = …
+    """
+    loops = [bound.range for bound in (*access.statement.bounds, *access.generators)]
+    places = [s for s in access.subscripts if not isinstance(s, Whole)]
+    if any(map(opaque_terms, (*places, *(e for each in loops for e in (each.start, each.stop))))):
+        return None
+    own, mine = (
+        approximated(condition, over=False, unknown=has_terms)
+        for condition in (access.statement.condition, access.condition)
+    )
+    found = restricted(access, own, mine)
+    return found and replace(found, statement=replace(found.statement, terms=()), terms=())
+
+
+def restricted(access: AccessModel, own: Condition, mine: Condition) -> AccessModel | None:
+    """Return an access under conditions that data do not decide; None if they never hold.
+
+    Args:
+        access: The access.
+        own: The condition of its statement.
+        mine: Its own.
+    """
+    parts = (part for c in (own, mine) for part in (c.parts if isinstance(c, Every) else (c,)))
+    if Truth(False) in parts:
+        return None
+    statement = replace(access.statement, condition=own, is_may=False)
+    return replace(access, statement=statement, condition=mine, is_may=False)
 
 
 def has_terms(condition: Condition) -> bool:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import islpy as isl
 
+from looptrans.analysis.constraints import whatever_the_data
 from looptrans.analysis.formula import FALSE
 from looptrans.analysis.killing import Killer, is_killed, killer
 from looptrans.analysis.model import AccessModel, Model, StatementModel
@@ -158,6 +159,12 @@ def _groups(model: Model, array: str) -> list[_Group]:
         group.texts += ((access_text(model, access), access.is_may),)
         if access.is_may:
             group.may = touched if group.may is None else group.may.union(touched)
+            certain = whatever_the_data(access)
+            if certain is None:
+                continue
+            touched = access_map(model, certain, number)
+            group.texts += ((access_text(model, certain), False),)
+            group.exact = touched if group.exact is None else group.exact.union(touched)
         else:
             group.exact = touched if group.exact is None else group.exact.union(touched)
     for group in groups.values():
@@ -338,7 +345,7 @@ def _last_writers(
 
     A write touches one cell, so whatever writes the cell after the source, and is read by the
     sink after that, comes between the two: the composition of an output and a flow dependence.
-    A write that may not happen takes nothing out, but makes the pairs around it uncertain.
+    Where a write may not happen it takes nothing out, but makes the pairs around it uncertain.
     """
     found = []
     writes = [group for group in groups if group.is_write]
@@ -359,13 +366,16 @@ def _last_writers(
                 continue
             if write.statement.shared_depth(statements[sink]) < levels:
                 continue
-            between = _in_one_iteration(first.pairs, levels).apply_range(
-                _in_one_iteration(second.pairs, levels)
-            )
-            if write.may is None:
-                pairs = without(pairs, between)
-            else:
-                doubtful.append(between)
+            written = _in_one_iteration(first.pairs, levels)
+            read = _in_one_iteration(second.pairs, levels)
+            if write.may is not None:
+                doubtful.append(written.apply_range(read))
+                if write.exact is None:
+                    continue
+                has_cells = written.get_space().range().is_wrapping()
+                sure = write.exact.wrap() if has_cells else write.exact.domain()
+                written = written.intersect_range(sure)
+            pairs = without(pairs, written.apply_range(read))
         pairs = tidied(pairs)
         if pairs.is_empty():
             continue
@@ -405,7 +415,7 @@ def _uncovered(groups: list[_Group], orders: Orders) -> list[Uncovered]:
         cells = read.all
         for write in groups:
             order = orders.of(write.statement, read.statement) if write.is_write else None
-            if order is not None and write.exact is not None and write.may is None:
+            if order is not None and write.exact is not None:
                 cells = cells.subtract(order.reverse().apply_range(write.exact))
         if not cells.is_empty():
             found.append(Uncovered(read.statement.number, read.array, cells.domain()))

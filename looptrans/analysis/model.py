@@ -37,6 +37,7 @@ class StatementModel:
         order: Its place among its siblings at each level: one more entry than there are loops.
         is_may: Whether a data-dependent guard surrounds it.
         terms: The opaque terms of its domain.
+        sure: Its guards, under-approximated where they depend on data.
     """
 
     number: int
@@ -46,6 +47,7 @@ class StatementModel:
     order: tuple[int, ...]
     is_may: bool
     terms: tuple[Opaque, ...]
+    sure: Condition
 
     @property
     def label(self) -> str:
@@ -104,6 +106,7 @@ class AccessModel:
         condition: What must hold beside the statement's guards, over-approximated.
         generators: The bound variables it lies under.
         terms: The opaque terms of its subscripts, condition and generators.
+        sure: What must hold beside the statement's guards, under-approximated.
         private: How many of the subscripts, the first ones, say whose private copy is accessed.
     """
 
@@ -115,6 +118,7 @@ class AccessModel:
     condition: Condition
     generators: tuple[Bound, ...]
     terms: tuple[Opaque, ...]
+    sure: Condition
     private: int = 0
 
     @property
@@ -263,7 +267,14 @@ def _statements(program: Program, normal: Normalizer) -> list[StatementModel]:
         terms |= dict.fromkeys(_terms_of(condition))
         found.append(
             StatementModel(
-                number, place, bounds, condition, orders[number], place.is_may, tuple(terms)
+                number,
+                place,
+                bounds,
+                condition,
+                orders[number],
+                place.is_may,
+                tuple(terms),
+                approximated(exact, over=False),
             )
         )
     return found
@@ -401,7 +412,8 @@ def _access(statement: StatementModel, relation: AccessRelation, normal: Normali
     )
     exact = normal.condition(relation.condition)
     tests = [normal.condition(generator.condition) for generator in relation.generators]
-    condition = approximated(both(exact, *tests), over=True)
+    whole = both(exact, *tests)
+    condition = approximated(whole, over=True)
     bounds = tuple(Bound(g.variable, _range(g.range, normal)) for g in relation.generators)
     terms = dict.fromkeys(
         term for s in subscripts if not isinstance(s, Whole) for term in opaque_terms(s)
@@ -419,6 +431,7 @@ def _access(statement: StatementModel, relation: AccessRelation, normal: Normali
         condition,
         bounds,
         tuple(terms),
+        approximated(whole, over=False),
     )
 
 

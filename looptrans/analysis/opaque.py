@@ -15,7 +15,7 @@ from functools import lru_cache
 import islpy as isl
 
 from looptrans.analysis.axioms import Axioms, Known, Term, axioms_of
-from looptrans.analysis.constraints import plain_constraints
+from looptrans.analysis.constraints import plain_constraints, whatever_the_contents
 from looptrans.analysis.formula import FALSE, TRUE, conjunction
 from looptrans.analysis.killing import is_killed, killer
 from looptrans.analysis.model import AccessModel, Model
@@ -159,7 +159,8 @@ class _Way:
     Attributes:
         pairs: The two touch one cell.
         possible: Both exist, whatever they touch; None where that is not asked.
-        gone: Write by write, that an instance of it certainly overwrites the cell in between.
+        gone: Write by write, in one way or two, that an instance of it certainly overwrites the
+            cell in between.
     """
 
     pairs: str
@@ -259,7 +260,7 @@ class _Finder:
                 _Way(
                     conjunction([*order, *same, *happen, about]),
                     None if guesses or within else conjunction([*facts, about]),
-                    tuple(self._overwritten(write, s, t, apart, cell) for write in certain),
+                    tuple(f for w in certain for f in self._overwritten(w, s, t, apart, cell)),
                 )
             )
         asked = _Asked(
@@ -375,8 +376,21 @@ class _Finder:
         t: Instance,
         apart: list[Term],
         cell: list[str],
+    ) -> tuple[str, ...]:
+        """Say when between two points an instance of `write` certainly writes the cell."""
+        whole = self._written(write, s, t, apart, cell)
+        bare = whatever_the_contents(write) if write.all_terms else None
+        return (whole,) if bare is None else (whole, self._written(bare, s, t, [], cell))
+
+    def _written(
+        self,
+        write: AccessModel,
+        s: Instance | None,
+        t: Instance,
+        apart: list[Term],
+        cell: list[str],
     ) -> str:
-        """Say that between two points an instance of `write` certainly writes the cell."""
+        """Say it of an instance whose opaque terms have the values of some of `apart`."""
         u = _instance(write, "u")
         after_source = (
             TRUE if s is None else before(s.access.statement, write.statement, (s.letter, "u"))
@@ -401,8 +415,8 @@ class _Finder:
         apart = self.axioms.apart(known, given)
         for write in writes:
             if not write.is_may:
-                gone = self._overwritten(write, None, t, apart, cell)
-                points = points.subtract(self._set(space, gone))
+                for gone in self._overwritten(write, None, t, apart, cell):
+                    points = points.subtract(self._set(space, gone))
         depth = sink.statement.depth
         points = points.project_out(isl.dim_type.set, depth, len(space) - depth)
         shape = ", ".join(f"t{n}" for n in range(depth))

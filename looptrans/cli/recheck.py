@@ -15,6 +15,7 @@ EXAMPLES = """
 looptrans recheck derivation.json
 looptrans derive specs/attention_naive.py --format json | looptrans recheck -
 """
+SAVED = "name a file that looptrans derive has written, with -o FILE or --format json"
 
 
 def add_recheck(verbs: Verbs) -> None:
@@ -39,8 +40,14 @@ def recheck(arguments: argparse.Namespace) -> int:
         text = _text(arguments.file)
         problems = checked(text)
     except (OSError, ValueError, Malformed) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason, remedy = str(error), SAVED
+        if isinstance(error, OSError):
+            reason, remedy = (
+                (error.strerror or reason).lower(),
+                "check the path and its permissions",
+            )
         print(f"error: cannot recheck {arguments.file}: {reason}", file=sys.stderr)
+        print(f"  help: {remedy}", file=sys.stderr)
         return 2
     for problem in problems:
         print(problem)

@@ -197,25 +197,33 @@ def is_data_dependent(condition: Condition) -> bool:
     return any(isinstance(part, Data) for part in walk_condition(condition))
 
 
-def approximated(condition: Condition, *, over: bool) -> Condition:
+def _is_data(condition: Condition) -> bool:
+    return isinstance(condition, Data)
+
+
+def approximated(
+    condition: Condition,
+    *,
+    over: bool,
+    unknown: Callable[[Condition], bool] = _is_data,
+) -> Condition:
     """Replace what depends on data by a constant, so that only index comparisons remain.
 
     Args:
         condition: Any condition.
         over: `True` gives a condition that holds whenever this one may hold (an
             over-approximation), `False` one that holds only where this one must.
+        unknown: Which tests nothing is known of; those of data.
     """
     match condition:
-        case Data(_):
-            return Truth(over)
         case Every(parts):
-            return Every(tuple(approximated(part, over=over) for part in parts))
+            return Every(tuple(approximated(p, over=over, unknown=unknown) for p in parts))
         case Some(parts):
-            return Some(tuple(approximated(part, over=over) for part in parts))
+            return Some(tuple(approximated(p, over=over, unknown=unknown) for p in parts))
         case Not(part):
-            return negation(approximated(part, over=not over))
+            return negation(approximated(part, over=not over, unknown=unknown))
         case _:
-            return condition
+            return Truth(over) if unknown(condition) else condition
 
 
 def is_of_indices(condition: Condition) -> bool:
