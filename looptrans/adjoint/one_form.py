@@ -16,6 +16,7 @@ from math import isinf
 from looptrans.ir.affine import Form, form_of
 from looptrans.ir.condition import (
     MIRRORED,
+    Comparison,
     Condition,
     Every,
     Relation,
@@ -115,7 +116,7 @@ def _is_mask(value: Value) -> bool:
     return isinstance(value, Const) and (value.value == 0 or isinf(value.value))
 
 
-def _said(op: str, left: Index, right: Index) -> object:
+def _said(op: Comparison, left: Index, right: Index) -> object:
     """Return what a comparison of integers says, whichever way it is written."""
     if op in (">", ">="):
         op, left, right = MIRRORED[op], right, left
