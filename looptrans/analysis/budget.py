@@ -79,7 +79,7 @@ def _work_in_child(work: Callable[[], T], writing: int) -> None:
             result: tuple[bool, object] = (False, work())
         except MemoryError:
             os._exit(1)
-        except Exception as error:
+        except Exception as error:  # the parent raises it
             result = (True, _reported(error))
         data = pickle.dumps(result)
         while data:

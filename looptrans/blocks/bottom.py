@@ -58,7 +58,7 @@ def worked_out(value: Value, names: Mapping[str, float], least: Value | None = N
         case Select(Data(Compare(op, left, right)), chosen, otherwise) if _is_known(
             left, names, least
         ) and _is_known(right, names, least):
-            holds = COMPARE[op](of(left), of(right))  # type: ignore[arg-type]  # numbers for arrays
+            holds = COMPARE[op](of(left), of(right))
             return of(chosen) if holds else of(otherwise)
         case Select(_, chosen, otherwise) if of(chosen) == of(otherwise):
             return of(chosen)

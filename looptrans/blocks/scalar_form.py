@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from looptrans.blocks.program import NotLowered
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Param, Var
+from looptrans.ir.monoids import Folding
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import (
@@ -158,16 +159,14 @@ class _Writer:
             case _:
                 return None
 
-    def _reduced(self, function: str, row: Value) -> Value:
+    def _reduced(self, function: Folding, row: Value) -> Value:
         extent = next(self._extents(row), None)
         if extent is None:
             raise NotLowered("it is not known how long a row is")
         variable = self._variable(extent)
         body = self._element(replaced(row, self._number), variable)
         generator = Generator(variable, Range(Int(0), extent), ALWAYS)
-        name = function if function in ("max", "min") else "sum"
-        # `in` does not tell mypy which of the two names it is.
-        return Reduce(name, (generator,), body)  # type: ignore[arg-type]
+        return Reduce(function, (generator,), body)
 
     def _element(self, value: Value, variable: str) -> Value:
         """Return one element of a row."""

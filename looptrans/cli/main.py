@@ -126,7 +126,7 @@ def main(argv: list[str] | None = None) -> int:
         return FINE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # nobody is to see a traceback, whatever is wrong in here
         if os.environ.get("LOOPTRANS_DEBUG"):
             raise
         text = " ".join(str(error).split())[:200]

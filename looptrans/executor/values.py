@@ -215,6 +215,10 @@ def _gather(
     return gather
 
 
+def _always(number: Scalar) -> ValueCode:
+    return lambda: number
+
+
 def _create(machine: Machine, value: Create) -> ValueCode:
     extents = [machine.index(extent) for extent in value.shape]
     real = machine.real
@@ -225,11 +229,9 @@ def _create(machine: Machine, value: Create) -> ValueCode:
         case "empty":
             # Not a number, so that a cell that is read too early shows.
             integral = value.element is not None and "float" not in value.element
-            nothing = 0 if integral else real("nan")
-            fill = lambda: nothing  # noqa: E731
+            fill = _always(0 if integral else real("nan"))
         case name:
-            number = real(1 if name == "ones" else 0)
-            fill = lambda: number  # noqa: E731
+            fill = _always(real(1 if name == "ones" else 0))
 
     def create() -> Block:
         shape = tuple([extent() for extent in extents])

@@ -253,8 +253,7 @@ class Vectors:
                 return lambda: holds
             case Relation(op, left, right):
                 a, b, compare = self.index(left), self.index(right), COMPARE[op]
-                # A comparison is declared for numbers, and is one of arrays as well.
-                return lambda: compare(spread(a()), spread(b()))  # type: ignore[arg-type]
+                return lambda: compare(spread(a()), spread(b()))
             case Data(value):
                 code = self.value(value)
                 return lambda: truth(code())

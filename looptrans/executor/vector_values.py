@@ -396,6 +396,10 @@ def _single(numbers: Value, axis: int, at: int) -> Value:
     return part.item() if part.size == 1 else part
 
 
+def _always(number: Value) -> ValueCode:
+    return lambda: number
+
+
 def _create(machine: Vectors, value: Create) -> ValueCode:
     shape, real = machine.shape(value.shape), machine.real
     if value.function == "full":
@@ -403,10 +407,9 @@ def _create(machine: Vectors, value: Create) -> ValueCode:
         fill = machine.value(value.fill)
     elif value.function == "empty":
         integral = value.element is not None and "float" not in value.element
-        fill = (lambda: 0) if integral else (lambda: real("nan"))
+        fill = _always(0 if integral else real("nan"))
     else:
-        number = real(1 if value.function == "ones" else 0)
-        fill = lambda: number  # noqa: E731
+        fill = _always(real(1 if value.function == "ones" else 0))
     rank = len(value.shape)
 
     def create() -> Value:

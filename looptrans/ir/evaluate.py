@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from looptrans.ir.condition import (
     Comparison,
@@ -29,7 +30,7 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "//": operator.floordiv,
     "%": operator.mod,
 }
-COMPARE: dict[Comparison, Callable[[int, int], bool]] = {
+COMPARE: dict[Comparison, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,

@@ -77,8 +77,8 @@ class Call:
             self._heads()
         outer = [t.shape[:-3] for t in (query, self.key, self.value)]
         try:
-            # torch gives this function no types.
-            shared = tuple(torch.broadcast_shapes(*outer))  # type: ignore[no-untyped-call]
+            shapes = torch.broadcast_shapes(*outer)  # type: ignore[no-untyped-call]  # untyped
+            shared = tuple(shapes)
         except RuntimeError:
             raise ValueError(
                 "the dimensions before the heads should be the same for query, key and value, or "

@@ -209,9 +209,9 @@ def flex(recipe: Recipe, arguments: Arguments, *, compiles: bool) -> Call:
         torch.compiler.reset()
         # Graphs are kept between calls: what an earlier process has compiled and torch has cached
         # for one that is let go would refuse that.
-        functorch = importlib.import_module("torch._functorch.config")
+        functorch: Any = importlib.import_module("torch._functorch.config")
         if hasattr(functorch, "donated_buffer"):
-            setattr(functorch, "donated_buffer", False)  # noqa: B010
+            functorch.donated_buffer = False
         function = torch.compile(flex_attention, dynamic=False)
     options = {
         "score_mod": _score(recipe, arguments),

@@ -110,9 +110,7 @@ class Mask:
                 before, behind = values
                 return lambda b, i, j: (i - j <= before) & (j - i <= behind)
             case "documents":
-                same: Rule = lambda b, i, j: values[i] == values[j]  # noqa: E731
-                if values.ndim == 2:
-                    same = lambda b, i, j: values[b, i] == values[b, j]  # noqa: E731
+                same = _same_document(values)
                 return (lambda b, i, j: same(b, i, j) & (j <= i)) if self.causal else same
             case "window":
                 width = values + self.beyond
@@ -120,6 +118,13 @@ class Mask:
             case "two_sided":
                 width = values + self.beyond
                 return lambda b, i, j: (i - j < width) & (j - i < width)
+
+
+def _same_document(values: Any) -> Rule:
+    """Return what tells whether a query and a key are of one document, for each batch or all."""
+    if values.ndim == 2:
+        return lambda b, i, j: values[b, i] == values[b, j]
+    return lambda b, i, j: values[i] == values[j]
 
 
 @dataclass(frozen=True, slots=True)

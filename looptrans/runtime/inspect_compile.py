@@ -198,7 +198,7 @@ def main() -> None:
     path = Path(request["path"])
     try:
         module = load_module(request["name"], path.read_text(encoding="utf-8"), path)
-    except Exception as error:
+    except Exception as error:  # whatever code of a user raises as it is imported
         refusal = Refusal(f"the module cannot be imported: {_said(error)}")
         for _ in request["jobs"]:
             print(json.dumps(written(refusal)), file=results)

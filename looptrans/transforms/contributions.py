@@ -146,7 +146,7 @@ def is_update(node: Assign, operator: Operator) -> bool:
 def _matches(pattern: object, thing: object, found: dict[Value, Value]) -> bool:
     """Tell whether something is a pattern with values put in, and note these."""
     if pattern in (LEFT, RIGHT):
-        return found.setdefault(pattern, thing) == thing  # type: ignore[arg-type]
+        return found.setdefault(pattern, thing) == thing  # type: ignore[arg-type]  # both values
     if isinstance(pattern, tuple) and isinstance(thing, tuple):
         return len(pattern) == len(thing) and all(
             _matches(one, other, found) for one, other in zip(pattern, thing, strict=True)
