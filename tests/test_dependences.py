@@ -551,3 +551,19 @@ def f(X: Float[Array, "N M"], N, M):
     rows = rows.replace("> m:", "> m[j]:").replace("= m\n", "= m[0]\n")
     assert not any(d.carried_by == "i" for d in report(rows).dependences if d.basis == "value")
     compare(rows, {"N": 3, "M": 3}, {}, frozenset({"data_guard"}))
+
+
+def test_an_example_of_what_contents_decide_is_not_overwritten_in_between() -> None:
+    """S3 of the same iteration writes A[1] after S2 where r + c = 1."""
+    text = """
+def f(A, C, n: Int[Array, "N+1"], N):
+    for r in range(0, N + 1):
+        for c in range(n[r]):
+            t = A[(c + r) // 2]
+            if c != 2 or c != r:
+                if r + r < N:
+                    A[1] -= 1.0
+            A[r + c] = max(t, C[r % 3])
+"""
+    found = lines(text, "flow/value S2 -> S1 ", example=True)
+    assert "may flow/value S2 -> S1 A (<,=) (1,0) r | N=3: (1,1) -> (2,1)" in found

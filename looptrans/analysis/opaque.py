@@ -24,7 +24,7 @@ from looptrans.analysis.relation import Relation, Supposed, Uncovered
 from looptrans.ir.facts import KINDS, Basis, DependenceKind
 from looptrans.ir.index import Opaque
 
-MOST_SUBTRACTED = 100
+MOST_SUBTRACTED = 400
 MOST_JOINED = 40
 
 
