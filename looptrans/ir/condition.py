@@ -129,9 +129,12 @@ def negation_normal(condition: Condition) -> Condition:
     that is nan is neither above another nor at most that.
     """
     match condition:
+        case Not(Not(inner)):
+            return negation_normal(inner)
+        case Not(Data()):
+            return condition
         case Not(part):
-            other = opposite(part)
-            return other if isinstance(other, Not) else negation_normal(other)
+            return negation_normal(opposite(part))
         case Every(parts):
             return conjunction(*map(negation_normal, parts))
         case Some(parts):

@@ -143,8 +143,11 @@ def rewritten(
     body: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
     """Return a block with every node replaced by what `change` makes of it, inner ones first."""
-    inner = with_blocks(body, lambda block: rewritten(block, change))
-    return tuple(new for node in inner for new in change(node))
+    found: list[Node] = []
+    for node in body:
+        (inner,) = with_blocks((node,), lambda block: rewritten(block, change))
+        found += change(inner)
+    return tuple(found)
 
 
 def with_blocks(
