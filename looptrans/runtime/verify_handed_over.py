@@ -28,6 +28,7 @@ from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
 from looptrans.runtime.verify_errors import DRAWS, compared
+from looptrans.runtime.verify_inputs import neighbours
 from looptrans.runtime.verify_memory import to_array
 
 Values = np.ndarray[Any, Any]
@@ -138,6 +139,10 @@ class HandedOver:
         def plain_number(name: str, backwards: bool) -> Values:
             return number(name, plain(name, backwards))
 
+        def nearby(name: str, draw: int) -> Values:
+            result = reference.run(neighbours(self.inputs, draw), "float32")[name]
+            return number(name, once_rounded(result, self.saved[name].dtype))
+
         return all(
             compared(
                 name,
@@ -146,6 +151,7 @@ class HandedOver:
                 functools.partial(plain_number, name),
                 self.dtype,
                 always_plain=False,
+                nearby=functools.partial(nearby, name),
             ).passed
             for name in others
         )
