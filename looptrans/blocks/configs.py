@@ -18,7 +18,7 @@ _SHARED = 227 * 1024
 # sm_90 spills depends on trifles. The first table is for up to two products in a loop.
 _FEW = ((128, 64, 8), (128, 32, 8), (64, 64, 8), (64, 32, 4), (32, 32, 4)), 112
 _PLAIN = 64  # a block of a plain product, and nothing beside it
-_MANY = ((64, 32, 8), (64, 64, 8), (64, 16, 8), (32, 32, 4)), 128
+_MANY = ((64, 32, 8), (64, 64, 8), (64, 16, 8), (32, 32, 4)), 120
 # Drawing a random number for each element takes registers of its own: beside many products, less.
 _DRAWN = 72
 # The bytes of a row of a loaded block: of less, sm_90 waits for each matrix instruction.
