@@ -13,7 +13,10 @@ from sympy.polys.rings import sring
 from looptrans.algebra.multiplied import expanded, multiplied_out
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.numbers import Domain, NoNumber, differ, evaluate
+from looptrans.algebra.readable import value_of
+from looptrans.algebra.terms import Terms
 from looptrans.algebra.values import names_of
+from looptrans.ir.listing import value_text
 from tests.algebra import value
 
 PROVED = [
@@ -173,3 +176,23 @@ def test_what_is_multiplied_out_by_exponents_is_what_sympy_expands() -> None:
             ]
     for odd in (sympy.sqrt(x) * (x + y), 0.5 * (x + y), 2 ** (x + y) * (y + 1), (x + y) * sympy.oo):
         assert expanded(odd) == sympy.expand(odd)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a // b",
+        "2.0 * (a // b) + c * (a % b)",
+        "(a - c) % (b * b) - (a + c) // b",
+        "(c - a // b) / (1.0 + (a % b) ** 2)",
+        "(a % c) ** (b // 2.0) * a",
+    ],
+)
+def test_quotients_remainders_and_powers_are_written_back(text: str) -> None:
+    """As operators, with what Python itself makes of the text before and afterwards."""
+    terms = Terms(Domain())
+    written = value_text(value_of(terms.normal(value(text)), terms))
+    chance = random.Random(0)
+    for _ in range(20):
+        names = {name: float(chance.randrange(1, 30)) for name in "abc"}
+        assert eval(written, names) == pytest.approx(eval(text, names), rel=1e-12)

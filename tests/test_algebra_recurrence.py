@@ -6,9 +6,9 @@ import pytest
 
 from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.edges import NoRecurrence
-from looptrans.algebra.recurrence import Recurrence, independent_parts
+from looptrans.algebra.recurrence import Recurrence
 from looptrans.ir.listing import access_text, condition_text, value_text
-from tests.algebra import ARGMAX, SEVERAL, WELFORD, loop
+from tests.algebra import ARGMAX, loop
 from tests.analysis import program, spec
 
 
@@ -166,13 +166,6 @@ def test_related_inputs_are_taken_apart_until_nothing_is_shared() -> None:
     step = recurrence(both, "j")
     assert [value_text(g.value) for g in step.inputs] == ["x[j]"]
     assert value_text(step.states[1].update) == "s2 + 2.0 * x1"
-
-
-def test_independent_recurrences_of_one_loop_come_apart() -> None:
-    parts = independent_parts(recurrence(SEVERAL, "j"))
-    assert [[s.name for s in part.states] for part in parts] == [["s1"], ["s2"], ["s3"]]
-    assert [[g.name for g in part.inputs] for part in parts] == [["x1"], ["x2"], ["x3"]]
-    assert len(independent_parts(recurrence(WELFORD, "j"))) == 1
 
 
 @pytest.mark.parametrize(

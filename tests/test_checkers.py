@@ -499,3 +499,38 @@ def test_an_instance_map_over_what_is_no_loop_is_rejected(name: str) -> None:
     assert check_order(before, before, images).decision == "unknown"
     images["S1"] = Image("S1", (Var("i"),))
     assert check_order(before, before, {**images, "S9": images["S1"]}).decision == "unknown"
+
+
+PARTS = {
+    "write": "    for i in range(N):\n        A[p[i]] = x[i]  # S1: x\n",
+    "read": "    for i in range(N):\n        y[i] = A[p[i]]  # S2: x\n",
+    "other": "    for i in range(N):\n        A[{}[i]] = z[i]  # S3: x\n",
+}
+
+
+@pytest.mark.parametrize("through", ["p", "q"])
+@pytest.mark.parametrize("start", ["write read other", "other write read"])
+@pytest.mark.parametrize(
+    ("end", "decision"),
+    [
+        ("write read other", "legal"),
+        ("other write read", "legal"),
+        ("write other read", "unknown"),
+    ],
+)
+def test_no_other_write_comes_between_a_write_and_its_read(
+    through: str, start: str, end: str, decision: str
+) -> None:
+    """What is accessed only the running program knows; past both the other write may move."""
+    head = """
+def f(x: Float[Array, "N"], z: Float[Array, "N"], p: Int[Array, "N"], q: Int[Array, "N"], M: int):
+    assert all(p[i] != p[j] for i in range(N) for j in range(N) if i != j)
+    A = zeros(M); y = zeros(N)
+"""
+    before, after = (
+        program(
+            head + "".join(PARTS[part].format(through) for part in order.split()) + "    return y"
+        )
+        for order in (start, end)
+    )
+    assert check_order(before, after, same_names(before, after)).decision == decision

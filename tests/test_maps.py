@@ -9,7 +9,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "looptrans"
-FOLDERS = ("adjoint", "algebra", "analysis", "blocks", "derivation", "emit", "runtime")
+FOLDERS = (
+    "ir",
+    "frontend",
+    "executor",
+    "analysis",
+    "transforms",
+    "algebra",
+    "adjoint",
+    "derivation",
+    "blocks",
+    "emit",
+    "runtime",
+    "reports",
+)
 
 
 def named_in(docstring: str) -> tuple[list[str], list[str]]:

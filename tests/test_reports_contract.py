@@ -1,4 +1,4 @@
-"""The JSON documents, key by key, as DESIGN.md §9 promises them."""
+"""The JSON documents, key by key: what a program that reads them may count on."""
 
 from __future__ import annotations
 

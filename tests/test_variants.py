@@ -23,6 +23,7 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.cli.main import main  # noqa: E402
+from looptrans.cli.variant import HELP  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.frontend import parse  # noqa: E402
 from looptrans.ir.source import Source  # noqa: E402
@@ -213,3 +214,10 @@ def test_the_verb_prints_the_listing(capsys: pytest.CaptureFixture[str]) -> None
     assert "leave --prefix away, or choose another value, or give --causal" in (
         capsys.readouterr().err
     )
+
+
+def test_help_has_a_line_for_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["variant", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split("options:")[1].split())
+    assert all(about in shown for about in HELP.values())
+    assert HELP.keys() == {field.name for field in fields(Options)}

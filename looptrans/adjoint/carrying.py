@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from looptrans.adjoint.definitions import Definition, System, refreshed_generators
-from looptrans.adjoint.sums import ONE, Term, expanded, shown, term_moved, times, value_of
+from looptrans.adjoint.sums import ONE, Term, expanded, term_moved, times
 from looptrans.adjoint.totals import EXPONENTIALS, exponential
 from looptrans.adjoint.weights import summands
+from looptrans.adjoint.written_sums import shown, value_of
 from looptrans.algebra.normal import Equality, equality
 from looptrans.algebra.values import add
 from looptrans.ir.condition import conjunction

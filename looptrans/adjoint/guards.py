@@ -13,12 +13,9 @@ from dataclasses import replace
 
 from looptrans.adjoint.definitions import Definition, System, plain_name
 from looptrans.adjoint.nothing import is_weighed
-from looptrans.adjoint.sums import (
-    Term,
-    expanded,
-    value_of,
-)
+from looptrans.adjoint.sums import Term, expanded
 from looptrans.adjoint.weights import Prepared
+from looptrans.adjoint.written_sums import value_of
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.values import is_number
 from looptrans.ir.condition import MIRRORED, Condition, Data, Not

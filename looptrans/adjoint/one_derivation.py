@@ -28,11 +28,12 @@ from looptrans.adjoint.reverse import Reverse
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes, sizes_of
 from looptrans.adjoint.statistics import with_log_sums
-from looptrans.adjoint.sums import ONE, Term, in_order, value_of
+from looptrans.adjoint.sums import ONE, Term
 from looptrans.adjoint.tightening import tightened
 from looptrans.adjoint.tops import asks, tested, totals_of, with_terms_opened
 from looptrans.adjoint.weights import prepared
 from looptrans.adjoint.writing import Gradient, Writer
+from looptrans.adjoint.written_sums import in_order, value_of
 from looptrans.ir.index import Param, Var
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Array, Program

@@ -31,18 +31,11 @@ from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.simplifying import Finding, Simplifier, counted, outside
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import declared, simplified_brackets, solved
-from looptrans.adjoint.sums import (
-    Term,
-    bracketed,
-    expanded,
-    shown,
-    term_moved,
-    times,
-    value_of,
-)
+from looptrans.adjoint.sums import Term, bracketed, expanded, term_moved, times
 from looptrans.adjoint.tops import Total, implied, needed
 from looptrans.adjoint.vanishing import cancels
 from looptrans.adjoint.weights import Prepared
+from looptrans.adjoint.written_sums import shown, value_of
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import divide, multiply
 from looptrans.ir.condition import ALWAYS, Data, conjunction, is_data_dependent

@@ -21,18 +21,9 @@ from looptrans.adjoint.in_parts import recognized_in_parts
 from looptrans.adjoint.recognition import applied
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import simplified_brackets
-from looptrans.adjoint.sums import (
-    Term,
-    bracketed,
-    combined,
-    inverted,
-    mentioned,
-    shown,
-    shown_sum,
-    term_moved,
-    times,
-)
+from looptrans.adjoint.sums import Term, bracketed, combined, inverted, mentioned, term_moved, times
 from looptrans.adjoint.weights import Prepared
+from looptrans.adjoint.written_sums import shown, shown_sum
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Int, Param
 from looptrans.ir.value import Binary, IndexValue, Read, Reduce, Select, Value

@@ -19,11 +19,10 @@ from looptrans.adjoint.definitions import (
     Names,
     condition_variables,
     free_variables,
-    plain_name,
     refreshed_generators,
 )
 from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import add, divide, is_number, multiply, negative, number, power
+from looptrans.algebra.values import is_number
 from looptrans.ir.affine import simplified
 from looptrans.ir.condition import (
     ALWAYS,
@@ -33,8 +32,6 @@ from looptrans.ir.condition import (
     Not,
     Relation,
     Some,
-    conjunction,
-    is_data_dependent,
     negation,
     opposite,
 )
@@ -307,184 +304,3 @@ def _text(term: Term, names: dict[str, Index]) -> str:
         for g in moved.generators
     ]
     return " ".join([*factors, "|", *brackets, "|", *ranges])
-
-
-def value_of(terms: Iterable[Term]) -> Value:
-    """Return a sum of terms as a value, common factors taken out; sums become reductions."""
-    listed = list(terms)
-    if not listed:
-        return Const(0.0)
-    if len(listed) == 1:
-        return _product(listed[0])
-    common, rest = _common(listed)
-    pairs = _differences(rest)
-    if pairs:
-        total = add(*map(value_of, pairs))
-    else:
-        total = add(*[_signed(term) for term in sorted(rest, key=lambda t: t.coefficient < 0)])
-    if common == ONE:
-        return total
-    inside = replace(common, brackets=())
-    product = total if inside == ONE else _product(inside, total)
-    return _under(common.brackets, product)
-
-
-def _differences(terms: list[Term]) -> list[list[Term]]:
-    """Return a sum as products with differences of two, where it is nothing else; else nothing.
-
-        a * x + b * x - a * y - b * z   ->   a * (x - y) + b * (x - z)
-
-    What is close to each other is to be subtracted before it is multiplied: a may be large.
-    """
-    left = [term for term in terms if term.coefficient < 0]
-    pairs = []
-    for term in terms:
-        if term.coefficient > 0:
-            other = next((t for t in left if _is_difference(term, t)), None)
-            if other is None:
-                return []
-            left.remove(other)
-            pairs.append([term, other])
-    return pairs if len(pairs) > 1 and not left else []
-
-
-def _is_difference(first: Term, second: Term) -> bool:
-    """Tell whether two terms of a sum are a number times a difference of two factors."""
-    shared = set(first.factors) & set(second.factors)
-    return (
-        first.coefficient == -second.coefficient
-        and not first.generators
-        and not second.generators
-        and set(first.brackets) == set(second.brackets)
-        and bool(shared)
-        and len(first.factors) == len(second.factors) == len(shared) + 1
-        and all(p == 1 for t in (first, second) for _, p in set(t.factors) - shared)
-    )
-
-
-def _common(terms: list[Term]) -> tuple[Term, list[Term]]:
-    """Split off what all terms are products of; sums stay where they are."""
-    factors: list[tuple[Value, int]] = []
-    for atom, exponent in terms[0].factors:
-        if set(free_variables(atom)) & terms[0].bound:
-            continue
-        powers = [dict(t.factors).get(atom, 0) for t in terms]
-        shared = min(powers) if exponent > 0 else max(powers)
-        if shared and all((p > 0) == (exponent > 0) and p for p in powers):
-            factors.append((atom, shared))
-    brackets = tuple(
-        c
-        for c in terms[0].brackets
-        if all(c in t.brackets for t in terms) and not condition_variables(c) & terms[0].bound
-    )
-    sign = -1 if all(t.coefficient < 0 for t in terms) else 1
-    sizes = {abs(t.coefficient) for t in terms}
-    size = sizes.pop() if len(sizes) == 1 else Fraction(1)
-    common = Term(sign * size, tuple(factors), brackets)
-    rest = []
-    for term in terms:
-        own = dict(term.factors)
-        for atom, exponent in factors:
-            own[atom] -= exponent
-        rest.append(
-            replace(
-                term,
-                coefficient=term.coefficient / common.coefficient,
-                factors=tuple((a, p) for a, p in own.items() if p),
-                brackets=tuple(c for c in term.brackets if c not in brackets),
-            )
-        )
-    return common, rest
-
-
-def _signed(term: Term) -> Value:
-    if term.coefficient < 0:
-        return Unary("-", _product(replace(term, coefficient=-term.coefficient)))
-    return _product(term)
-
-
-def _product(term: Term, last: Value | None = None) -> Value:
-    """Return a term as a value: what does not depend on its sums stands before them."""
-    bound = term.bound
-    inside = [(a, p) for a, p in term.factors if set(free_variables(a)) & bound]
-    outside = [(a, p) for a, p in term.factors if (a, p) not in inside]
-    within = [c for c in term.brackets if condition_variables(c) & bound]
-    around = tuple(c for c in term.brackets if c not in within)
-    above = [power(a, p) for a, p in outside if p > 0]
-    below = [power(a, -p) for a, p in outside if p < 0]
-    if term.generators:
-        above.append(_reduction(term.generators, inside, within))
-    if last is not None:
-        above.append(last)
-    size = term.coefficient
-    sign = -1 if size < 0 else 1
-    size = abs(size)
-    if size != 1 and (size.denominator == 1 or _is_short(size)):
-        above.insert(0, Const(float(size)))
-    elif size != 1:
-        above.insert(0, number(Fraction(size.numerator)))
-        below.append(number(Fraction(size.denominator)))
-    product = multiply(*above)
-    if below:
-        product = divide(product, multiply(*below))
-    return _under(around, negative(product) if sign < 0 else product)
-
-
-def _is_short(size: Fraction) -> bool:
-    return Fraction(repr(float(size))) == size
-
-
-def _under(brackets: tuple[Condition, ...], value: Value) -> Value:
-    return Select(conjunction(*brackets), value, Const(0.0)) if brackets else value
-
-
-def _reduction(
-    generators: tuple[Generator, ...],
-    factors: list[tuple[Value, int]],
-    brackets: list[Condition],
-) -> Value:
-    """Return a sum of a product, generators in an order in which ranges are known."""
-    ordered = in_order(generators)
-    above = [power(a, p) for a, p in factors if p > 0]
-    below = [power(a, -p) for a, p in factors if p < 0]
-    body = multiply(*above)
-    body = divide(body, multiply(*below)) if below else body
-    bound = list(ordered)
-    body = _under(tuple(c for c in brackets if is_data_dependent(c)), body)
-    for condition in brackets:
-        if is_data_dependent(condition):
-            continue
-        names = condition_variables(condition)
-        last = max(k for k, g in enumerate(bound) if g.variable in names)
-        bound[last] = replace(bound[last], condition=conjunction(bound[last].condition, condition))
-    return Reduce("sum", tuple(bound), body)
-
-
-def in_order(generators: tuple[Generator, ...]) -> tuple[Generator, ...]:
-    """Order generators so that each range mentions only what is bound before it."""
-    waiting = list(generators)
-    names = {g.variable for g in generators}
-    found: list[Generator] = []
-    while waiting:
-        done = {g.variable for g in found}
-        ready = next(
-            g
-            for g in waiting
-            if not ({*variables(g.range.start), *variables(g.range.stop)} & names) - done
-        )
-        found.append(ready)
-        waiting.remove(ready)
-    return tuple(found)
-
-
-def shown(term: Term) -> str:
-    """Return a term to be read."""
-    text = value_text(value_of([term]))
-    for name in sorted(mentioned(term) | term.bound, key=len, reverse=True):
-        text = text.replace(name, plain_name(name))
-    return text
-
-
-def shown_sum(terms: list[Term]) -> str:
-    """Return a sum of terms to be read."""
-    return " + ".join(shown(term) for term in terms) or "0"

@@ -27,13 +27,7 @@ from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.recognition import Identity, Rule, divides, rewritten, rule_of, unify
 from looptrans.adjoint.shared_terms import share
 from looptrans.adjoint.solving import simplified_brackets
-from looptrans.adjoint.sums import (
-    Term,
-    bracketed,
-    combined,
-    expanded,
-    value_of,
-)
+from looptrans.adjoint.sums import Term, bracketed, combined, expanded
 from looptrans.adjoint.tops import is_surely_finite, runs
 from looptrans.adjoint.totals import (
     EXPONENTIALS,
@@ -43,6 +37,7 @@ from looptrans.adjoint.totals import (
     is_part,
     parts_of_total,
 )
+from looptrans.adjoint.written_sums import value_of
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, conjunction, negation

@@ -41,7 +41,8 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.standing import has_sum, outside_sums, put_in
-from looptrans.adjoint.sums import Term, combined, expanded, in_order, term_moved, value_of
+from looptrans.adjoint.sums import Term, combined, expanded, term_moved
+from looptrans.adjoint.written_sums import in_order, value_of
 from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.frontend import parse
 from looptrans.ir.condition import (

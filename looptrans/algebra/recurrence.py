@@ -11,11 +11,10 @@ inputs of the iteration and the parameters, all of them named by position.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from looptrans.algebra.edges import Position
 from looptrans.algebra.inputs import Input
-from looptrans.algebra.values import names_of
 from looptrans.ir.condition import Condition
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.value import Access, Range, Value
@@ -108,35 +107,3 @@ class Recurrence:
         ]
         lines += [f"{state.name} <- {value_text(state.update)}" for state in self.states]
         return "\n".join(lines)
-
-
-def independent_parts(whole: Recurrence) -> tuple[Recurrence, ...]:
-    """Split a recurrence into those that do not read each other's states.
-
-    States keep their names and their order.
-    """
-    names = [state.name for state in whole.states]
-    group = {name: name for name in names}
-
-    def root(name: str) -> str:
-        while group[name] != name:
-            name = group[name]
-        return name
-
-    for state in whole.states:
-        for other in names_of(state.update):
-            if other in group:
-                group[root(other)] = root(state.name)
-    parts = []
-    for first in dict.fromkeys(root(name) for name in names):
-        states = tuple(state for state in whole.states if root(state.name) == first)
-        used = set(names_of(*(state.update for state in states)))
-        parts.append(
-            replace(
-                whole,
-                states=states,
-                inputs=tuple(given for given in whole.inputs if given.name in used),
-                parameters=tuple(given for given in whole.parameters if given.name in used),
-            )
-        )
-    return tuple(parts)

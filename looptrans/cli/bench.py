@@ -12,13 +12,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from looptrans.cli.verb import (
+    FORMS,
     Verbs,
     add_format,
+    add_gradients,
     add_listing,
+    add_passes,
     add_verb,
     element_type,
     file_name,
-    names,
     parameters,
     seed,
 )
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from looptrans.runtime.bench_plan import Plan
     from looptrans.runtime.bench_results import Bench, Pass
 
-PASSES = ("forward", "backward", "both")
-FORMS = ("kernels", "launch", "atomics")
 DTYPES = ("bfloat16", "float16", "float32")
 
 DESCRIPTION = """\
@@ -78,25 +78,8 @@ def add_bench(verbs: Verbs) -> None:
         examples=EXAMPLES,
     )
     add_listing(parser, several=True)
-    parser.add_argument(
-        "--pass",
-        dest="which",
-        choices=PASSES,
-        default=PASSES[0],
-        help="which passes (default: forward)",
-    )
-    parser.add_argument(
-        "--of",
-        type=names,
-        metavar="O,…",
-        help="the outputs that receive a gradient (default: all that need no arg-max)",
-    )
-    parser.add_argument(
-        "--form",
-        choices=FORMS,
-        default=FORMS[0],
-        help="how the kernels of a backward pass share the work, as in emit (default: kernels)",
-    )
+    add_passes(parser, "which passes")
+    add_gradients(parser)
     parser.add_argument(
         "--sizes",
         type=parameters,

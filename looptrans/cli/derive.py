@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from looptrans.cli.verb import (
+    FORMS,
     Verbs,
     add_format,
     add_listing,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 STATUS = {"legal": 0, "illegal": 1, "unknown": 3}
 GOALS = ("forward", "backward", "split")
-FORMS = ("kernels", "launch", "atomics")
 
 DESCRIPTION = """\
 Each step is named, shown as what it changes, and followed by what it leans on: order and storage

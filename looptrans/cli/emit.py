@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from looptrans.cli.verb import Verbs, add_listing, add_verb, file_name, names
+from looptrans.cli.verb import FORMS, PASSES, Verbs, add_listing, add_verb, file_name, names
 
 if TYPE_CHECKING:
     from looptrans.emit.backward import EmittedBackward
@@ -63,7 +63,7 @@ def add_emit(verbs: Verbs) -> None:
     parser.add_argument(
         "--pass",
         dest="passes",
-        choices=("forward", "backward", "both"),
+        choices=PASSES,
         help="what to emit (default: forward)",
     )
     parser.add_argument(
@@ -74,7 +74,7 @@ def add_emit(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--form",
-        choices=("kernels", "launch", "atomics"),
+        choices=FORMS,
         default="kernels",
         help="how the kernels of a backward pass share the work: a launch for each, those that "
         "work out the same sums in one launch, or such made one with atomic additions "

@@ -10,6 +10,7 @@ from looptrans.cli.verb import (
     Verbs,
     add_format,
     add_listing,
+    add_passes,
     add_sizes,
     add_verb,
     element_type,
@@ -18,7 +19,6 @@ from looptrans.cli.verb import (
 
 TARGETS = ("cuda:80", "cuda:89", "cuda:90", "cuda:100", "cuda:120", "hip:gfx942")
 DEFAULT = "cuda:90"
-PASSES = ("forward", "backward", "both")
 DTYPES = ("bfloat16", "float16", "float32")
 
 DESCRIPTION = """\
@@ -59,13 +59,7 @@ def add_inspect(verbs: Verbs) -> None:
         examples=EXAMPLES,
     )
     add_listing(parser)
-    parser.add_argument(
-        "--pass",
-        dest="which",
-        choices=PASSES,
-        default=PASSES[0],
-        help="which kernels (default: forward)",
-    )
+    add_passes(parser, "which kernels")
     parser.add_argument(
         "--split",
         action="store_true",

@@ -22,7 +22,31 @@ number may be "given", which makes it an argument of the listing. Options that d
 are refused with the reason.
 """
 NUMBERS = {"scale": float, "softcap": float, "window_left": int, "window_right": int}
-AXES = {"bias": "of BHMN: HMN is bias[h, i, j]", "mask": "as for --bias: False hides a key"}
+HELP = {
+    "batch": "with a dimension for batches (default: yes)",
+    "heads": "none, or keys have as many as queries (equal, the default), one for several, or one",
+    "layout": "Q[b, h, i, e] (bhsd, the default), Q[b, i, h, e], one QKV, or sequences packed",
+    "weights": "what V is summed with (default: softmax)",
+    "differential": "subtract lam times the weights of a second Q2 and K2",
+    "scale": "what Q . K is multiplied by (default: 1 / sqrt(E))",
+    "softcap": "scores become c * tanh(score / c), with this c",
+    "bias": "add an array, its axes of BHMN: HMN is bias[h, i, j]",
+    "relative": "add relative[h, i - j + N - 1]",
+    "alibi": "subtract slopes[h], or slopes[b, h], times the distance",
+    "causal": "hide the keys right of the one a query is level with",
+    "window_left": "how many keys left of that one are seen",
+    "window_right": "how many keys right of it",
+    "alignment": "whether the first queries and keys are level, or the last (default: the first)",
+    "prefix": "show the first prefix[b] keys all the same",
+    "documents": "hide keys of other documents, doc_q[b, i] != doc_k[b, j]",
+    "mask": "an array of truth values, axes as for --bias: False hides a key",
+    "sinks": "one more score for each head, sinks[h], that has a weight and no value",
+    "pages": "keys and values in pages, found by page[b, j // PAGE]",
+    "q_lengths": "batch b has n_q[b] queries",
+    "kv_lengths": "batch b has n_kv[b] keys",
+    "dropout": "weights are dropped where keep[b, h, i, j] is False, or by uniform(seed, ...) < p",
+    "lse": "return the log-sum-exp of each row too",
+}
 
 
 def add_variant(verbs: Verbs) -> None:
@@ -40,20 +64,21 @@ def add_variant(verbs: Verbs) -> None:
     )
     parser.add_argument("--name", default="attention", help="what the function is called")
     for field in fields(Options):
-        flag = f"--{field.name.replace('_', '-')}"
+        flag, about = f"--{field.name.replace('_', '-')}", HELP[field.name]
         if field.default is True:
             parser.add_argument(
-                flag, action=argparse.BooleanOptionalAction, default=True, help="(default: yes)"
+                flag, action=argparse.BooleanOptionalAction, default=True, help=about
             )
         elif field.default is False:
-            parser.add_argument(flag, action="store_true")
+            parser.add_argument(flag, action="store_true", help=about)
         elif field.name in NUMBERS:
-            parser.add_argument(flag, type=_number(NUMBERS[field.name]), metavar="NUMBER|given")
+            number = _number(NUMBERS[field.name])
+            parser.add_argument(flag, type=number, metavar="NUMBER|given", help=about)
         elif field.name in CHOICES:
             known = [choice for choice in CHOICES[field.name] if choice is not None]
-            parser.add_argument(flag, choices=known, default=field.default)
+            parser.add_argument(flag, choices=known, default=field.default, help=about)
         else:
-            parser.add_argument(flag, metavar="AXES", help=AXES.get(field.name))
+            parser.add_argument(flag, metavar="AXES", help=about)
 
 
 def variant(arguments: argparse.Namespace) -> int:

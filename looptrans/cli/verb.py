@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 else:
     Verbs = argparse._SubParsersAction
 
+PASSES = ("forward", "backward", "both")
+FORMS = ("kernels", "launch", "atomics")
+
 Implementation: TypeAlias = Callable[[argparse.Namespace], int]
 
 
@@ -88,6 +91,38 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
         default="literal",
         help="take statements where they stand, or in the loops their comments say "
         "(default: literal)",
+    )
+
+
+def add_passes(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add `--pass`; it is called `which`, since `pass` is a word of Python.
+
+    Args:
+        parser: The parser of the verb.
+        what: What it chooses.
+    """
+    parser.add_argument(
+        "--pass",
+        dest="which",
+        choices=PASSES,
+        default=PASSES[0],
+        help=f"{what} (default: {PASSES[0]})",
+    )
+
+
+def add_gradients(parser: argparse.ArgumentParser) -> None:
+    """Add `--of` and `--form`: of what gradients are taken, and how their kernels run."""
+    parser.add_argument(
+        "--of",
+        type=names,
+        metavar="O,…",
+        help="the outputs that receive a gradient (default: all that need no arg-max)",
+    )
+    parser.add_argument(
+        "--form",
+        choices=FORMS,
+        default=FORMS[0],
+        help="how the kernels of a backward pass share the work, as in emit (default: kernels)",
     )
 
 

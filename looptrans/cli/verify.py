@@ -12,12 +12,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from looptrans.cli.verb import (
+    FORMS,
     Verbs,
     add_format,
+    add_gradients,
     add_listing,
+    add_passes,
     add_verb,
     element_type,
-    names,
     parameters,
     seed,
 )
@@ -25,8 +27,6 @@ from looptrans.cli.verb import (
 if TYPE_CHECKING:
     from looptrans.ir.program import Program
 
-PASSES = ("forward", "backward", "both")
-FORMS = ("kernels", "launch", "atomics")
 DTYPES = ("float32", "float16", "bfloat16")
 
 DESCRIPTION = """\
@@ -89,25 +89,8 @@ def add_verify(verbs: Verbs) -> None:
         examples=EXAMPLES,
     )
     add_listing(parser)
-    parser.add_argument(
-        "--pass",
-        dest="which",
-        choices=PASSES,
-        default=PASSES[0],
-        help="which kernels (default: forward)",
-    )
-    parser.add_argument(
-        "--of",
-        type=names,
-        metavar="O,…",
-        help="the outputs that receive a gradient (default: all that need no arg-max)",
-    )
-    parser.add_argument(
-        "--form",
-        choices=FORMS,
-        default=FORMS[0],
-        help="how the kernels of a backward pass share the work, as in emit (default: kernels)",
-    )
+    add_passes(parser, "which kernels")
+    add_gradients(parser)
     parser.add_argument(
         "--split",
         action="store_true",

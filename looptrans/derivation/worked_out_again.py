@@ -27,7 +27,8 @@ from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.reading import Reading, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.size import Sizes, sizes_of
-from looptrans.adjoint.sums import held_together, in_order
+from looptrans.adjoint.sums import held_together
+from looptrans.adjoint.written_sums import in_order
 from looptrans.algebra.cells import condition_moved, mentions, moved
 from looptrans.algebra.laws import joined
 from looptrans.derivation.flows import flow_of, once_defined

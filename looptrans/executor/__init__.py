@@ -1,4 +1,13 @@
-"""The meaning of a Program under NumPy, one scalar operation after the other."""
+"""The meaning of a Program under NumPy, one scalar operation after the other.
+
+asked from outside        run, inputs, errors, log, races, agreement
+what a run starts from    sizes, contracts, random_inputs, boxes
+one after the other       closures, control, statements, values, writes, operations, casts, philox,
+                          storage
+parallel loops            tasks, private, reducing
+many iterations at once   vectors, lanes, vector_machine, vector_operations, vector_store,
+                          vector_values
+"""
 
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs, prepare

@@ -240,6 +240,24 @@ class VectorStore:
 
     def _window(self, place: Place) -> Values | None:
         """Return a view of the cells, or None: each axis must be a slice of one dimension."""
+        found = self.slices(place)
+        if found is None:
+            return None
+        where, source = found
+        view: Values = self.data[(*where, ...)]  # a view even of a single cell
+        if source != sorted(source):
+            view = view.transpose(sorted(range(len(source)), key=source.__getitem__))
+        axes = range(len(self.lanes))
+        there = tuple(slice(None) if axis in source else None for axis in axes)
+        return view[there] if None in there else view
+
+    def slices(self, place: Place) -> tuple[tuple[int | slice, ...], list[int]] | None:
+        """Return what indexes the data at a place, where that makes a view.
+
+        Returns:
+            An index for every axis and dimension, and for each that stays the axis it belongs to,
+            whole dimensions behind all axes; None where an axis is no slice of one dimension.
+        """
         shape, axes = self.shape or (), len(self.lanes)
         used = [axis for axis, extent in enumerate(self.lanes) if extent > 1]
         where: list[int | slice] = [slice(None) if axis in used else 0 for axis in range(axes)]
@@ -261,11 +279,7 @@ class VectorStore:
                     where.append(at)
                 case _:
                     return None
-        view: Values = self.data[(*where, ...)]  # a view even of a single cell
-        if source != sorted(source):
-            view = view.transpose(sorted(range(len(source)), key=source.__getitem__))
-        there = tuple(slice(None) if axis in source else None for axis in range(axes))
-        return view[there] if None in there else view
+        return tuple(where), source
 
     def _gather(
         self, place: Place, mask: Mask, active: tuple[int, ...]

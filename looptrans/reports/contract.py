@@ -1,4 +1,4 @@
-"""The versioned JSON documents of DESIGN.md §9, as dictionaries and as text.
+"""The versioned JSON documents, as dictionaries and as text.
 
 Keys come in the order of the contract. A key the contract does not name is only present where it
 has something to say: `assumptions`, `because`, `reason`, `reduced`, `warnings`, `unknown`,

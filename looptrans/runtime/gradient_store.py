@@ -160,32 +160,14 @@ class GradientStore(VectorStore):
 
     def _view(self, place: Place) -> torch.Tensor | None:
         """Return a view of the cells, or None: each axis must be a slice of one dimension."""
-        shape, axes = self.shape or (), len(self.lanes)
-        used = [axis for axis, extent in enumerate(self.lanes) if extent > 1]
-        where: list[int | slice] = [slice(None) if axis in used else 0 for axis in range(axes)]
-        source = list(used)
-        for at, extent in zip(place, shape, strict=True):
-            match at:
-                case None:
-                    where.append(slice(None))
-                    source.append(axes + len(source))
-                case Ramp():
-                    part = at.slice_of(extent)
-                    if part is None or at.axis in source or at.step < 0:
-                        return None
-                    where.append(part)
-                    source.append(at.axis)
-                case int():
-                    if not 0 <= at < extent:
-                        return None
-                    where.append(at)
-                case _:
-                    return None
-        view: torch.Tensor = self.data[tuple(where)]
+        found = self.slices(place)
+        if found is None or any(isinstance(at, Ramp) and at.step < 0 for at in place):
+            return None  # torch has no views that go backwards
+        where, source = found
+        view: torch.Tensor = self.data[where]
         view = view.permute(sorted(range(len(source)), key=source.__getitem__))
-        present = {axis for axis in source if axis < axes}
-        for axis in range(axes):
-            if axis not in present:
+        for axis in range(len(self.lanes)):
+            if axis not in source:
                 view = view.unsqueeze(axis)
         return view
 
