@@ -93,10 +93,10 @@ class UnsupportedExpression(Mistake):
 class UnknownFunction(Mistake):
     """The function is not one of the language, and not a helper defined in the text.
 
-    Known are exp, exp2, log, log2, sqrt, abs, max, min, tanh, sin, cos, sum, where, uniform,
-    stop_gradient, the casts (float32, float16, bfloat16, float8_e4m3, int32, …) and the creations
-    (zeros, ones, empty, full). A helper is `def f(x): return …` with an expression of its
-    arguments.
+    Known are exp, exp2, log, log2, sqrt, abs, max, min, tanh, sin, cos, sum, any, all, where,
+    uniform, stop_gradient, the casts (float32, float16, bfloat16, float8_e4m3, int32, …) and the
+    creations (zeros, ones, empty, full). A helper is `def f(x): return …` with an expression of
+    its arguments.
     """
 
     code: ClassVar[str] = "E008"
@@ -107,8 +107,9 @@ class LoopNotOverRange(Mistake):
     """A loop does not run over a `range`.
 
     Loops are `for i in range(start, stop, step)` with one variable; only then is the set of its
-    iterations known exactly. `for i in parallel(start, stop, step)`, or numba's `prange`, is the
-    same loop with its iterations in no set order.
+    iterations known exactly. `reversed(range(…))` is the range that counts the other way.
+    `for i in parallel(start, stop, step)`, or numba's `prange`, is the same loop with its
+    iterations in no set order.
     """
 
     code: ClassVar[str] = "E009"
