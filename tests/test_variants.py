@@ -221,3 +221,14 @@ def test_help_has_a_line_for_every_option(capsys: pytest.CaptureFixture[str]) ->
     shown = " ".join(capsys.readouterr().out.split("options:")[1].split())
     assert all(about in shown for about in HELP.values())
     assert HELP.keys() == {field.name for field in fields(Options)}
+
+
+@pytest.mark.parametrize("name", ["def", "two words", "", "1st"])
+def test_what_no_function_is_called_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Conflict, match="a function's is made of letters"):
+        compose(Options(), name)
+    assert main(["variant", "--name", name]) == 2
+    out, err = capsys.readouterr()
+    assert not out and "help: give another --name" in err

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
-from keyword import iskeyword
 from typing import Any
 
 from looptrans.cli.verb import Verbs, add_verb
@@ -86,10 +85,6 @@ def variant(arguments: argparse.Namespace) -> int:
     from looptrans.variants import Conflict, Options, compose
 
     values = {field.name: getattr(arguments, field.name) for field in fields(Options)}
-    if not arguments.name.isidentifier() or iskeyword(arguments.name):
-        print(f"error: {arguments.name!r} is no name of a function", file=sys.stderr)
-        print("  help: use letters, digits and underscores, and no word of Python", file=sys.stderr)
-        return 2
     try:
         print(compose(Options(**values), arguments.name).text, end="")
     except Conflict as conflict:
@@ -110,6 +105,8 @@ def _remedy(names: tuple[str, ...], values: Mapping[str, object]) -> str:
     given = [flags[name] for name in names if values[name] != defaults[name]]
     missing = [flags[name] for name in names if values[name] == defaults[name]]
     ways = [f"leave {' or '.join(given)} away, or choose another value"] if given else []
+    if not names:
+        return "give another --name"
     return ", or ".join([*ways, *(f"give {flag}" for flag in missing)])
 
 

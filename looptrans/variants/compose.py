@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from keyword import iskeyword
 
-from looptrans.variants.conflicts import require_legal
+from looptrans.variants.conflicts import Conflict, require_legal
 from looptrans.variants.options import GIVEN, Options
 from looptrans.variants.pieces import Axes, Pieces, Step, element
 
@@ -41,9 +42,15 @@ def compose(options: Options, name: str = "attention") -> Composed:
         name: What the function is called.
 
     Raises:
-        Conflict: The options do not go together.
+        Conflict: The options do not go together, or no function can have the name.
     """
     require_legal(options)
+    if not name.isidentifier() or iskeyword(name):
+        raise Conflict(
+            (),
+            f"the name {name!r}",
+            "a function's is made of letters, digits and underscores, and is no word of Python",
+        )
     return _composed(options, name)
 
 
