@@ -1249,3 +1249,19 @@ def elsewhere(X: Float[Array, "M N"]):
 """
     with pytest.raises(NotLowered, match=reason):
         looptrans.compile(text)
+
+
+def test_a_guard_may_ask_for_a_product_of_rows() -> None:
+    text = """
+def seen(W: Float[Array, "M E"], V: Float[Array, "N E"], X: Float[Array, "M N"]):
+    o = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            if W[i] @ V[j] > 0.5:
+                o[i] += X[i, j]
+    return o
+"""
+    generator = torch.Generator().manual_seed(5)
+    w, v, x = (torch.randn(*shape, generator=generator) for shape in ((5, 3), (4, 3), (5, 4)))
+    expected = torch.where(w @ v.T > 0.5, x, 0).sum(1)
+    torch.testing.assert_close(looptrans.compile(text)(w, v, x), expected)

@@ -29,7 +29,7 @@ from looptrans.ir.value import (
     rank_of,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import accesses, nodes
 
 
 def scalar_form(program: Program) -> Program:
@@ -49,13 +49,7 @@ def scalar_form(program: Program) -> Program:
 
 
 def _has_rows(node: Node) -> bool:
-    if isinstance(node, Assign):
-        return any(target.rank for target in node.targets) or any(
-            isinstance(part, Read) and part.access.rank
-            for value in node.values
-            for part in walk_value(value)
-        )
-    return False
+    return isinstance(node, Assign | If) and any(each.access.rank for each in accesses(node))
 
 
 @dataclass(slots=True)
