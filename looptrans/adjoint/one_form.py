@@ -11,7 +11,7 @@ of sibling nests are told apart by their depth, not by the names of their variab
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import isinf
+from math import inf
 
 from looptrans.ir.affine import Form, form_of
 from looptrans.ir.condition import (
@@ -113,7 +113,7 @@ class _Writing:
 
 
 def _is_mask(value: Value) -> bool:
-    return isinstance(value, Const) and (value.value == 0 or isinf(value.value))
+    return isinstance(value, Const) and value.value in (0, inf, -inf)
 
 
 def _said(op: Comparison, left: Index, right: Index) -> object:

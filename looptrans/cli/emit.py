@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from looptrans.cli.verb import FORMS, PASSES, Verbs, add_listing, add_verb, file_name, names
+from looptrans.cli.verb import FORMS, PASSES, Verbs, add_listing, add_of, add_verb, file_name
 
 if TYPE_CHECKING:
     from looptrans.emit.backward import EmittedBackward
@@ -66,12 +66,7 @@ def add_emit(verbs: Verbs) -> None:
         choices=PASSES,
         help="what to emit (default: forward)",
     )
-    parser.add_argument(
-        "--of",
-        type=names,
-        metavar="O,…",
-        help="the outputs that receive a gradient (default: all that need no arg-max)",
-    )
+    add_of(parser)
     parser.add_argument(
         "--form",
         choices=FORMS,

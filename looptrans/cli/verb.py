@@ -110,14 +110,19 @@ def add_passes(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def add_gradients(parser: argparse.ArgumentParser) -> None:
-    """Add `--of` and `--form`: of what gradients are taken, and how their kernels run."""
+def add_of(parser: argparse.ArgumentParser) -> None:
+    """Add `--of`."""
     parser.add_argument(
         "--of",
         type=names,
         metavar="O,…",
         help="the outputs that receive a gradient (default: all that need no arg-max)",
     )
+
+
+def add_gradients(parser: argparse.ArgumentParser) -> None:
+    """Add `--of` and `--form`: of what gradients are taken, and how their kernels run."""
+    add_of(parser)
     parser.add_argument(
         "--form",
         choices=FORMS,
