@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
 from looptrans.adjoint.picking import Picked, with_picks_added
+from looptrans.adjoint.within import Within, with_loops_within
 from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
@@ -30,7 +31,7 @@ from looptrans.transforms.values_inward import Inward
 from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
 _Seen: TypeAlias = (
-    Unasked | Ended | Inward | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked
+    Unasked | Ended | Inward | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked | Within
 )
 
 # Loops over all of what blocks are of, and what is free outside of what carries.
@@ -40,6 +41,7 @@ ORDER: Final = (
     "tiles made once",
     "rows outward",
     "whole loops",
+    "loops within",
     "loops outward",
     "elements",
 )
@@ -92,6 +94,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "tiles made once": lambda p: with_arrays_made_once(program_of_indices(p), tiles=True),
     "rows outward": lambda p: with_rows_outward(program_of_indices(p)),
     "whole loops": lambda p: with_whole_loops(program_of_indices(p)),
+    "loops within": lambda p: with_loops_within(program_of_indices(p)),
     "loops outward": lambda p: with_loops_outward(program_of_indices(p)),
     "elements": lambda p: one_by_one(program_of_indices(p))[0],
     "made once": with_arrays_made_once,

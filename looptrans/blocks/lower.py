@@ -227,7 +227,7 @@ class _Lowering:
         path: Path = ()
         first = body[0] if len(body) == 1 else None
         if isinstance(first, Loop) and first.execution == "parallel" and first.range.step == 1:
-            loops, path = grid_of(first, (0,))
+            loops, path = grid_of(first, (0,), program)
         inner = loops[-1].body if loops else body
         rows = rows_of(loops, alone) if loops else ()
         # Blocks of rows next to each other read the same: their programs run side by side.
@@ -308,7 +308,7 @@ class _Lowering:
         for op in ops_in(ops):
             if isinstance(op, Store):
                 written.add(op.array)
-                if op.added:
+                if op.folded:
                     added.add(op.array)
             for expr in exprs_of(op):
                 for part in walk(expr):

@@ -1,6 +1,6 @@
 """Derivations, found by themselves: which moves apply where, from the facts of the nest.
 
-fold      passes made one · change of state with its guard · scalars · parallel
+fold      passes made one · change of state with its guard · scalars · parallel · scattered sums
 forward   passes made one · scalars · the empty prefix · change of state · blocks · parallel
 split     the same as far as the change of state · parts and their joining · parallel
 two nests as fold, but loops in digits, parts and their joining as nests of their own · parallel
@@ -26,6 +26,7 @@ from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
 from looptrans.derivation.order import in_order
 from looptrans.derivation.ordinary import contractible
+from looptrans.derivation.scattered import scattered_sums, scattering
 from looptrans.derivation.selects import with_selects
 from looptrans.derivation.states import handed_on
 from looptrans.derivation.step import (
@@ -118,7 +119,7 @@ def derive(
         if digits and _in_digits(work):
             known = flow(work.program)
         _parallel_by_flow(work, known)
-        if outward(work):
+        if _scattered(work) | outward(work):
             known = None
         return replace(work.derivation(goal, decision), flow=known)
     _scalars(work)
@@ -368,6 +369,18 @@ def _parallel_by_flow(work: Work, known: DependenceReport | None) -> None:
         _parallel(work)
     elif found:
         work.take("parallel", *(_free(each.path.loop, each.private) for each in found))
+
+
+def _scattered(work: Work) -> bool:
+    """Run in parallel what adds to cells that are looked up; tell if there is anything."""
+    before = work.program
+    for label in scattered_sums(work.program):
+        work.take("loop as sum", label)
+    for label in scattering(work.program):
+        reason = work.take("scatter", label)
+        if reason is not None:
+            work.note(reason)
+    return work.program != before
 
 
 def _facts(work: Work) -> list[tuple[LoopPath, LoopVerdict]]:

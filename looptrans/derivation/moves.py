@@ -16,6 +16,7 @@ from looptrans.derivation.one_pass import one_pass
 from looptrans.derivation.ordinary import contract, in_parallel, seen_simpler, transformed
 from looptrans.derivation.parts import in_parts
 from looptrans.derivation.passes import sum_as_loop
+from looptrans.derivation.scattered import scatter
 from looptrans.derivation.sharing import one_launch
 from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.states import in_state
@@ -52,6 +53,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "one launch": (one_launch, (str, str)),
     "one nest": (one_nest, (str, str)),
     "atomics": (with_atomics, (str,)),
+    "scatter": (scatter, (str,)),
 }
 _SEVERAL: Final = ("one pass", "parallel")
 

@@ -253,8 +253,8 @@ class _Writer:
                 case Let():
                     waiting = True
                     lines += self._labelled(self._let(op), op.labels, op.note, depth)
-                case Store(array, subscripts, value, mask, labels, note, added):
-                    text = self.expr.store(array, subscripts, value, mask, added=added)
+                case Store(array, subscripts, value, mask, labels, note, folded):
+                    text = self.expr.store(array, subscripts, value, mask, folded)
                     is_guarded = array in self.optional
                     if array in self.loaded:
                         if waiting:
