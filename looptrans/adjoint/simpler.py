@@ -31,7 +31,16 @@ from looptrans.transforms.values_inward import Inward
 from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
 _Seen: TypeAlias = (
-    Unasked | Ended | Inward | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked | Within
+    Unasked
+    | Ended
+    | Inward
+    | MadeOnce
+    | Outward
+    | WholeLoops
+    | OneByOne
+    | Shifted
+    | Picked
+    | Within
 )
 
 # Loops over all of what blocks are of, and what is free outside of what carries.

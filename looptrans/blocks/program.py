@@ -188,3 +188,7 @@ class NotLowered(Exception):
         super().__init__(reason)
         self.reason = reason
         self.label = label
+
+
+class NotCounted(NotLowered):
+    """A loop all of whose iterations must be in one block, and nothing outside says how many."""

@@ -9,21 +9,7 @@ from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both, conjuncts, mentions
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import reduced, summed
-from looptrans.blocks.expr import (
-    Binary,
-    Cast,
-    Dim,
-    Expr,
-    Load,
-    Name,
-    Number,
-    Reduce,
-    Where,
-    dims_of,
-    kind_of,
-    union,
-    walk,
-)
+from looptrans.blocks.expr import Cast, Dim, Expr, Name, Where, dims_of, kind_of, union
 from looptrans.blocks.magnitude import bounds
 from looptrans.blocks.ops import Let, Store
 from looptrans.blocks.program import NotLowered
@@ -236,17 +222,14 @@ class Statements:
                 own = union(*(dims_of(p) for p in places))
                 offered = self.sums.v.kept(value, target.array)
                 guards = [c for g in self.b.guards for c in conjuncts(g)]
-            is_read = any(isinstance(part, Load | Name) for p in places for part in walk(p))
+            partial = [g for g in guards if not set(dims_of(g)) <= set(own)]
+            # Where nothing counts, what says which cell it is may say anything.
+            limits = self.b.limits(target.array, places) if partial else ()
             for dim in union(self.shapes.rows, self.shapes.vectors, dims_of(offered)):
                 if dim in own:
                     continue
                 mask = both(self.b.inside((dim,)), *(g for g in guards if dim in dims_of(g)))
-                asked = both(*(g for g in guards if dim in dims_of(g)))
                 guards = [g for g in guards if dim not in dims_of(g)]
-                if is_read and asked is not None:
-                    # Where nothing counts, what says which cell it is may say anything.
-                    counted = Reduce("max", dim, Where(asked, Number(1.0), Number(0.0)))
-                    guards.append(Binary(">", counted, Number(0.0)))
                 if folding == "sum":
                     offered = summed(self.b, offered, dim, mask)
                 else:
@@ -259,7 +242,7 @@ class Statements:
                 )
             name = self.b.name(f"{target.array}_part", (path, number))
             offered = self.b.named(name, offered, (each.label,))
-            mask = both(self.b.inside(own), *guards)
+            mask = both(self.b.inside(own), *guards, *limits)
             self.b.emit(Store(target.array, places, offered, mask, (each.label,), folded=folding))
 
     def _forget(self, array: str) -> None:

@@ -137,14 +137,17 @@ def _scatters(path: LoopPath, folds: dict[str, Folding]) -> bool:
     )
 
 
-def _shared(
-    program: Program, paths: list[LoopPath], folds: dict[str, Folding]
-) -> tuple[str, ...]:
+def _shared(program: Program, paths: list[LoopPath], folds: dict[str, Folding]) -> tuple[str, ...]:
     """Return what iterations of loops add to and have not each to themselves, in order."""
     free = [freed(program, path, gathered=folds) for path in paths]
     own = [set(each.own) for each in free if each is not None]
     inside = [
-        {t.array for node in nodes(path.loop.body) if isinstance(node, Assign) for t in node.targets}
+        {
+            t.array
+            for node in nodes(path.loop.body)
+            if isinstance(node, Assign)
+            for t in node.targets
+        }
         for path in paths
     ]
     return tuple(

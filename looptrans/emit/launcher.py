@@ -148,7 +148,9 @@ class Launcher:
             for op in ops_in(kernel.body)
             if isinstance(op, Store) and op.folded == "sum"
         }
-        floats = {a.name for k in self.facts.program.kernels for a in k.arrays if a.element == "float"}
+        floats = {
+            a.name for k in self.facts.program.kernels for a in k.arrays if a.element == "float"
+        }
         found = sorted(added & floats)
         if not found:
             return []

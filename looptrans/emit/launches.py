@@ -83,7 +83,10 @@ class Launches:
         name, end = self.facts.names[made.array], self._rounded_name(made)
         dtype, device = f"{self.facts.sample}.dtype", self.facts.device()
         call = self.facts.call("_output", f'"{made.array}"', source, shape, dtype, device)
-        return [*statement(f"{end} = {call}", 1), *statement(f"{name} = {self._new(made, shape)}", 1)]
+        return [
+            *statement(f"{end} = {call}", 1),
+            *statement(f"{name} = {self._new(made, shape)}", 1),
+        ]
 
     def is_rounded(self, made: Filled) -> bool:
         """Tell whether an array is in float32 while kernels add to it, and rounded at the end."""
