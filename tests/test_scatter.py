@@ -343,3 +343,59 @@ def f(a: Int[Array, "M"], b: Int[Array, "M"], col: Int[Array, "K"], x: Float[Arr
     x = torch.arange(8.0)
     ends = [torch.tensor(each, dtype=torch.int32) for each in (begin, end)]
     assert looptrans.compile(text)(*ends, col, x).tolist() == [28, 0, 28, 0]
+
+
+def test_gradients_that_are_all_zero_are_zeros() -> None:
+    text = """
+def f(X: Float[Array, "N"]):
+    Y = zeros(N)
+    for i in range(0, N):
+        Y[i] = 1.0 if X[i] > 0.5 else 0.0
+    return Y
+"""
+    x = torch.randn(N).requires_grad_()
+    looptrans.compile(text)(x).sum().backward()
+    _require_close(x.grad, torch.zeros(N))
+
+
+@pytest.mark.parametrize(
+    "counted", ["c[x[n]] += 1", "c[x[n]] = c[x[n]] + (1 if keep[n] > 0 else 0)"]
+)
+def test_integers_that_are_counted_beside_have_no_gradient_and_stop_none(counted: str) -> None:
+    text = f"""
+def f(x: Int[Array, "N"], keep: Int[Array, "N"], v: Float[Array, "N"]):
+    c = zeros(B, dtype=int32)
+    s = zeros(B)
+    for n in range(0, N):
+        {counted}
+        s[x[n]] += v[n] * v[n]
+    return c, s
+"""
+    _, (x, v), _ = MADE["two"]
+    keep = x % 2
+    v = _asked(v)
+    counts, sums = looptrans.compile(text)(x, keep, v, B)
+    assert not counts.requires_grad
+    sums.sum().backward()
+    _require_close(v.grad, 2 * v)
+
+
+def test_means_by_integers_that_the_listing_counts_have_gradients() -> None:
+    text = """
+def f(x: Int[Array, "N"], v: Float[Array, "N"]):
+    s = zeros(B)
+    c = zeros(B, dtype=int32)
+    o = zeros(B)
+    for n in range(0, N):
+        s[x[n]] += v[n] * v[n]
+        c[x[n]] += 1
+    for i in range(0, B):
+        if c[i] > 0:
+            o[i] = s[i] / c[i]
+    return o
+"""
+    _, (x, v), _ = MADE["two"]
+    v = _asked(v)
+    looptrans.compile(text)(x, v, B).sum().backward()
+    counts = torch.bincount(x, minlength=B)
+    _require_close(v.grad, 2 * v.double() / counts[x.long()])
