@@ -86,7 +86,7 @@ def test_what_carries_values_takes_turns() -> None:
     assert step.verdict.help.startswith("ordered_atomics(i) lets the iterations take turns at ")
 
 
-def test_a_name_that_is_used_elsewhere_is_pointed_out() -> None:
+def test_a_name_that_is_used_elsewhere_is_privatized_first() -> None:
     program = read("""
         def f(x: Float[Array, "N"], y: Float[Array, "N"]):
             for i in range(N):
@@ -97,7 +97,8 @@ def test_a_name_that_is_used_elsewhere_is_pointed_out() -> None:
                 x[k] = t
         """)
     step = parallelize(program, "i")
-    assert step.verdict.help == "give t another name outside i, then privatize(i)"
+    assert step.verdict.help == "privatize(i) first"
+    assert agrees(parallelize(privatize(program, "i").after, "i"))
 
 
 def test_what_cannot_be_made_parallel() -> None:
