@@ -18,6 +18,7 @@ from typing import TypeAlias
 import islpy as isl
 
 from looptrans.analysis.constraints import whatever_the_data
+from looptrans.analysis.decided import Decided
 from looptrans.analysis.formula import FALSE
 from looptrans.analysis.killing import Killer, is_killed, killer
 from looptrans.analysis.model import AccessModel, Model, StatementModel
@@ -35,7 +36,7 @@ from looptrans.ir.value import Whole
 
 _IN, _OUT = isl.dim_type.in_, isl.dim_type.out
 _Texts: TypeAlias = tuple[tuple[str, bool], ...]
-_PairsKey: TypeAlias = tuple[_Texts, _Texts, str, int]
+_PairsKey: TypeAlias = tuple[_Texts, _Texts, tuple[str, str], int]
 MOST_JOINED = 60
 MOST_AT_ONCE = 150
 _MEMORY: tuple[tuple[DependenceKind, bool, bool], ...] = (
@@ -64,7 +65,7 @@ def affine_dependences(
     needed = {*wanted, *(_OF_WRITES if "value" in bases else ())}
     relations: list[Relation] = []
     uncovered: list[Uncovered] = []
-    orders = Orders(model)
+    orders = Orders(model, Decided(model))
     rows: list[_Group] = []
     for array in arrays:
         groups = _groups(model, array)
@@ -81,7 +82,7 @@ def affine_dependences(
         if "value" not in bases:
             continue
         if all(group.single_cell for group in groups if group.is_write):
-            relations += _last_writers(groups, memory["flow"], memory["output"])
+            relations += _last_writers(groups, memory["flow"], memory["output"], orders.decided)
             uncovered += _uncovered(groups, orders)
         elif trusted:
             rows += groups
@@ -89,10 +90,11 @@ def affine_dependences(
             flow, output = (
                 _memory(kind, groups, orders, levels, cells=True) for kind in _OF_WRITES
             )
-            relations += map(_without_cells, _last_writers(groups, flow, output))
+            last = _last_writers(groups, flow, output, orders.decided)
+            relations += map(_without_cells, last)
             uncovered += _uncovered(groups, orders)
     if rows:
-        found, missing = _value_flow(model, rows)
+        found, missing = _value_flow(model, rows, orders.decided)
         relations += found
         uncovered += missing
     return relations, uncovered
@@ -189,21 +191,30 @@ class Orders:
 
     Attributes:
         model: The program.
+        decided: What tests of unchanged data say.
         made: The orders, by statements.
         pairs: The pairs on one cell, without names, by what is accessed and by the order.
     """
 
     model: Model
+    decided: Decided
     made: dict[tuple[int, int], isl.Map | None] = field(default_factory=dict)
     pairs: dict[_PairsKey, isl.Map] = field(default_factory=dict)
 
     def of(self, first: StatementModel, second: StatementModel) -> isl.Map | None:
-        """Map instances of the first to later ones of the second; None if there are none."""
+        """Map instances of the first to later ones of the second that may run as well.
+
+        None if there are none.
+        """
         key = (first.number, second.number)
         if key not in self.made:
             never = before(first, second, ("s", "t")) == FALSE
-            self.made[key] = None if never else order_map(self.model, first, second)
+            self.made[key] = None if never else self._order(first, second)
         return self.made[key]
+
+    def _order(self, first: StatementModel, second: StatementModel) -> isl.Map:
+        order = order_map(self.model, first, second)
+        return self.decided.without_impossible(order, first, second)
 
     def pairs_of(self, source: _Group, sink: _Group, levels: int) -> isl.Map | None:
         """Return the pairs that touch one cell, the first running earlier; None if never.
@@ -217,7 +228,8 @@ class Orders:
         if order is None:
             return None
         # Scalars of one nest have the same pairs; only the statements' names differ.
-        way = before(source.statement, sink.statement, ("s", "t"))
+        ends = source.statement, sink.statement
+        way = before(*ends, ("s", "t")), self.decided.never_both(*ends)
         key = (source.texts, sink.texts, way, levels)
         if key not in self.pairs:
             found = tidied(source.all.apply_range(sink.all.reverse()).intersect(order))
@@ -340,12 +352,14 @@ def _last_writers(
     groups: list[_Group],
     flow: dict[tuple[int, int], Relation],
     output: dict[tuple[int, int], Relation],
+    decided: Decided,
 ) -> list[Relation]:
     """Take out of the memory-based flow the pairs between which the cell is written again.
 
     A write touches one cell, so whatever writes the cell after the source, and is read by the
     sink after that, comes between the two: the composition of an output and a flow dependence.
-    Where a write may not happen it takes nothing out, but makes the pairs around it uncertain.
+    Where a write may not happen it takes nothing out, but makes the pairs around it uncertain; if
+    it happens whenever the source or the sink does, it takes out the pairs around it.
     """
     found = []
     writes = [group for group in groups if group.is_write]
@@ -370,6 +384,9 @@ def _last_writers(
             read = _in_one_iteration(second.pairs, levels)
             if write.may is not None:
                 doubtful.append(written.apply_range(read))
+                both = statements[source], statements[sink]
+                for gone in _surely_between(decided, write.statement, both, written, read):
+                    pairs = without(pairs, gone)
                 if write.exact is None:
                     continue
                 has_cells = written.get_space().range().is_wrapping()
@@ -385,6 +402,31 @@ def _last_writers(
         ends = (source, sink)
         found.append(_relation("flow", "value", ends, relation.array, pairs, certain))
     return found
+
+
+def _surely_between(
+    decided: Decided,
+    write: StatementModel,
+    ends: tuple[StatementModel, StatementModel],
+    written: isl.Map,
+    read: isl.Map,
+) -> Iterator[isl.Map]:
+    """Yield the pairs of a source and a sink between which a write happens if they do.
+
+    Args:
+        decided: What tests of unchanged data say.
+        write: The statement that writes.
+        ends: The source and the sink.
+        written: The source's instances to those of the write that come later.
+        read: The write's instances to those of the sink that come later.
+    """
+    source, sink = (decided.runs_as_well(end, write) for end in ends)
+    if written.get_space().range().is_wrapping():
+        return  # with cells beside the instances
+    if source is not None:
+        yield written.intersect(source).apply_range(read)
+    if sink is not None:
+        yield written.apply_range(read.intersect(sink.reverse()))
 
 
 def _in_one_iteration(pairs: isl.Map, levels: int) -> isl.Map:
@@ -415,8 +457,14 @@ def _uncovered(groups: list[_Group], orders: Orders) -> list[Uncovered]:
         cells = read.all
         for write in groups:
             order = orders.of(write.statement, read.statement) if write.is_write else None
-            if order is not None and write.exact is not None:
+            if order is None:
+                continue
+            if write.exact is not None:
                 cells = cells.subtract(order.reverse().apply_range(write.exact))
+            as_well = orders.decided.runs_as_well(read.statement, write.statement)
+            if write.may is not None and as_well is not None:
+                earlier = order.reverse().intersect(as_well)
+                cells = cells.subtract(earlier.apply_range(write.may))
         if not cells.is_empty():
             found.append(Uncovered(read.statement.number, read.array, cells.domain()))
     return found
@@ -425,7 +473,9 @@ def _uncovered(groups: list[_Group], orders: Orders) -> list[Uncovered]:
 _Key = tuple[int, int, int]
 
 
-def _value_flow(model: Model, groups: list[_Group]) -> tuple[list[Relation], list[Uncovered]]:
+def _value_flow(
+    model: Model, groups: list[_Group], decided: Decided
+) -> tuple[list[Relation], list[Uncovered]]:
     """Ask isl for the last writer of every cell read."""
     arrays = [array.name for array in model.program.arrays]
     statements = {group.statement.number: group.statement for group in groups}
@@ -472,6 +522,7 @@ def _value_flow(model: Model, groups: list[_Group]) -> tuple[list[Relation], lis
         if statements[source].excludes(statements[sink]):
             # The order of time has both branches of a guard run, one after the other.
             pairs = pairs.intersect(order_map(model, statements[source], statements[sink]))
+        pairs = decided.without_impossible(pairs, statements[source], statements[sink])
         if not pairs.is_empty():
             sure = certain[key].intersect(pairs) if key in certain else None
             array = arrays[written]
