@@ -797,7 +797,7 @@ def test_what_cannot_be_split() -> None:
         error[E043]: m is not reduced by j in a way that is recognized
           the anti dependence S3 → S12 is carried by it, and is no part of a reduction by +, *, \
 max or min
-          help: distribute(j) takes what is no reduction into a loop of its own
+          help: looptrans derive --to split looks for an operator that joins the whole state
         """)
     assert "the size 0 is not above 0" in refusal(split, spec("matmul"), "k", 0)
     assert "cannot be joined by and" in refusal(split, spec("matmul"), "k", 4, "and")
