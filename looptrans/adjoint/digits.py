@@ -26,7 +26,7 @@ from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Range, Subscript, Whole
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, placed
+from looptrans.ir.walk import accesses, live_out, placed
 
 MOST_NUMBERS = 8
 
@@ -98,8 +98,10 @@ class Parted:
         here = {array.name: array.rank for array in program.arrays}
         views = {name: view for name, view in views.items() if here.get(name) == ranks[name]}
 
+        # What is returned has the shape of its argument, or that under which it is handed over.
+        fixed = {*views, *live_out(program)}
         for array in program.arrays:
-            if array.role == "local" and array.name not in views:
+            if array.role == "local" and array.name not in fixed:
                 own = dict(self._made(array))
                 views |= {array.name: own} if own else {}
 

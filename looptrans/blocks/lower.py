@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 
 from looptrans.algebra.append import Append, appends
-from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.balance import grows
 from looptrans.blocks.behind import factors_behind
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.conditions import in_one
 from looptrans.blocks.configs import choices
 from looptrans.blocks.constants import met
+from looptrans.blocks.covered import is_covered
 from looptrans.blocks.exponents import in_powers_of_two
 from looptrans.blocks.expr import (
-    Binary,
     Dim,
     Dot,
     Edge,
@@ -33,7 +31,6 @@ from looptrans.blocks.late import with_late
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
 from looptrans.blocks.ops import (
-    Branch,
     ElementLoop,
     Let,
     Op,
@@ -65,9 +62,8 @@ from looptrans.blocks.stored import stored
 from looptrans.blocks.unit_steps import unit_steps
 from looptrans.blocks.unseen import asked_by_row
 from looptrans.derivation.step import Derivation
-from looptrans.ir.affine import simplified
 from looptrans.ir.condition import is_of_indices
-from looptrans.ir.index import Index, Int, Param, parameters
+from looptrans.ir.index import parameters
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Const, Create
 from looptrans.ir.walk import live_out, nodes
@@ -354,7 +350,7 @@ class _Lowering:
                 raise NotLowered(f"it is not known how large {array.name} is")
             creation = self.creations.get(array.name)
             shape = tuple(extent for extent in array.shape if extent is not None)
-            covered = self._is_covered(array.name, shape, kernels)
+            covered = is_covered(array.name, shape, kernels)
             fill = None if covered else _fill(creation, array.name)
             dtype = self._dtype(array)
             # Many programs add to it one after the other: rounded once, at the end.
@@ -362,19 +358,6 @@ class _Lowering:
             dtype = "float32" if rounded else dtype
             found.append(Filled(array.name, shape, fill, dtype, array.element, rounded))
         return tuple(found)
-
-    def _is_covered(self, name: str, shape: tuple[Index, ...], kernels: list[Kernel]) -> bool:
-        """Tell whether some kernel surely stores every element, and none looks at it before."""
-        for kernel in kernels:
-            if any(a.name == name and a.access != "out" for a in kernel.arrays):
-                return False
-            branches = [op for op in ops_in(kernel.body) if isinstance(op, Branch)]
-            if any(op.array == name for op, _ in _stores(branches)):
-                return False
-            stores = [each for each in _stores(kernel.body) if each[0].array == name]
-            if stores and all(_is_whole(op, loops, shape, kernel) for op, loops in stores):
-                return True
-        return False
 
 
 def _with_loops_outside(node: Node) -> Node:
@@ -418,17 +401,6 @@ def _meet(one: Node, other: Node) -> bool:
     return any(a.array == b.array and (a.is_write or b.is_write) for a in mine for b in its)
 
 
-def _is_whole(op: Store, loops: tuple[Dim, ...], shape: tuple[Index, ...], kernel: Kernel) -> bool:
-    """Tell whether a store, with the others of its loops, stores every element."""
-    dims = [p.dim for p in op.subscripts if isinstance(p, Position)]
-    whole = len(dims) == len(shape) == len(set(dims)) and all(
-        dim.start == Int(0) and dim.step == 1 and simplified(dim.stop) == simplified(extent)
-        for dim, extent in zip(dims, shape, strict=True)
-    )
-    around = [d for d in (*kernel.grid, *loops) if d not in dims and d.stop != Int(1)]
-    return whole and not around and _is_plain(op)
-
-
 def _is_added(kernels: list[Kernel], name: str) -> bool:
     return any(a.name == name and a.access == "added" for k in kernels for a in k.arrays)
 
@@ -439,31 +411,6 @@ def _access(is_read: bool, is_written: bool, is_added: bool) -> ArrayAccess:
     if is_read and is_written:
         return "inout"
     return "in" if is_read else "out"
-
-
-def _is_plain(op: Store) -> bool:
-    """Tell whether the mask says no more than that the elements exist."""
-    return all(
-        isinstance(part, Binary)
-        and part.op == "<"
-        and isinstance(part.left, Position)
-        and isinstance(part.right, Scalar)
-        and simplified(part.left.dim.stop) == Param(part.right.name)
-        for part in conjuncts(op.mask)
-    )
-
-
-def _stores(
-    ops: Iterable[Op], around: tuple[Dim, ...] = ()
-) -> Iterator[tuple[Store, tuple[Dim, ...]]]:
-    """Yield the stores with the loops around them."""
-    for op in ops:
-        if isinstance(op, Store):
-            yield op, around
-        elif isinstance(op, TileLoop | ElementLoop):
-            yield from _stores(op.body, (*around, op.dim))
-        elif isinstance(op, Branch | RowBlock):
-            yield from _stores(op.body, around)
 
 
 def _key(program: Program, fact: Append) -> tuple[str, frozenset[str]]:

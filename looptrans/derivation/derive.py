@@ -19,6 +19,7 @@ from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
 from looptrans.derivation.at_most_once import with_loops_at_most_once
 from looptrans.derivation.bodies import flow, recurrence_of
+from looptrans.derivation.by_rows import nests_with_totals
 from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.loops_as_sums import sum_loops
@@ -101,6 +102,8 @@ def derive(
     )
     in_order(work)
     _in_states(work)
+    if goal == "fold":
+        _by_rows(work)
     if nests == "joined":
         joined(work, own=own)
     elif nests == "rows again":
@@ -215,6 +218,12 @@ def _in_states(work: Work) -> None:
         if not any(added) or work.take("state", array) is not None:
             work.back_to(before)
             work.note(error)
+
+
+def _by_rows(work: Work) -> None:
+    """Let rows that add to one number keep what they add, so that they need not wait."""
+    for loop in nests_with_totals(work.program):
+        work.take("by rows", loop_name(loop))
 
 
 def _in_digits(work: Work) -> bool:

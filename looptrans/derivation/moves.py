@@ -8,6 +8,7 @@ from typing import Final
 from looptrans.adjoint.simpler import ORDER, PLACES
 from looptrans.derivation.backward import adjoint, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
+from looptrans.derivation.by_rows import by_rows
 from looptrans.derivation.digits import digit_loops
 from looptrans.derivation.guard import guard
 from looptrans.derivation.loops_as_sums import loop_as_sum
@@ -46,6 +47,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "blocks": (in_blocks, (str, int)),
     "digits": (digit_loops, (str, str)),
     "parts": (in_parts, (str, int)),
+    "by rows": (by_rows, (str,)),
     "two nests": (in_two_nests, (str, str)),
     "hand over": (hand_over, (str, str)),
     "adjoint": (adjoint, (int, str, str)),
