@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
 
@@ -131,9 +131,22 @@ class _Lowering:
         return "float32" if is_own and array.element == "float" else None
 
     def run(self) -> BlockProgram:
-        program = self.program
-        work = [n for n in enumerate(program.body) if not isinstance(n[1], Declaration)]
+        work = [n for n in enumerate(self.program.body) if not isinstance(n[1], Declaration)]
         groups = _groups(work)
+        try:
+            return self._run(groups)
+        except NotLowered:
+            finer = _finer(groups)
+            if finer == groups:
+                raise
+            # What loops hand to each other goes through memory, from one kernel to the next.
+            self.notes.clear()
+            with suppress(NotLowered):
+                return self._run(finer)
+            raise
+
+    def _run(self, groups: list[list[tuple[int, Node]]]) -> BlockProgram:
+        program = self.program
         kept_after: list[frozenset[str]] = []
         outputs = set(live_out(program))
         touched = [{s.array for _, n in g for s in sites((n,))} for g in groups]
@@ -393,6 +406,34 @@ def _groups(work: list[tuple[int, Node]]) -> list[list[tuple[int, Node]]]:
         found.append([(number, node)])
         waiting = before
     return [*found, waiting] if waiting else found
+
+
+def _finer(groups: list[list[tuple[int, Node]]]) -> list[list[tuple[int, Node]]]:
+    """Return what each kernel does, where a loop that reads what one before it writes has its own.
+
+    What stands before a loop goes with it.
+    """
+    found: list[list[tuple[int, Node]]] = []
+    for group in groups:
+        found.append([])
+        waiting: list[tuple[int, Node]] = []
+        for number, node in group:
+            waiting.append((number, node))
+            if not isinstance(node, Loop):
+                continue
+            if any(_hands_over(earlier, node) for _, earlier in found[-1]):
+                found.append([])
+            found[-1] += waiting
+            waiting = []
+        found[-1] += waiting
+    return found
+
+
+def _hands_over(first: Node, second: Node) -> bool:
+    """Tell whether a loop writes an array that another one reads."""
+    written = {site.array for site in sites((first,)) if site.is_write and site.subscripts}
+    read = {site.array for site in sites((second,)) if not site.is_write}
+    return isinstance(first, Loop) and bool(written & read)
 
 
 def _meet(one: Node, other: Node) -> bool:

@@ -6,7 +6,8 @@ nest, the loop is read again afterwards, and what it now computes is held agains
 
 what a step is            step, moves, saved
 which steps, in order     derive, work, order, backward
-no algebra needed         ordinary, states, flows, buffers, gathering, with_atomics, scattered
+no algebra needed         ordinary, handed, states, in_states, whole_rows, flows, buffers,
+                          gathering, with_atomics, scattered
 one form for one idea     selects, masks, at_most_once, nothing_seen, loops_as_sums,
                           opaque_tests
 totals                    by_rows

@@ -22,14 +22,13 @@ from looptrans.derivation.bodies import flow, recurrence_of
 from looptrans.derivation.by_rows import nests_with_totals
 from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.guards import divides, starts_infinite
-from looptrans.derivation.loops_as_sums import sum_loops
+from looptrans.derivation.in_states import in_states, with_whole_rows
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
 from looptrans.derivation.order import in_order
 from looptrans.derivation.ordinary import contractible
 from looptrans.derivation.scattered import scattered_sums, scattering
 from looptrans.derivation.selects import with_selects
-from looptrans.derivation.states import handed_on
 from looptrans.derivation.step import (
     Derivation,
     Goal,
@@ -101,7 +100,7 @@ def derive(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
     in_order(work)
-    _in_states(work)
+    in_states(work)
     if goal == "fold":
         _by_rows(work)
     if nests == "joined":
@@ -122,7 +121,7 @@ def derive(
         if digits and _in_digits(work):
             known = flow(work.program)
         _parallel_by_flow(work, known)
-        if _scattered(work) | outward(work):
+        if _scattered(work) | outward(work) | with_whole_rows(work):
             known = None
         return replace(work.derivation(goal, decision), flow=known)
     _scalars(work)
@@ -204,20 +203,6 @@ def derive_two_nests(program: Program) -> InTwoNests:
         Derivation(first, "split", (*steps, whole), "legal", flow=known),
         nests,
     )
-
-
-def _in_states(work: Work) -> None:
-    """Hand on in states what iterations hand on through arrays."""
-    for array in handed_on(work.program):
-        error = work.take("state", array)
-        if error is None:
-            continue
-        before = work.mark()
-        adding = [e for e in sum_loops(work.program) if e.update.targets[0].array == array]
-        added = [work.take("loop as sum", each.update.label) is None for each in adding]
-        if not any(added) or work.take("state", array) is not None:
-            work.back_to(before)
-            work.note(error)
 
 
 def _by_rows(work: Work) -> None:

@@ -23,6 +23,7 @@ from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.states import in_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.derivation.two_nests import in_two_nests
+from looptrans.derivation.whole_rows import looked_up, whole_rows
 from looptrans.derivation.with_atomics import with_atomics
 from looptrans.derivation.worked_out_again import rows_worked_out_again, worked_out_again
 from looptrans.ir.program import Program
@@ -37,6 +38,8 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "state": (in_state, (str,)),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),
+    "whole rows": (whole_rows, (str,)),
+    "looked up": (looked_up, (str,)),
     "one pass": (one_pass, (str,)),
     "guard": (guard, (str,)),
     "change of state": (change_state, (str,)),
