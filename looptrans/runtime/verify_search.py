@@ -105,7 +105,7 @@ class Search:
         far = {n: filling(numbers[n], self.blocks[n], table) for n in wide}
         near = {n: filling(numbers[n], self.blocks[n], table, near=True) for n in wide}
         for each, chosen, most in (
-            (numbers, wide, MOST_TOGETHER),
+            (numbers, wide, MOST_WORK),
             (fewer, alone, MOST_TOGETHER),
             ({**numbers, **near}, wide, MOST_WORK),
         ):
