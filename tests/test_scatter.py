@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,7 @@ else:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 import looptrans
+from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused
@@ -128,6 +131,18 @@ def f(n: Int[Array, "K"], X: Float[Array, "K N"]):
                 o[j] += X[i, j]
     return o
 """
+# Each row is gone over twice, so the rows wait: the cells of the result stay in one block.
+SHARES = """
+def f(n: Int[Array, "K"], X: Float[Array, "K N"]):
+    o = zeros(N)
+    for i in range(0, K):
+        s = 1.0
+        for j in range(0, n[i]):
+            s += X[i, j] * X[i, j]
+        for j in range(0, n[i]):
+            o[j] += X[i, j] / s
+    return o
+"""
 
 
 def _at(x: torch.Tensor, v: torch.Tensor, *shape: int) -> torch.Tensor:
@@ -165,6 +180,11 @@ def _made() -> dict[str, tuple[str, list[torch.Tensor], Callable[..., Any]]]:
     rows = torch.repeat_interleave(torch.arange(K), starts.diff())
     counts = torch.tensor([3, 0, 600], dtype=torch.int32)
     inside = torch.arange(N)[None] < counts[:, None]
+
+    def shares(n: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        x = torch.where(inside, x, 0.0)
+        return (x / (1.0 + (x * x).sum(1, keepdim=True))).sum(0)
+
     return {
         "histogram": (HISTOGRAM, [whole(N)], lambda x: torch.bincount(x, minlength=B).int()),
         "embedding": (EMBEDDING, [whole(N), floats(N, D)], lambda x, v: _at(x, v, B, D)),
@@ -197,6 +217,7 @@ def _made() -> dict[str, tuple[str, list[torch.Tensor], Callable[..., Any]]]:
             [counts, floats(K, N)],
             lambda n, x: torch.where(inside, x, 0.0).relu().sum(0),
         ),
+        "shares": (SHARES, [counts, floats(K, N)], shares),
     }
 
 
@@ -213,7 +234,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("name", MADE)
 def test_what_is_scattered_is_what_torch_scatters(name: str) -> None:
     text, tensors, reference = MADE[name]
-    sizes = {} if name in ("coo", "lengths") else {"B": B}
+    sizes = {} if name in ("coo", "lengths", "shares") else {"B": B}
     given = [_asked(t) for t in tensors]
     found = _several(looptrans.compile(text)(*given, **sizes))
     exact = [_asked(t.detach().double()) if t.requires_grad else t for t in given]
@@ -266,6 +287,17 @@ def test_what_is_said_of_the_order(name: str, ordered: bool) -> None:
     assert ordered == ("two runs may differ in the last" not in emitted(listing).text)
 
 
+@pytest.mark.parametrize("name", ["extrema", "two", "embedding"])
+def test_it_compiles_for_a_gpu_in_16_bits(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "listing.py"
+    path.write_text(MADE[name][0])
+    assert main(["inspect", str(path), "--target", "cuda:90", "--format", "json"]) == 0
+    kernels = json.loads(capsys.readouterr().out)["kernels"]
+    assert [kernel["spills"] for kernel in kernels] == [0] * len(kernels) != []
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -296,13 +328,13 @@ def f(c: Float[Array, "B"], x: Int[Array, "N"], v: Float[Array, "N"]):
         (
             """
 def f(n: Int[Array, "K"], X: Float[Array, "K N"]):
-    o = zeros(N)
+    o = zeros(2 * N)
     for i in range(0, K):
         s = 0.0
         for j in range(0, n[i]):
             s += X[i, j]
         for j in range(0, n[i]):
-            o[j] += X[i, j] / s
+            o[2 * j] += X[i, j] / s
     return o
 """,
             "for j in range(0, N): if j < n[i]",

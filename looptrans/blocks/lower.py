@@ -168,11 +168,13 @@ class _Lowering:
                 name = self._name(group, {kernel.name for kernel in kernels})
             kernels.append(self._kernel(name, group, kept_after[number], frozenset(before)))
             before |= {s.array for _, n in group for s in sites((n,)) if s.is_write}
+        made = self._made(kernels)
+        in_float32 = {each.array for each in made if each.rounded}
         found = BlockProgram(
             self.derivation.program,
             self.derivation.last,
-            tuple(kernels),
-            self._made(kernels),
+            tuple(kernel.with_float32(in_float32) for kernel in kernels),
+            made,
             program.outputs,
             tuple(c.condition for c in program.contracts if not c.generators),
             tuple(step.name for step in self.derivation.steps),
