@@ -5,6 +5,9 @@ for i: for k: H[i, k] = …           for i: for k: H[i, k] = …
 
 for i: for j: A[i] = A[i] + …       for i: for j: A[i] = A[i] + …
               B[j] = B[j] + …  ->   for i: for j: B[j] = B[j] + …
+
+for h: for j: for e: A[h, j, e] = …        for h: for j: for e: A[h, j, e] = …
+       for i: for d: O[h, i, d] = …   ->   for h: for i: for d: O[h, i, d] = …
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from looptrans.algebra.free import is_overwritten
+from looptrans.algebra.free import freed, is_overwritten
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.walk import accesses, live_out, nodes
@@ -56,6 +59,38 @@ def branching(program: Program, *, results: bool = False) -> tuple[Branching, ..
         if len(pieces) > 1 and path.loop.execution == "sequential":
             cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
             found.append(Branching(path, (*outside, path), cuts, handed(program, pieces)))
+    return tuple(found)
+
+
+def nests_of_their_own(program: Program) -> tuple[Branching, ...]:
+    """Return the free loops that hold several nests which could be kernels of their own.
+
+    These are free loops that hold loops. A program for each iteration of the loop outside would go
+    over all of them, where apart each has a program for every iteration of its own loops too.
+
+    Args:
+        program: The program.
+    """
+    found = []
+    for path in loop_paths(program):
+        outside = loops_around(program, path.position)
+        if path.loop.execution != "sequential" or any(
+            len(block_at(program, (*o.position, 0))) > 1 for o in outside
+        ):
+            continue
+        ends = [
+            number + 1
+            for number, node in enumerate(path.loop.body)
+            if isinstance(node, Loop)
+            and any(isinstance(each, Loop) for each in nodes(node.body))
+            and freed(program, LoopPath(node, (*path.position, number))) is not None
+        ]
+        if len(ends) < 2 or any(freed(program, o) is None for o in (*outside, path)):
+            continue
+        body = path.loop.body
+        pieces = [body[a:b] for a, b in pairwise([0, *ends[:-1], len(body)])]
+        cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
+        found.append(Branching(path, (*outside, path), cuts, handed(program, pieces)))
     return tuple(found)
 
 

@@ -36,6 +36,7 @@ from looptrans.derivation.step import (
 )
 from looptrans.derivation.together import (
     apart,
+    by_themselves,
     joined,
     one_pass,
     outward,
@@ -114,6 +115,8 @@ def derive(
             work = _in_passes(work, own=own)
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
+        elif nests != "as written":
+            by_themselves(work)
         known = _scalars_with_flow(work)
         if digits and _in_digits(work):
             known = flow(work.program)
