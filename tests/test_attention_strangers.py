@@ -16,8 +16,11 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 import looptrans  # noqa: E402
+from looptrans.adjoint.backward import backward  # noqa: E402
+from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
+from looptrans.ir.listing import listing  # noqa: E402
 from tests.analysis import program  # noqa: E402
 
 
@@ -119,3 +122,80 @@ def test_a_score_that_is_overwritten_in_each_pass_is_one_score(score: str) -> No
 
     text = OVERWRITTEN.replace("SCORE", score)
     compare(text, torch_, normal((9, 4), (9, 4), (9, 3)), [torch.arange(9) // 4])
+
+
+# Pairs of neighbours are turned, row by row, in arrays that products read whole.
+TURNED = """
+def turned(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+           c: Float[Array, "M E//2"], s: Float[Array, "M E//2"]):
+    assert E % 2 == 0
+    R = zeros((M, E))
+    O = zeros((M, D))
+    for i in range(M):
+        for f in range(E // 2):
+            R[i, 2 * f] = Q[i, 2 * f] * c[i, f] - Q[i, 2 * f + 1] * s[i, f]
+            R[i, 2 * f + 1] = Q[i, 2 * f] * s[i, f] + Q[i, 2 * f + 1] * c[i, f]
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            m = max(m, R[i] @ K[j])
+        l = 0.0
+        for j in range(N):
+            l += exp(R[i] @ K[j] - m)
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += exp(R[i] @ K[j] - m) / l * V[j, d]
+    return O
+"""
+
+
+def test_rows_written_in_pairs_may_be_read_whole() -> None:
+    def torch_(q: Any, k: Any, v: Any, c: Any, s: Any) -> Any:
+        a, b = q[:, 0::2], q[:, 1::2]
+        turned = torch.stack([a * c - b * s, a * s + b * c], -1).flatten(-2)
+        return torch.softmax(turned @ k.T, -1) @ v
+
+    compare(TURNED, torch_, normal((5, 6), (7, 6), (7, 3), (5, 3), (5, 3)), [])
+
+
+def test_pairs_that_may_leave_a_cell_over_are_refused_with_the_contract() -> None:
+    with pytest.raises(NotDifferentiated) as refused:
+        backward(program(TURNED.replace("assert E % 2 == 0", "pass")))
+    assert refused.value.remedy == "say that nothing is left over, with assert E % 2 == 0"
+
+
+# The second pass takes off one number of each row, which is an output too.
+ONE_NUMBER = """
+def logarithm(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], g: float):
+    O = zeros((M, D))
+    lse = zeros(M, dtype=float32)
+    for i in range(M):
+        m, z = -inf, 0.0
+        for j in range(N):
+            x = Q[i] @ K[j] - g * abs(i - j)
+            n = max(m, x)
+            z = z * exp(m - n) + exp(x - n)
+            m = n
+        lse[i] = m + log(z)
+        for j in range(N):
+            x = Q[i] @ K[j] - g * abs(i - j)
+            O[i] += exp(x - lse[i]) * V[j]
+    return O, lse
+"""
+
+
+def test_weights_by_the_logarithm_of_their_sum_are_weights() -> None:
+    """The gradients of both outputs meet in one difference, and each weight is worked out once."""
+    text = listing(backward(program(ONE_NUMBER)).program)
+    assert text.count("exp(") == 2 and text.count("* (dP") == 2
+    assert "x = " not in text and "x_2 = " not in text
+    q, k, v = (each.requires_grad_() for each in normal((5, 4), (7, 4), (7, 3)))
+    wide = [each.detach().double().requires_grad_() for each in (q, k, v)]
+    scores = wide[0] @ wide[1].T - 0.3 * abs(torch.arange(5)[:, None] - torch.arange(7))
+    expected = torch.softmax(scores, -1) @ wide[2], torch.logsumexp(scores, -1)
+    found = looptrans.compile(ONE_NUMBER)(q, k, v, 0.3)
+    given = normal((5, 3), (5,))
+    mine = torch.autograd.grad(found, (q, k, v), given)
+    theirs = torch.autograd.grad(expected, wide, [each.double() for each in given])
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
