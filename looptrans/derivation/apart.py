@@ -18,7 +18,8 @@ from itertools import pairwise
 from looptrans.algebra.free import freed, is_overwritten
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.ir.value import Access
+from looptrans.ir.walk import AccessRelation, accesses, live_out, nodes
 from looptrans.transforms.accesses import sites_of
 from looptrans.transforms.tree import LoopPath, block_at, loop_paths, loops_around, statements_in
 
@@ -92,6 +93,51 @@ def nests_of_their_own(program: Program) -> tuple[Branching, ...]:
         cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
         found.append(Branching(path, (*outside, path), cuts, handed(program, pieces)))
     return tuple(found)
+
+
+def handing_numbers(program: Program) -> tuple[tuple[Loop, Loop], ...]:
+    """Return neighbours in a free loop of which one hands a number of each iteration to the other.
+
+    One of them at least is a nest, and would be a kernel of its own.
+
+    Args:
+        program: The program.
+    """
+    found = []
+    for path in loop_paths(program):
+        pairs = [
+            (one, other)
+            for one, other in pairwise(path.loop.body)
+            if isinstance(one, Loop) and isinstance(other, Loop) and one.range == other.range
+            if any(isinstance(each, Loop) for each in nodes((*one.body, *other.body)))
+        ]
+        if not pairs or path.loop.execution != "sequential" or freed(program, path) is None:
+            continue
+        around = {o.variable for o in loops_around(program, path.position)} | {path.variable}
+        for one, other in pairs:
+            own = around | {one.variable}
+            numbers = {
+                relation.access.array
+                for relation in _touched(one)
+                if relation.is_write and one.variable in _names(relation.access) <= own
+            }
+            if numbers & {relation.access.array for relation in _touched(other)}:
+                found.append((one, other))
+    return tuple(found)
+
+
+def _touched(loop: Loop) -> list[AccessRelation]:
+    return [
+        relation
+        for node in nodes((loop,))
+        if isinstance(node, Assign | If)
+        for relation in accesses(node)
+    ]
+
+
+def _names(access: Access) -> set[str]:
+    """Return the variables in the subscripts of an access."""
+    return {name for index in access.indices for name in index_variables(index)}
 
 
 def _pieces(

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from looptrans.derivation.apart import Branching, branching, nests_of_their_own
+from looptrans.derivation.apart import (
+    Branching,
+    branching,
+    handing_numbers,
+    nests_of_their_own,
+)
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.loops_as_sums import (
     is_beside_rows,
@@ -86,7 +91,18 @@ def apart(work: Work, *, results: bool) -> None:
 
 
 def by_themselves(work: Work) -> None:
-    """Make nests of their own of those that stand in one free loop, where that is legal."""
+    """Make nests of their own of those that stand in one free loop, where that is legal.
+
+    Loops over rows that hand numbers of a row to the next are one, and keep them in registers.
+    """
+    tried: set[tuple[str, str]] = set()
+    while True:
+        pairs = [(loop_name(one), loop_name(other)) for one, other in handing_numbers(work.program)]
+        pairs = [pair for pair in pairs if pair not in tried]
+        if not pairs:
+            break
+        tried.add(pairs[0])
+        work.take("transformation", f"fuse({', '.join(pairs[0])})")
     _taken_apart(work, nests_of_their_own)
 
 
