@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -17,9 +18,12 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 import looptrans  # noqa: E402
 from looptrans.adjoint.backward import backward  # noqa: E402
+from looptrans.adjoint.first_terms import with_first_terms_inside  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
+from looptrans.blocks.ops import TileLoop  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
+from looptrans.executor import execute  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
 from tests.analysis import program  # noqa: E402
 
@@ -199,3 +203,98 @@ def test_weights_by_the_logarithm_of_their_sum_are_weights() -> None:
     theirs = torch.autograd.grad(expected, wide, [each.double() for each in given])
     for one, other in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
+
+
+# The maximum begins with the first score; a row of scores is overwritten where a key is padding.
+FIRST_SCORE = """
+def first(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"],
+          pad: Bool[Array, "N"]):
+    O = zeros((H, M, D))
+    for h in range(H):
+        for i in range(M):
+            s = zeros(N)
+            for j in range(N):
+                s[j] = Q[h, i] @ K[h, j]
+                if pad[j]:
+                    s[j] = -1e9
+            m = s[0]
+            for j in range(1, N):
+                m = max(m, s[j])
+            l = 0.0
+            for j in range(N):
+                l += exp(s[j] - m)
+            for d in range(D):
+                acc = 0.0
+                for j in range(N):
+                    acc += exp(s[j] - m) * V[h, j, d]
+                O[h, i, d] = acc / l
+    return O
+"""
+
+
+def test_a_maximum_that_begins_with_the_first_score_is_that_of_one_pass() -> None:
+    made = emitted_with_backward(program(FIRST_SCORE))
+    assert len(made.forward.kernels) == 1
+    assert [dim.name for dim in made.forward.kernels[0].grid] == ["h", "i"]
+    (kernel,) = emitted(program(FIRST_SCORE)).blocks.kernels
+    assert len([op for op in kernel.body if isinstance(op, TileLoop) and op.body]) == 2
+
+    def torch_(q: Any, k: Any, v: Any, pad: Any) -> Any:
+        return torch.softmax((q @ k.mT).masked_fill(pad, -1e9), -1) @ v
+
+    given = normal((2, 5, 4), (2, 7, 4), (2, 7, 3))
+    compare(FIRST_SCORE, torch_, given, [torch.arange(7) % 3 == 0])
+    compare(FIRST_SCORE, torch_, normal((1, 2, 3), (1, 1, 3), (1, 1, 2)), [torch.tensor([True])])
+
+
+@pytest.mark.parametrize(
+    ("start", "first", "stop", "done"),
+    [
+        ("1", "X[i, 0]", "N", True),
+        ("1", "X[i, 0]", "min(N, i + 1)", True),
+        ("i + 1", "X[i, i]", "N", True),
+        ("1", "X[i, 0]", "N - 1", False),  # X[i, 0] may be there where no j below N - 1 is
+        ("2", "X[i, 0]", "N", False),
+        ("1", "X[i, 1]", "N", False),
+        ("1", "X[0, 0]", "N", False),
+    ],
+)
+def test_a_fold_begins_with_nothing_where_its_first_term_is_one_more(
+    start: str, first: str, stop: str, done: bool
+) -> None:
+    text = f"""
+def f(X: Float[Array, "M N"]):
+    y = zeros(M)
+    for i in range(M):
+        t = {first}
+        for j in range({start}, {stop}):
+            x = X[i, j]
+            t = min(t, x)
+        y[i] = t
+    return y
+"""
+    given = program(text)
+    found = with_first_terms_inside(given)
+    assert (found is not None) == done
+    if found is not None:
+        x = np.random.default_rng(0).normal(size=(4, 6))
+        one, other = (execute(p, inputs={"X": x}) for p in (given, found.program))
+        np.testing.assert_array_equal(one["y"], other["y"])
+
+
+def test_a_kernel_of_one_program_has_no_rows_to_be_late_with() -> None:
+    text = """
+def features(K: Float[Array, "N E"], V: Float[Array, "N D"], W: Float[Array, "F E"]):
+    y = zeros((F, D))
+    z = zeros(F)
+    for j in range(N):
+        n = sum(K[j, e] * K[j, e] for e in range(E))
+        for f in range(F):
+            a = exp(sum(W[f, e] * K[j, e] for e in range(E)) - n)
+            z[f] += a
+            for d in range(D):
+                y[f, d] += a * V[j, d]
+    return y, z
+"""
+    (kernel,) = emitted(program(text)).blocks.kernels
+    assert kernel.grid == ()

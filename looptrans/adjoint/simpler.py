@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
 from looptrans.adjoint.picking import Picked, with_picks_added
@@ -30,12 +31,13 @@ from looptrans.transforms.values_inward import Inward
 from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
 _Seen: TypeAlias = (
-    Unasked | Ended | Inward | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked
+    Unasked | Begun | Ended | Inward | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked
 )
 
 # Loops over all of what blocks are of, and what is free outside of what carries.
 ORDER: Final = (
     "idle guards",
+    "first terms",
     "guarded ends",
     "tiles made once",
     "rows outward",
@@ -88,6 +90,7 @@ def why_blocks_stay(program: Program) -> tuple[str, ...]:
 
 _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
+    "first terms": lambda p: with_first_terms_inside(program_of_indices(p)),
     "guarded ends": lambda p: with_guarded_ends(program_of_indices(p)),
     "tiles made once": lambda p: with_arrays_made_once(program_of_indices(p), tiles=True),
     "rows outward": lambda p: with_rows_outward(program_of_indices(p)),
