@@ -298,3 +298,58 @@ def features(K: Float[Array, "N E"], V: Float[Array, "N D"], W: Float[Array, "F 
 """
     (kernel,) = emitted(program(text)).blocks.kernels
     assert kernel.grid == ()
+
+
+POWERS = """
+def powers(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            m = max(m, Q[i] @ K[j])
+        l = 0.0
+        for j in range(N):
+            l += 2.0 ** (1.4426950408889634 * (Q[i] @ K[j] - m))
+        for d in range(D):
+            o = 0.0
+            for j in range(N):
+                o += 2 ** (1.4426950408889634 * (Q[i] @ K[j] - m)) * V[j, d]
+            O[i, d] = o / l
+    return O
+"""
+
+
+def test_powers_of_two_are_exponentials_and_change_no_unit_of_a_gradient() -> None:
+    given = program(POWERS)
+    (kernel,) = emitted(given).blocks.kernels
+    assert len([op for op in kernel.body if isinstance(op, TileLoop) and op.body]) == 2
+    text = listing(backward(given).program)
+    # log2(e) * log(2) is 1: written as a quotient of whole numbers both would be beyond 1e31.
+    assert "e+" not in text and text.count("* (dP") == 2
+    compare(
+        POWERS, lambda q, k, v: torch.softmax(q @ k.T, -1) @ v, normal((5, 4), (7, 4), (7, 3)), []
+    )
+
+
+def test_a_row_that_shares_nothing_is_a_program_of_its_own() -> None:
+    text = """
+def decode(q: Float[Array, "B H E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N D"]):
+    O = zeros((B, H, D))
+    for b in range(B):
+        for h in range(H):
+            m = -inf
+            for j in range(N):
+                m = max(m, q[b, h] @ K[b, h, j])
+            l = 0.0
+            for j in range(N):
+                l += exp(q[b, h] @ K[b, h, j] - m)
+            for j in range(N):
+                for d in range(D):
+                    O[b, h, d] += exp(q[b, h] @ K[b, h, j] - m) / l * V[b, h, j, d]
+    return O
+"""
+    (kernel,) = emitted(program(text)).blocks.kernels
+    for choice in (kernel.narrow, kernel.wide):
+        assert choice.default.blocks == {"BLOCK_H": 1, "BLOCK_J": 64}
+        assert choice.default in choice.tuned
+        assert max(c.blocks["BLOCK_H"] * c.blocks["BLOCK_J"] for c in choice.tuned) == 128

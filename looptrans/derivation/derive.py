@@ -53,6 +53,7 @@ from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Decision
 from looptrans.ir.walk import nodes
+from looptrans.transforms.powers import with_powers_of_two
 from looptrans.transforms.tree import (
     LoopPath,
     loop_paths,
@@ -388,7 +389,7 @@ def _plain(program: Program) -> Program:
 
     The docstring speaks of the listing as it was written.
     """
-    plain = with_loops_at_most_once(program)
+    plain = with_loops_at_most_once(with_powers_of_two(program))
     return replace(plain, docstring=None, body=without(plain.body, lambda _: False))
 
 
