@@ -20,6 +20,7 @@ import looptrans  # noqa: E402
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.first_terms import with_first_terms_inside  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
+from looptrans.adjoint.row_parts import with_parts_of_rows  # noqa: E402
 from looptrans.blocks.ops import TileLoop  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
@@ -30,7 +31,7 @@ from tests.analysis import program  # noqa: E402
 
 def normal(*shapes: tuple[int, ...]) -> list[Any]:
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(*shape, generator=generator) for shape in shapes]
+    return [torch.randn(shape, generator=generator) for shape in shapes]
 
 
 def compare(text: str, theirs: Callable[..., Any], given: list[Any], fixed: list[Any]) -> None:
@@ -353,3 +354,120 @@ def decode(q: Float[Array, "B H E"], K: Float[Array, "B H N E"], V: Float[Array,
         assert choice.default.blocks == {"BLOCK_H": 1, "BLOCK_J": 64}
         assert choice.default in choice.tuned
         assert max(c.blocks["BLOCK_H"] * c.blocks["BLOCK_J"] for c in choice.tuned) == 128
+
+
+# What all rows add to: the largest score of a head, a penalty, in the passes or behind them.
+IN_COMMON = """
+def common(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"]):
+    O = zeros((H, M, D))
+    {made}
+    for h in range(H):
+        for i in range(M):
+            m = -inf
+            l = 0.0
+            for j in range(N):
+                s = Q[h, i] @ K[h, j]
+                {inside}
+                n = max(m, s)
+                l = l * exp(m - n) + exp(s - n)
+                for d in range(D):
+                    O[h, i, d] = O[h, i, d] * exp(m - n) + exp(s - n) * V[h, j, d]
+                m = n
+            {behind}
+            for d in range(D):
+                O[h, i, d] = O[h, i, d] / l
+    return O, c
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "inside", "behind", "meant"),
+    [
+        ("c = full(H, -inf)", "c[h] = max(c[h], s)", "", lambda s: s.amax((1, 2))),
+        ("c = zeros(H)", "c[h] += s * s", "", lambda s: s.square().sum((1, 2))),
+        (
+            "c = zeros(H)",
+            "",
+            "c[h] += (m + log(l)) ** 2",
+            lambda s: s.logsumexp(-1).square().sum(1),
+        ),
+        ("c = 0.0", "", "c += (m + log(l)) ** 2", lambda s: s.logsumexp(-1).square().sum()),
+    ],
+)
+def test_what_all_rows_add_to_leaves_them_free(
+    made: str, inside: str, behind: str, meant: Callable[..., Any]
+) -> None:
+    text = IN_COMMON.format(made=made, inside=inside or "pass", behind=behind or "pass")
+    text = "\n".join(line for line in text.splitlines() if line.strip() != "pass")
+    given = program(text)
+    for blocks in (emitted(given).blocks, emitted_with_backward(given).forward):
+        rows, joined = blocks.kernels
+        assert [dim.name for dim in rows.grid] == ["h", "i"]
+        assert [dim.name for dim in joined.grid] == ([] if made == "c = 0.0" else ["h"])
+    q, k, v = (each.requires_grad_() for each in normal((2, 5, 4), (2, 7, 4), (2, 7, 3)))
+    wide = [each.detach().double().requires_grad_() for each in (q, k, v)]
+    scores = wide[0] @ wide[1].mT
+    expected = torch.softmax(scores, -1) @ wide[2], meant(scores)
+    found = looptrans.compile(text)(q, k, v)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+    # A maximum over everything receives no gradient.
+    count = 1 if "max" in inside else 2
+    back = normal((2, 5, 3), tuple(expected[1].shape))[:count]
+    mine = torch.autograd.grad(found[:count], (q, k, v), back)
+    theirs = torch.autograd.grad(expected[:count], wide, [each.double() for each in back])
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4)
+
+
+def test_a_sum_of_a_row_is_no_part_of_one() -> None:
+    """An array of parts would be one of all scores."""
+    given = program("""
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
+    S = zeros((M, N))
+    y = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            for e in range(E):
+                S[i, j] += Q[i, e] * K[j, e]
+            y[i] += 1.0
+    return S, y
+""")
+    assert with_parts_of_rows(given) is None
+
+
+# Gates are added up before the keys are gone over, and handed over to the backward pass.
+FORGETTING = """
+def forgetting(Q: Float[Array, "T E"], K: Float[Array, "T E"], V: Float[Array, "T D"],
+               f: Float[Array, "T"]):
+    c = zeros(T)
+    for t in range(T):
+        c[t] = (c[t - 1] if t > 0 else 0.0) - log(1.0 + exp(-f[t]))
+    O = zeros((T, D))
+    for i in range(T):
+        m = -inf
+        l = 0.0
+        for j in range(i + 1):
+            s = Q[i] @ K[j] + c[i] - c[j]
+            n = max(m, s)
+            l = l * exp(m - n) + exp(s - n)
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - n) + exp(s - n) * V[j, d]
+            m = n
+        for d in range(D):
+            O[i, d] /= l
+    return O
+"""
+
+
+def test_what_time_hands_over_has_one_type_in_both_passes() -> None:
+    """It is kept in float32; where it was an argument already, half precision was refused."""
+    given = [each.half().requires_grad_() for each in normal((7, 4), (7, 4), (7, 3), (7,))]
+    looptrans.compile(FORGETTING)(*given).sum().backward()
+    q, k, v, f = wide = [each.detach().double().requires_grad_() for each in given]
+    c = torch.nn.functional.logsigmoid(f).cumsum(0)
+    seen = torch.ones(7, 7, dtype=torch.bool).tril()
+    scores = (q @ k.T + c[:, None] - c).masked_fill(~seen, -float("inf"))
+    (torch.softmax(scores, -1) @ v).sum().backward()
+    for one, other in zip(given, wide, strict=True):
+        torch.testing.assert_close(one.grad.double(), other.grad, rtol=2e-2, atol=1e-2)

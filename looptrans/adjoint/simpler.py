@@ -19,6 +19,7 @@ from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
 from looptrans.adjoint.picking import Picked, with_picks_added
+from looptrans.adjoint.row_parts import RowParts, with_parts_of_rows
 from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
@@ -31,7 +32,17 @@ from looptrans.transforms.values_inward import Inward
 from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
 _Seen: TypeAlias = (
-    Unasked | Begun | Ended | Inward | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked
+    Unasked
+    | Begun
+    | Ended
+    | Inward
+    | MadeOnce
+    | Outward
+    | WholeLoops
+    | OneByOne
+    | Shifted
+    | Picked
+    | RowParts
 )
 
 # Loops over all of what blocks are of, and what is free outside of what carries.
@@ -45,6 +56,8 @@ ORDER: Final = (
     "loops outward",
     "elements",
 )
+# Loops over rows that are free but for what all of them add to.
+ROWS: Final = "parts of rows"
 # Rows where they are, arrays that are set once, and nests with nothing between their loops.
 PLACES: Final = ("made once", "rows in place", "picked", "numbers inward")
 
@@ -71,7 +84,7 @@ def simpler(program: Program, kinds: tuple[str, ...]) -> Simpler | None:
 
     Args:
         program: The program.
-        kinds: The ways to try, in this order, out of `ORDER` and `PLACES`.
+        kinds: The ways to try, in this order, out of `ORDER`, `PLACES` and `ROWS`.
     """
     for kind in kinds:
         found = _WAYS[kind](program)
@@ -97,6 +110,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "whole loops": lambda p: with_whole_loops(program_of_indices(p)),
     "loops outward": lambda p: with_loops_outward(program_of_indices(p)),
     "elements": lambda p: one_by_one(program_of_indices(p))[0],
+    ROWS: lambda p: with_parts_of_rows(program_of_indices(p)),
     "made once": with_arrays_made_once,
     "rows in place": lambda p: with_rows_in_place(program_of_indices(p)),
     "picked": with_picks_added,

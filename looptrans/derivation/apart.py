@@ -114,7 +114,14 @@ def handing_numbers(program: Program) -> tuple[tuple[Loop, Loop], ...]:
         if not pairs or path.loop.execution != "sequential" or freed(program, path) is None:
             continue
         around = {o.variable for o in loops_around(program, path.position)} | {path.variable}
+        free = {
+            place.loop
+            for place in loop_paths(program)
+            if place.position[:-1] == path.position and freed(program, place) is not None
+        }
         for one, other in pairs:
+            if one not in free or other not in free:
+                continue
             own = around | {one.variable}
             numbers = {
                 relation.access.array

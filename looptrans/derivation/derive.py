@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, get_args
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.lets import program_of_indices, program_without_lets
 from looptrans.adjoint.named_tests import with_tests_put_in
+from looptrans.adjoint.simpler import ROWS
 from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
 from looptrans.derivation.at_most_once import with_loops_at_most_once
@@ -101,6 +102,8 @@ def derive(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
     in_order(work)
+    if goal == "fold":
+        work.take(ROWS)
     _in_states(work)
     if nests == "joined":
         joined(work, own=own)
