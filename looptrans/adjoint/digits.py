@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.row_products import with_products_as_sums
 from looptrans.adjoint.views import Use, created, shaped
 from looptrans.adjoint.whole_digits import InTwo, Pair, joined_again, pairs_of
 from looptrans.frontend import parse
@@ -140,8 +141,9 @@ class Parted:
 
 def parted(listed: Program) -> Parted | None:
     """Return a listing in which subscripts of two digits are two; None where none is written."""
-    in_two = _in_two(listed)
-    program = listed if in_two is None else in_two.run()
+    by_elements = with_products_as_sums(listed)
+    in_two = _in_two(by_elements)
+    program = by_elements if in_two is None else in_two.run()
     views: dict[str, dict[int, Digits]] = {}
     made = {t.array for p in placed(program) if isinstance(p.node, Assign) for t in p.node.targets}
     for array in program.arrays:
@@ -281,9 +283,15 @@ def _digits(
 
 
 def _said_to_be(extent: Index, contracts: Iterable[Contract]) -> Iterator[Index]:
-    """Yield what contracts say an extent is the same as: G * R, where `assert H == G * R`."""
+    """Yield what contracts say an extent is the same as.
+
+    It is G * R, where `assert H == G * R`, and E // 2 * 2, where `assert E % 2 == 0`.
+    """
     for contract in contracts:
         match contract:
+            case Contract(Relation("==", Arith("%", whole, radix), Int(0)), ()):
+                if is_same(whole, extent):
+                    yield Arith("*", Arith("//", whole, radix), radix)
             case Contract(Relation("==", left, right), ()):
                 if is_same(left, extent):
                     yield right

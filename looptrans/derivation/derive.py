@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, get_args
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.lets import program_of_indices, program_without_lets
 from looptrans.adjoint.named_tests import with_tests_put_in
+from looptrans.adjoint.simpler import ROWS
 from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
 from looptrans.derivation.at_most_once import with_loops_at_most_once
@@ -37,6 +38,7 @@ from looptrans.derivation.step import (
 )
 from looptrans.derivation.together import (
     apart,
+    by_themselves,
     joined,
     one_pass,
     outward,
@@ -53,6 +55,7 @@ from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Decision
 from looptrans.ir.walk import nodes
+from looptrans.transforms.powers import with_powers_of_two
 from looptrans.transforms.tree import (
     LoopPath,
     loop_paths,
@@ -100,9 +103,10 @@ def derive(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
     in_order(work)
-    in_states(work)
     if goal == "fold":
         _by_rows(work)
+        work.take(ROWS)
+    in_states(work)
     if nests == "joined":
         joined(work, own=own)
     elif nests == "rows again":
@@ -117,6 +121,8 @@ def derive(
             work = _in_passes(work, own=own)
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
+        elif nests != "as written":
+            by_themselves(work)
         known = _scalars_with_flow(work)
         if digits and _in_digits(work):
             known = flow(work.program)
@@ -392,7 +398,7 @@ def _plain(program: Program) -> Program:
 
     The docstring speaks of the listing as it was written.
     """
-    plain = with_loops_at_most_once(program)
+    plain = with_loops_at_most_once(with_powers_of_two(program))
     return replace(plain, docstring=None, body=without(plain.body, lambda _: False))
 
 

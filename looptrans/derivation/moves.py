@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from looptrans.adjoint.simpler import ORDER, PLACES
+from looptrans.adjoint.simpler import ORDER, PLACES, ROWS
 from looptrans.derivation.backward import adjoint, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
 from looptrans.derivation.by_rows import by_rows
@@ -32,7 +32,7 @@ Move = Callable[..., DerivationStep]
 
 # For each kind: the move, and the types of its arguments; the last type may come again.
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
-    **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES)},
+    **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES, ROWS)},
     "worked out again": (worked_out_again, ()),
     "rows worked out again": (rows_worked_out_again, ()),
     "state": (in_state, (str,)),
