@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
+from math import inf
 
 from looptrans.blocks.expr import Dim, Dot, Expr, Load, dims_of, walk
 from looptrans.blocks.footprint import Footprints, fitted, footprints_of, held
 from looptrans.blocks.ops import ElementLoop, Op, TileLoop, exprs_of, ops_in
 from looptrans.blocks.program import Choice, Config
-from looptrans.blocks.strain import MOST, Strain, strain, strains_of
+from looptrans.blocks.strain import Strain, strain, strains_of
 
 # What defaults are chosen for: a head size, and the shared memory of a program on sm_90. On other
 # GPUs, and for larger heads, a launch makes of them what fits.
@@ -20,8 +21,9 @@ _SHARED = 227 * 1024
 _FEW = (128, 64), (128, 32), (64, 64), (64, 32), (64, 16)
 _MOST = 112
 _PLAIN = 64  # a block of a plain product, and nothing beside it
-# Of more products, the last need what the first began with: see `strain`.
-_MANY = (64, 32), (64, 16), (32, 32), (32, 16)
+# Of more products, the last need what the first began with: see `strain`, whose limits stand with
+# the blocks. Addresses do not become fewer with the blocks, so that less of them fits beside.
+_MANY = (64, 32, 124), (64, 16, 114), (32, 32, 80), (32, 16, 75), (16, 32, inf)
 
 
 def choices(
@@ -103,6 +105,8 @@ def _of_two_rows(
         stages: tuple[int, ...] = (3, 4)
     else:
         start = Config({first: 64, second: 64}, 8, 2)
+        if held(needed, start, _lanes(needed)) > _PLAIN:
+            start = Config({first: 64, second: 32}, 8, 2)
         areas = ((64, 64, 4), (64, 64, 8), (64, 128, 8), (128, 64, 8), (128, 128, 8))
         stages = (2, 3)
     narrow = fitted(needed, start, _lanes(needed), 2, _SHARED)
@@ -155,13 +159,15 @@ def _of_rows(
     def config(row: int, tile: int, warps: int, stages: int) -> Config:
         return Config({n: row if n in own else tile for n in names}, warps, stages)
 
-    def has_room(each: Config) -> bool:
+    def has_room(each: Config, most: float) -> bool:
         if strains is None:
-            return held(needed, each, lanes) <= _MOST
-        return strain(strains, each, lanes, own) <= MOST
+            return held(needed, each, lanes) <= most
+        return strain(strains, each, lanes) <= most
 
-    starts = [config(row, tile, 8, 3) for row, tile in (_FEW if strains is None else _MANY)]
-    narrow = fitted(needed, next(filter(has_room, starts), starts[-1]), lanes, 2, _SHARED)
+    sizes = [(*size, _MOST) for size in _FEW] if strains is None else _MANY
+    starts = [(config(row, tile, 8, 3), most) for row, tile, most in sizes]
+    roomy = (start for start, most in starts if has_room(start, most))
+    narrow = fitted(needed, next(roomy, starts[-1][0]), lanes, 2, _SHARED)
     wide = config(32, 32, 8, 1)
     # Four warps multiply 64 rows at once: of eight, half would only share their columns, which is
     # for sums that fill the registers of four.

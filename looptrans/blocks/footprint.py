@@ -215,11 +215,13 @@ class Inner:
         ops: What is done in it, and in branches inside.
         before: What is done before it, and outside of it.
         after: The names that are read behind it, before what it is inside of is over.
+        depth: How many loops it is inside of.
     """
 
     ops: tuple[Op, ...]
     before: tuple[Op, ...]
     after: frozenset[str]
+    depth: int
 
     @property
     def parts(self) -> Iterator[Expr]:
@@ -243,7 +245,10 @@ class Inner:
 
 
 def loops_of(
-    ops: tuple[Op, ...], before: tuple[Op, ...] = (), after: frozenset[str] = frozenset()
+    ops: tuple[Op, ...],
+    before: tuple[Op, ...] = (),
+    after: frozenset[str] = frozenset(),
+    depth: int = 0,
 ) -> Iterator[Inner]:
     """Yield the innermost loops with products.
 
@@ -253,16 +258,17 @@ def loops_of(
         ops: What is done.
         before: What is done before that.
         after: The names that are read later.
+        depth: How many loops all that is inside of.
     """
     own = tuple(_plain(ops))
     plain = tuple(op for op in own if not isinstance(op, TileLoop | ElementLoop))
     if any(isinstance(part, Dot) for part in _parts(plain)):
-        yield Inner(plain, before, after)
+        yield Inner(plain, before, after, max(depth - 1, 0))
     for number, loop in enumerate(own):
         if isinstance(loop, TileLoop | ElementLoop):
             later = ops_in(own[number + 1 :])
             names = {p.name for p in _parts(later) if isinstance(p, Name)}
-            yield from loops_of(loop.body, (*before, *plain), after | names)
+            yield from loops_of(loop.body, (*before, *plain), after | names, depth + 1)
 
 
 def _plain(ops: Iterable[Op]) -> Iterator[Op]:
