@@ -5,6 +5,7 @@ instructions, but what is worked on element by element has others beside it: par
 its place in an array, another layout it is brought into. So
 
     strain = sums · 3/4 + other blocks · 2 + conditions + numbers that are drawn · 6
+             + functions that take a GPU several steps · 1/2
              + 2 for a vector held throughout, 1 for one loaded in the loop
              + 5 for an integer that is read before the loop, 14 for a loop around it
 
@@ -28,6 +29,8 @@ _SUM = 0.75
 _BESIDE = 2.0
 _CONDITION = 1.0
 _DRAWN = 6.0
+_FUNCTION = 0.5
+_SEVERAL_STEPS = ("tanh", "tanh_slope", "pow")
 _HELD_VECTOR, _LOADED_VECTOR, _READ, _AROUND = 2, 1, 5, 14
 
 Weighed: TypeAlias = tuple[Sizes, float]
@@ -84,13 +87,16 @@ def _strain(loop: Inner) -> Strain:
         others.remove(each)
     parts = list(dict.fromkeys(loop.parts))
     compared = integers_of(loop.ops)[2]
-    drawn = [part for part in parts if isinstance(part, Call) and part.function == "uniform"]
+    calls = [part for part in parts if isinstance(part, Call) and len(dims_of(part)) > 1]
+    drawn = [call for call in calls if call.function == "uniform"]
+    worked_out = [call for call in calls if call.function in _SEVERAL_STEPS]
     # All conditions but the first, which is gone before the next product, are among the others.
     blocks = [
         *((each, _SUM) for each in sums),
         *((each, _BESIDE) for each in others),
         *((_sides(each), _CONDITION) for each in compared),
         *((_sides(each), _DRAWN) for each in drawn),
+        *((_sides(each), _FUNCTION) for each in worked_out),
     ]
     held = [op for op in loop.before if isinstance(op, Let) and len(dims_of(op.value)) == 1]
     loaded = [part for part in parts if isinstance(part, Load) and len(dims_of(part)) == 1]
