@@ -13,8 +13,8 @@ that wait, wherever LLVM puts something else there as well. ptxas then sees what
 (C7515), and waits for each matrix instruction of the kernel. Zeros that are no constants have been
 in those registers since before the loop.
 
-LLVM has something to put there where blocks that are loaded or drawn stand beside the products:
-their elements have places in both loops.
+LLVM has something to put there where blocks that are loaded, drawn or worked out of places stand
+beside the products: their elements have places in both loops.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from looptrans.blocks.expr import Call, Cast, Dot, Expr, Load, Name, Number, dims_of, walk
+from looptrans.blocks.footprint import integers_of
 from looptrans.blocks.ops import Let, Op, TileLoop, exprs_of, ops_in
 from looptrans.blocks.program import Kernel
 from looptrans.ir.index import Param, parameters
@@ -65,7 +66,9 @@ def size_of(let: Let, kernel: Kernel) -> str | None:
 
 
 def _has_blocks_beside(loop: TileLoop, parts: Sequence[Expr]) -> bool:
-    """Tell whether blocks that are no operands are loaded in a loop, or drawn."""
+    """Tell whether blocks that are no operands are loaded in a loop, drawn or made of places."""
+    if integers_of(tuple(ops_in(loop.body)))[1]:
+        return True
     sides = [side for p in parts if isinstance(p, Dot) for side in (p.left, p.right)]
     operands = {side.operand if isinstance(side, Cast) else side for side in sides}
     names = {side.name for side in operands if isinstance(side, Name)}
