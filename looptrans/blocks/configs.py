@@ -23,7 +23,7 @@ _MOST = 112
 _PLAIN = 64  # a block of a plain product, and nothing beside it
 # Of more products, the last need what the first began with: see `strain`, whose limits stand with
 # the blocks. Addresses do not become fewer with the blocks, so that less of them fits beside.
-_MANY = (64, 32, 124), (64, 16, 114), (32, 32, 80), (32, 16, inf)
+_MANY = (64, 32, 124), (64, 16, 117), (32, 32, 80), (32, 16, inf)
 
 
 def choices(

@@ -4,7 +4,7 @@
 instructions, but what is worked on element by element has others beside it: parts of its function,
 its place in an array, another layout it is brought into. So
 
-    strain = sums · 3/4 + other blocks · 2 + conditions + numbers that are drawn · 6
+    strain = sums · 3/4 + other blocks · 2 + conditions + numbers that are drawn · 6.5
              + functions that take a GPU several steps · 1/2
              + 2 for a vector held throughout, 1 for one loaded in the loop
              + 5 for an integer that is read before the loop, 14 for a loop around it
@@ -28,7 +28,7 @@ from looptrans.blocks.program import Config
 _SUM = 0.75
 _BESIDE = 2.0
 _CONDITION = 1.0
-_DRAWN = 6.0
+_DRAWN = 6.5
 _FUNCTION = 0.5
 _SEVERAL_STEPS = ("tanh", "tanh_slope", "pow")
 _HELD_VECTOR, _LOADED_VECTOR, _READ, _AROUND = 2, 1, 5, 14
