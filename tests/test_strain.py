@@ -71,7 +71,7 @@ def test_blocks_are_the_smaller_the_more_a_thread_would_need() -> None:
             Options(),
             Options(bias="HMN"),
             Options(causal=True, heads="grouped", bias="BHMN", alibi="BH"),
-            Options(pages=True, q_lengths=True, kv_lengths=True, alibi="BH"),
+            Options(pages=True, relative=True, alibi="H", dropout="philox"),
         )
     ]
     assert chosen[:2] == [(64, 32)] * 2
