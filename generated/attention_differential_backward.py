@@ -235,7 +235,8 @@
 #         return O, lse, lse_2
 #
 # The steps from there to the backward kernels:
-#   1. run b, h, i, d, e and j in parallel, dP_2_sum, S_sum, S, P, dP_2, S2_sum, S2, P_2, S_sum_2,
+#   1. each iteration of b and h keeps what it adds to dlam, which is added up afterwards
+#   2. run b, h, i, d, e and j in parallel, dP_2_sum, S_sum, S, P, dP_2, S2_sum, S2, P_2, S_sum_2,
 #      S_2, P_3, dP_2_sum_2, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2, dS2_sum, S_sum_3, S_3,
 #      P_4, dP_2_sum_3, dS_2, dS_sum_2, S2_sum_3, S2_3, P_2_3, dP_2_3, dS2_2 and dS2_sum_2 private
 #      to an iteration
@@ -253,6 +254,7 @@
 #         lse_2: Float32[Array, "B H M"],
 #         dO: Float[Array, "B H M D"]
 #     ):
+#         dlam_part1 = zeros(B * H)
 #         dl_sum = zeros((B, H, M), dtype=float32)
 #         dl2_sum = zeros((B, H, M), dtype=float32)
 #         O2 = zeros((B, H, M, D), dtype=float32)
@@ -423,17 +425,13 @@
 #                             )
 #                         for e in parallel(0, E):
 #                             dK2[b, h, j, e] = dK2[b, h, j, e] + dS2_sum_2 * Q2[b, h, i, e]  # S42
-#         for b in range(0, B):
-#             for h in range(0, H):
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
 #                 for i in range(0, M):
-#                     dlam = dlam + dlam_part[b, h, i]  # S43
+#                     dlam_part1[b * H + h] = dlam_part1[b * H + h] + dlam_part[b, h, i]  # S43
+#         for n in range(0, B * H):
+#             dlam = dlam + dlam_part1[n]  # S44
 #         return dQ, dK, dV, dQ2, dK2, dlam
-#
-# Notes:
-#   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
-#     the state
-#   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
-#     the state
 
 # ruff: noqa: E741
 
@@ -1529,51 +1527,105 @@ attention_differential_backward_dK_dV_dK2_kernel_tuned = {
 
 
 @triton.jit
-def attention_differential_backward_dlam_kernel(
-    dlam_part_ptr, dlam_ptr,
+def attention_differential_backward_dlam_part1_kernel(
+    dlam_part1_ptr, dlam_part_ptr,
+    stride_dlam_part1_0,
     stride_dlam_part_b, stride_dlam_part_h, stride_dlam_part_i,
-    B, H, M,
+    H, M,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_I: tl.constexpr,
+):
+    """A program does BLOCK_H iterations of h, for one b.
+
+    Reads dlam_part (B, H, M).
+    Writes dlam_part1 (B * H,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_h = tl.cdiv(H, BLOCK_H)
+    b = pid // blocks_h
+    h = (pid % blocks_h) * BLOCK_H + tl.arange(0, BLOCK_H)
+    # What is the same throughout the program goes into the pointers.
+    dlam_part_ptr += b * stride_dlam_part_b
+
+    dlam_part1 = tl.zeros([BLOCK_H], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dlam_part_hi = tl.load(
+            dlam_part_ptr + h[:, None] * stride_dlam_part_h + i[None, :] * stride_dlam_part_i,
+            mask=h[:, None] < H,
+            other=0.0
+        )  # S43
+        dlam_part1 = dlam_part1 + tl.sum(dlam_part_hi.to(tl.float32), axis=1)  # S43
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dlam_part_hi = tl.load(
+            dlam_part_ptr + h[:, None] * stride_dlam_part_h + i[None, :] * stride_dlam_part_i,
+            mask=(h[:, None] < H) & (i[None, :] < M),
+            other=0.0
+        )  # S43
+        dlam_part1 = dlam_part1 + tl.sum(dlam_part_hi.to(tl.float32), axis=1)  # S43
+    tl.store(dlam_part1_ptr + (b * H + h) * stride_dlam_part1_0, dlam_part1, mask=h < H)  # S43
+
+
+def attention_differential_backward_dlam_part1_kernel_config(
+    BLOCK_H, BLOCK_I, num_warps, num_stages
+):
+    blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_differential_backward_dlam_part1_kernel_default = (
+    attention_differential_backward_dlam_part1_kernel_config(4, 512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_differential_backward_dlam_part1_kernel_tuned = _Tuned(
+    attention_differential_backward_dlam_part1_kernel,
+    [
+        attention_differential_backward_dlam_part1_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["H", "M"],
+)
+
+
+@triton.jit
+def attention_differential_backward_dlam_kernel(
+    dlam_part1_ptr, dlam_ptr,
+    stride_dlam_part1_n,
+    B, H,
+    INDEX: tl.constexpr,
+    BLOCK_N: tl.constexpr,
 ):
     """A program does everything.
 
-    Reads dlam_part (B, H, M).
+    Reads dlam_part1 (B * H,).
     Writes dlam (a number).
     """
     dlam = tl.full([], 0.0, tl.float32)  # S1
-    # The loop h inside carries values of the state.
-    for b in range(tl.cast(0, INDEX), B):
-        # The loop i inside carries values of the state.
-        for h in range(tl.cast(0, INDEX), H):
-            i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
-            # Full blocks.
-            for i_first in range(0, i_full, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                dlam_part_i = tl.load(
-                    dlam_part_ptr
-                    + b * stride_dlam_part_b
-                    + h * stride_dlam_part_h
-                    + i * stride_dlam_part_i
-                )  # S43
-                dlam = dlam + tl.sum(dlam_part_i.to(tl.float32), axis=0)  # S43
-            # The last, partial block.
-            for i_first in range(i_full, M, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                dlam_part_i = tl.load(
-                    dlam_part_ptr
-                    + b * stride_dlam_part_b
-                    + h * stride_dlam_part_h
-                    + i * stride_dlam_part_i,
-                    mask=i < M,
-                    other=0.0
-                )  # S43
-                dlam = dlam + tl.sum(dlam_part_i.to(tl.float32), axis=0)  # S43
-    tl.store(dlam_ptr, dlam)  # S43
+    n_stop = B * H
+    n_full = tl.maximum(n_stop, 0) // BLOCK_N * BLOCK_N  # blocks before this one are full
+    # Full blocks.
+    for n_first in range(0, n_full, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dlam_part1_n = tl.load(dlam_part1_ptr + n * stride_dlam_part1_n)  # S44
+        dlam = dlam + tl.sum(dlam_part1_n.to(tl.float32), axis=0)  # S44
+    # The last, partial block.
+    for n_first in range(n_full, n_stop, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dlam_part1_n = tl.load(
+            dlam_part1_ptr + n * stride_dlam_part1_n, mask=n < n_stop, other=0.0
+        )  # S44
+        dlam = dlam + tl.sum(dlam_part1_n.to(tl.float32), axis=0)  # S44
+    tl.store(dlam_ptr, dlam)  # S44
 
 
-def attention_differential_backward_dlam_kernel_config(BLOCK_I, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I}
+def attention_differential_backward_dlam_kernel_config(BLOCK_N, num_warps, num_stages):
+    blocks = {"BLOCK_N": BLOCK_N}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -1589,7 +1641,7 @@ attention_differential_backward_dlam_kernel_tuned = _Tuned(
         attention_differential_backward_dlam_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
-    key=["B", "H", "M"],
+    key=["B", "H"],
 )
 
 
@@ -1870,6 +1922,9 @@ def attention_differential_backward(
         "(B, H, M, D) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and D = V.shape[3]"
     )
     wanted = _wanted(wanted, ("dQ", "dK", "dV", "dQ2", "dK2", "dlam"))
+    dlam_part1 = None
+    if "dlam" in wanted:
+        dlam_part1 = torch.empty((B * H,), dtype=torch.float32, device=Q.device)
     dl_sum = None
     if wanted & {"dQ", "dK", "dV", "dQ2", "dK2"}:
         dl_sum = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
@@ -1910,6 +1965,7 @@ def attention_differential_backward(
             lse,
             lse_2,
             dO,
+            dlam_part1,
             dl_sum,
             dl2_sum,
             O2,
@@ -2076,6 +2132,27 @@ def attention_differential_backward(
             )
 
     if _INTERPRETED or not tune:
+        run = attention_differential_backward_dlam_part1_kernel
+        blocks = attention_differential_backward_dlam_part1_kernel_default.all_kwargs()
+    else:
+        run = attention_differential_backward_dlam_part1_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * triton.cdiv(H, meta["BLOCK_H"]),)
+
+    if min(B, H) > 0 and "dlam" in wanted:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                dlam_part1, dlam_part,
+                *dlam_part1.stride(),
+                *dlam_part.stride(),
+                H, M,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
         run = attention_differential_backward_dlam_kernel
         blocks = attention_differential_backward_dlam_kernel_default.all_kwargs()
     else:
@@ -2084,16 +2161,16 @@ def attention_differential_backward(
     if "dlam" in wanted:
         with torch.cuda.device_of(Q):
             run[(1,)](
-                dlam_part, dlam,
-                *dlam_part.stride(),
-                B, H, M,
+                dlam_part1, dlam,
+                *dlam_part1.stride(),
+                B, H,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,
             )
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op(_free("attention_differential_forward_e9e7e186"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_forward_a6c2fc26"), mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2114,7 +2191,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_differential_backward_e9e7e186"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_backward_a6c2fc26"), mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

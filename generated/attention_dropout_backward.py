@@ -190,7 +190,9 @@
 #         return O, lse
 #
 # The steps from there to the backward kernels:
-#   1. run b, h, i, e, j and d in parallel, S_sum, S, P, dP_sum, dP, dS, dS_sum, S_sum_2, S_2, P_2,
+#   1. each iteration of b and h keeps what it adds to dscale, which is added up afterwards
+#   2. each iteration of b keeps what it adds to dp, which is added up afterwards
+#   3. run b, h, i, e, j and d in parallel, S_sum, S, P, dP_sum, dP, dS, dS_sum, S_sum_2, S_2, P_2,
 #      dP_sum_2, dP_2, dS_2 and dS_sum_2 private to an iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
@@ -206,6 +208,8 @@
 #         O: Float[Array, "B H M D"],
 #         dO: Float[Array, "B H M D"]
 #     ):
+#         dp_part1 = zeros(B)
+#         dscale_part1 = zeros(B * H)
 #         delta = zeros((B, H, M), dtype=float32)
 #         dscale_part = zeros((B, H, M), dtype=float32)
 #         dp_part = zeros((B, H), dtype=float32)
@@ -279,20 +283,19 @@
 #                                     )
 #                                     >= p else 0.0
 #                                 )
-#         for b in range(0, B):
-#             for h in range(0, H):
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
 #                 for i in range(0, M):
-#                     dscale = dscale + dscale_part[b, h, i]  # S23
-#         for b in range(0, B):
+#                     # S23
+#                     dscale_part1[b * H + h] = dscale_part1[b * H + h] + dscale_part[b, h, i]
+#         for n in range(0, B * H):
+#             dscale = dscale + dscale_part1[n]  # S25
+#         for b in parallel(0, B):
 #             for h in range(0, H):
-#                 dp = dp + dp_part[b, h]  # S24
+#                 dp_part1[b] = dp_part1[b] + dp_part[b, h]  # S24
+#         for n1 in range(0, B):
+#             dp = dp + dp_part1[n1]  # S26
 #         return dQ, dK, dV, dscale, dp
-#
-# Notes:
-#   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
-#     the state
-#   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
-#     the state
 
 # ruff: noqa: E741
 
@@ -1256,71 +1259,182 @@ attention_dropout_backward_dK_dV_kernel_tuned = {
 
 
 @triton.jit
-def attention_dropout_backward_dscale_dp_kernel(
-    dscale_part_ptr, dp_part_ptr, dscale_ptr, dp_ptr,
+def attention_dropout_backward_dscale_part1_kernel(
+    dscale_part1_ptr, dscale_part_ptr,
+    stride_dscale_part1_0,
     stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
-    stride_dp_part_b, stride_dp_part_h,
-    B, H, M,
+    H, M,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_H: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_I: tl.constexpr,
+):
+    """A program does BLOCK_H iterations of h, for one b.
+
+    Reads dscale_part (B, H, M).
+    Writes dscale_part1 (B * H,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_h = tl.cdiv(H, BLOCK_H)
+    b = pid // blocks_h
+    h = (pid % blocks_h) * BLOCK_H + tl.arange(0, BLOCK_H)
+    # What is the same throughout the program goes into the pointers.
+    dscale_part_ptr += b * stride_dscale_part_b
+
+    dscale_part1 = tl.zeros([BLOCK_H], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dscale_part_hi = tl.load(
+            dscale_part_ptr + h[:, None] * stride_dscale_part_h + i[None, :] * stride_dscale_part_i,
+            mask=h[:, None] < H,
+            other=0.0
+        )  # S23
+        dscale_part1 = dscale_part1 + tl.sum(dscale_part_hi.to(tl.float32), axis=1)  # S23
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dscale_part_hi = tl.load(
+            dscale_part_ptr + h[:, None] * stride_dscale_part_h + i[None, :] * stride_dscale_part_i,
+            mask=(h[:, None] < H) & (i[None, :] < M),
+            other=0.0
+        )  # S23
+        dscale_part1 = dscale_part1 + tl.sum(dscale_part_hi.to(tl.float32), axis=1)  # S23
+    tl.store(
+        dscale_part1_ptr + (b * H + h) * stride_dscale_part1_0, dscale_part1, mask=h < H
+    )  # S23
+
+
+def attention_dropout_backward_dscale_part1_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_dropout_backward_dscale_part1_kernel_default = (
+    attention_dropout_backward_dscale_part1_kernel_config(4, 512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_dropout_backward_dscale_part1_kernel_tuned = _Tuned(
+    attention_dropout_backward_dscale_part1_kernel,
+    [
+        attention_dropout_backward_dscale_part1_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["H", "M"],
+)
+
+
+@triton.jit
+def attention_dropout_backward_dp_part1_kernel(
+    dp_part1_ptr, dp_part_ptr,
+    stride_dp_part1_b,
+    stride_dp_part_b, stride_dp_part_h,
+    B, H,
+    INDEX: tl.constexpr,
+    BLOCK_B: tl.constexpr, BLOCK_H: tl.constexpr,
+):
+    """A program does BLOCK_B iterations of b.
+
+    Reads dp_part (B, H).
+    Writes dp_part1 (B,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    b = pid * BLOCK_B + tl.arange(0, BLOCK_B)
+
+    dp_part1 = tl.zeros([BLOCK_B], tl.float32)
+    h_full = H // BLOCK_H * BLOCK_H  # blocks before this one are full
+    # Full blocks.
+    for h_first in range(0, h_full, BLOCK_H):
+        h = (h_first + tl.arange(0, BLOCK_H)).to(INDEX)
+        dp_part_bh = tl.load(
+            dp_part_ptr + b[:, None] * stride_dp_part_b + h[None, :] * stride_dp_part_h,
+            mask=b[:, None] < B,
+            other=0.0
+        )  # S24
+        dp_part1 = dp_part1 + tl.sum(dp_part_bh.to(tl.float32), axis=1)  # S24
+    # The last, partial block.
+    for h_first in range(h_full, H, BLOCK_H):
+        h = (h_first + tl.arange(0, BLOCK_H)).to(INDEX)
+        dp_part_bh = tl.load(
+            dp_part_ptr + b[:, None] * stride_dp_part_b + h[None, :] * stride_dp_part_h,
+            mask=(b[:, None] < B) & (h[None, :] < H),
+            other=0.0
+        )  # S24
+        dp_part1 = dp_part1 + tl.sum(dp_part_bh.to(tl.float32), axis=1)  # S24
+    tl.store(dp_part1_ptr + b * stride_dp_part1_b, dp_part1, mask=b < B)  # S24
+
+
+def attention_dropout_backward_dp_part1_kernel_config(BLOCK_B, BLOCK_H, num_warps, num_stages):
+    blocks = {"BLOCK_B": BLOCK_B, "BLOCK_H": BLOCK_H}
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_dropout_backward_dp_part1_kernel_default = (
+    attention_dropout_backward_dp_part1_kernel_config(4, 512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_dropout_backward_dp_part1_kernel_tuned = _Tuned(
+    attention_dropout_backward_dp_part1_kernel,
+    [
+        attention_dropout_backward_dp_part1_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["B", "H"],
+)
+
+
+@triton.jit
+def attention_dropout_backward_dscale_dp_kernel(
+    dp_part1_ptr, dscale_part1_ptr, dscale_ptr, dp_ptr,
+    stride_dp_part1_n1,
+    stride_dscale_part1_n,
+    B, H,
+    INDEX: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_N1: tl.constexpr,
 ):
     """A program does everything.
 
-    Reads dscale_part (B, H, M), dp_part (B, H).
+    Reads dp_part1 (B,), dscale_part1 (B * H,).
     Writes dscale (a number), dp (a number).
     """
     dscale = tl.full([], 0.0, tl.float32)  # S1
     dp = tl.full([], 0.0, tl.float32)  # S2
-    # The loop h inside carries values of the state.
-    for b in range(tl.cast(0, INDEX), B):
-        # The loop i inside carries values of the state.
-        for h in range(tl.cast(0, INDEX), H):
-            i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
-            # Full blocks.
-            for i_first in range(0, i_full, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                dscale_part_i = tl.load(
-                    dscale_part_ptr
-                    + b * stride_dscale_part_b
-                    + h * stride_dscale_part_h
-                    + i * stride_dscale_part_i
-                )  # S23
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S23
-            # The last, partial block.
-            for i_first in range(i_full, M, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                dscale_part_i = tl.load(
-                    dscale_part_ptr
-                    + b * stride_dscale_part_b
-                    + h * stride_dscale_part_h
-                    + i * stride_dscale_part_i,
-                    mask=i < M,
-                    other=0.0
-                )  # S23
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S23
-    # The loop h inside carries values of the state.
-    for b in range(tl.cast(0, INDEX), B):
-        h_full = H // BLOCK_H * BLOCK_H  # blocks before this one are full
-        # Full blocks.
-        for h_first in range(0, h_full, BLOCK_H):
-            h = (h_first + tl.arange(0, BLOCK_H)).to(INDEX)
-            dp_part_h = tl.load(dp_part_ptr + b * stride_dp_part_b + h * stride_dp_part_h)  # S24
-            dp = dp + tl.sum(dp_part_h.to(tl.float32), axis=0)  # S24
-        # The last, partial block.
-        for h_first in range(h_full, H, BLOCK_H):
-            h = (h_first + tl.arange(0, BLOCK_H)).to(INDEX)
-            dp_part_h = tl.load(
-                dp_part_ptr + b * stride_dp_part_b + h * stride_dp_part_h, mask=h < H, other=0.0
-            )  # S24
-            dp = dp + tl.sum(dp_part_h.to(tl.float32), axis=0)  # S24
+    n_stop = B * H
+    n_full = tl.maximum(n_stop, 0) // BLOCK_N * BLOCK_N  # blocks before this one are full
+    # Full blocks.
+    for n_first in range(0, n_full, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dscale_part1_n = tl.load(dscale_part1_ptr + n * stride_dscale_part1_n)  # S25
+        dscale = dscale + tl.sum(dscale_part1_n.to(tl.float32), axis=0)  # S25
+    # The last, partial block.
+    for n_first in range(n_full, n_stop, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dscale_part1_n = tl.load(
+            dscale_part1_ptr + n * stride_dscale_part1_n, mask=n < n_stop, other=0.0
+        )  # S25
+        dscale = dscale + tl.sum(dscale_part1_n.to(tl.float32), axis=0)  # S25
+    n1_full = B // BLOCK_N1 * BLOCK_N1  # blocks before this one are full
+    # Full blocks.
+    for n1_first in range(0, n1_full, BLOCK_N1):
+        n1 = (n1_first + tl.arange(0, BLOCK_N1)).to(INDEX)
+        dp_part1_n1 = tl.load(dp_part1_ptr + n1 * stride_dp_part1_n1)  # S26
+        dp = dp + tl.sum(dp_part1_n1.to(tl.float32), axis=0)  # S26
+    # The last, partial block.
+    for n1_first in range(n1_full, B, BLOCK_N1):
+        n1 = (n1_first + tl.arange(0, BLOCK_N1)).to(INDEX)
+        dp_part1_n1 = tl.load(dp_part1_ptr + n1 * stride_dp_part1_n1, mask=n1 < B, other=0.0)  # S26
+        dp = dp + tl.sum(dp_part1_n1.to(tl.float32), axis=0)  # S26
     if dscale_ptr is not None:
-        tl.store(dscale_ptr, dscale)  # S23
+        tl.store(dscale_ptr, dscale)  # S25
     if dp_ptr is not None:
-        tl.store(dp_ptr, dp)  # S24
+        tl.store(dp_ptr, dp)  # S26
 
 
-def attention_dropout_backward_dscale_dp_kernel_config(BLOCK_I, BLOCK_H, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_H": BLOCK_H}
+def attention_dropout_backward_dscale_dp_kernel_config(BLOCK_N, BLOCK_N1, num_warps, num_stages):
+    blocks = {"BLOCK_N": BLOCK_N, "BLOCK_N1": BLOCK_N1}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -1336,7 +1450,7 @@ attention_dropout_backward_dscale_dp_kernel_tuned = _Tuned(
         attention_dropout_backward_dscale_dp_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (128, 512, 1024), (4, 8), (2,))
     ],
-    key=["B", "H", "M"],
+    key=["B", "H"],
 )
 
 
@@ -1597,6 +1711,12 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
         "(B, H, M, D) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and D = V.shape[3]"
     )
     wanted = _wanted(wanted, ("dQ", "dK", "dV", "dscale", "dp"))
+    dp_part1 = None
+    if wanted & {"dscale", "dp"}:
+        dp_part1 = torch.empty((B,), dtype=torch.float32, device=Q.device)
+    dscale_part1 = None
+    if wanted & {"dscale", "dp"}:
+        dscale_part1 = torch.empty((B * H,), dtype=torch.float32, device=Q.device)
     delta = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     dscale_part = None
     if wanted & {"dscale", "dp"}:
@@ -1620,7 +1740,24 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     if "dp" in wanted:
         dp = torch.empty((), dtype=torch.float32, device=Q.device)
     index = _index_type(
-        *_given(Q, K, V, lse, O, dO, delta, dscale_part, dp_part, dQ, dK, dV, dscale, dp)
+        *_given(
+            Q,
+            K,
+            V,
+            lse,
+            O,
+            dO,
+            dp_part1,
+            dscale_part1,
+            delta,
+            dscale_part,
+            dp_part,
+            dQ,
+            dK,
+            dV,
+            dscale,
+            dp
+        )
     )
     width = Q.element_size()
 
@@ -1747,6 +1884,48 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
             )
 
     if _INTERPRETED or not tune:
+        run = attention_dropout_backward_dscale_part1_kernel
+        blocks = attention_dropout_backward_dscale_part1_kernel_default.all_kwargs()
+    else:
+        run = attention_dropout_backward_dscale_part1_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * triton.cdiv(H, meta["BLOCK_H"]),)
+
+    if min(B, H) > 0 and wanted & {"dscale", "dp"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                dscale_part1, dscale_part,
+                *dscale_part1.stride(),
+                *dscale_part.stride(),
+                H, M,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
+        run = attention_dropout_backward_dp_part1_kernel
+        blocks = attention_dropout_backward_dp_part1_kernel_default.all_kwargs()
+    else:
+        run = attention_dropout_backward_dp_part1_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (triton.cdiv(B, meta["BLOCK_B"]),)
+
+    if B > 0 and wanted & {"dscale", "dp"}:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                dp_part1, dp_part,
+                *dp_part1.stride(),
+                *dp_part.stride(),
+                B, H,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
         run = attention_dropout_backward_dscale_dp_kernel
         blocks = attention_dropout_backward_dscale_dp_kernel_default.all_kwargs()
     else:
@@ -1755,17 +1934,17 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     if wanted & {"dscale", "dp"}:
         with torch.cuda.device_of(Q):
             run[(1,)](
-                dscale_part, dp_part, dscale, dp,
-                *dscale_part.stride(),
-                *dp_part.stride(),
-                B, H, M,
+                dp_part1, dscale_part1, dscale, dp,
+                *dp_part1.stride(),
+                *dscale_part1.stride(),
+                B, H,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,
             )
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_forward_0d257ed0"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_455ad70e"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1785,7 +1964,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_backward_0d257ed0"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_455ad70e"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

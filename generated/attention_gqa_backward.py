@@ -154,7 +154,8 @@
 #         return O, lse
 #
 # The steps from there to the backward kernels:
-#   1. run b, h, i, e, g, j and d in parallel, S_sum, S, P, dP, dS, dS_sum, S_sum_2, S_2, P_2, dP_2,
+#   1. each iteration of b and h keeps what it adds to dscale, which is added up afterwards
+#   2. run b, h, i, e, g, j and d in parallel, S_sum, S, P, dP, dS, dS_sum, S_sum_2, S_2, P_2, dP_2,
 #      dS_2 and dS_sum_2 private to an iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
@@ -169,6 +170,7 @@
 #         dO: Float[Array, "B H M D"]
 #     ):
 #         assert H == G * R
+#         dscale_part1 = zeros(B * H)
 #         delta = zeros((B, H, M), dtype=float32)
 #         dscale_part = zeros((B, H, M), dtype=float32)
 #         dQ = zeros((B, H, M, E))
@@ -215,16 +217,17 @@
 #                                 dK[b, g, j, e] = dK[b, g, j, e] + dS_sum_2 * Q[b, h, i, e]  # S17
 #                             for d in parallel(0, D):
 #                                 dV[b, g, j, d] = dV[b, g, j, d] + dO[b, h, i, d] * P_2  # S18
-#         for b in range(0, B):
-#             for h in range(0, H):
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
 #                 for i in range(0, M):
-#                     dscale = dscale + dscale_part[b, h, i]  # S19
+#                     # S19
+#                     dscale_part1[b * H + h] = dscale_part1[b * H + h] + dscale_part[b, h, i]
+#         for n in range(0, B * H):
+#             dscale = dscale + dscale_part1[n]  # S20
 #         return dQ, dK, dV, dscale
 #
 # Notes:
 #   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
-#     the state
-#   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
 #     the state
 
 # ruff: noqa: E741
@@ -973,51 +976,105 @@ attention_gqa_backward_dK_dV_kernel_tuned = {
 
 
 @triton.jit
-def attention_gqa_backward_dscale_kernel(
-    dscale_part_ptr, dscale_ptr,
+def attention_gqa_backward_dscale_part1_kernel(
+    dscale_part1_ptr, dscale_part_ptr,
+    stride_dscale_part1_0,
     stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
-    B, H, M,
+    H, M,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_I: tl.constexpr,
+):
+    """A program does BLOCK_H iterations of h, for one b.
+
+    Reads dscale_part (B, H, M).
+    Writes dscale_part1 (B * H,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_h = tl.cdiv(H, BLOCK_H)
+    b = pid // blocks_h
+    h = (pid % blocks_h) * BLOCK_H + tl.arange(0, BLOCK_H)
+    # What is the same throughout the program goes into the pointers.
+    dscale_part_ptr += b * stride_dscale_part_b
+
+    dscale_part1 = tl.zeros([BLOCK_H], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dscale_part_hi = tl.load(
+            dscale_part_ptr + h[:, None] * stride_dscale_part_h + i[None, :] * stride_dscale_part_i,
+            mask=h[:, None] < H,
+            other=0.0
+        )  # S19
+        dscale_part1 = dscale_part1 + tl.sum(dscale_part_hi.to(tl.float32), axis=1)  # S19
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dscale_part_hi = tl.load(
+            dscale_part_ptr + h[:, None] * stride_dscale_part_h + i[None, :] * stride_dscale_part_i,
+            mask=(h[:, None] < H) & (i[None, :] < M),
+            other=0.0
+        )  # S19
+        dscale_part1 = dscale_part1 + tl.sum(dscale_part_hi.to(tl.float32), axis=1)  # S19
+    tl.store(
+        dscale_part1_ptr + (b * H + h) * stride_dscale_part1_0, dscale_part1, mask=h < H
+    )  # S19
+
+
+def attention_gqa_backward_dscale_part1_kernel_config(BLOCK_H, BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_gqa_backward_dscale_part1_kernel_default = (
+    attention_gqa_backward_dscale_part1_kernel_config(4, 512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_gqa_backward_dscale_part1_kernel_tuned = _Tuned(
+    attention_gqa_backward_dscale_part1_kernel,
+    [
+        attention_gqa_backward_dscale_part1_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["H", "M"],
+)
+
+
+@triton.jit
+def attention_gqa_backward_dscale_kernel(
+    dscale_part1_ptr, dscale_ptr,
+    stride_dscale_part1_n,
+    B, H,
+    INDEX: tl.constexpr,
+    BLOCK_N: tl.constexpr,
 ):
     """A program does everything.
 
-    Reads dscale_part (B, H, M).
+    Reads dscale_part1 (B * H,).
     Writes dscale (a number).
     """
     dscale = tl.full([], 0.0, tl.float32)  # S1
-    # The loop h inside carries values of the state.
-    for b in range(tl.cast(0, INDEX), B):
-        # The loop i inside carries values of the state.
-        for h in range(tl.cast(0, INDEX), H):
-            i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
-            # Full blocks.
-            for i_first in range(0, i_full, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                dscale_part_i = tl.load(
-                    dscale_part_ptr
-                    + b * stride_dscale_part_b
-                    + h * stride_dscale_part_h
-                    + i * stride_dscale_part_i
-                )  # S19
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
-            # The last, partial block.
-            for i_first in range(i_full, M, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                dscale_part_i = tl.load(
-                    dscale_part_ptr
-                    + b * stride_dscale_part_b
-                    + h * stride_dscale_part_h
-                    + i * stride_dscale_part_i,
-                    mask=i < M,
-                    other=0.0
-                )  # S19
-                dscale = dscale + tl.sum(dscale_part_i.to(tl.float32), axis=0)  # S19
-    tl.store(dscale_ptr, dscale)  # S19
+    n_stop = B * H
+    n_full = tl.maximum(n_stop, 0) // BLOCK_N * BLOCK_N  # blocks before this one are full
+    # Full blocks.
+    for n_first in range(0, n_full, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dscale_part1_n = tl.load(dscale_part1_ptr + n * stride_dscale_part1_n)  # S20
+        dscale = dscale + tl.sum(dscale_part1_n.to(tl.float32), axis=0)  # S20
+    # The last, partial block.
+    for n_first in range(n_full, n_stop, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dscale_part1_n = tl.load(
+            dscale_part1_ptr + n * stride_dscale_part1_n, mask=n < n_stop, other=0.0
+        )  # S20
+        dscale = dscale + tl.sum(dscale_part1_n.to(tl.float32), axis=0)  # S20
+    tl.store(dscale_ptr, dscale)  # S20
 
 
-def attention_gqa_backward_dscale_kernel_config(BLOCK_I, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I}
+def attention_gqa_backward_dscale_kernel_config(BLOCK_N, num_warps, num_stages):
+    blocks = {"BLOCK_N": BLOCK_N}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -1033,7 +1090,7 @@ attention_gqa_backward_dscale_kernel_tuned = _Tuned(
         attention_gqa_backward_dscale_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
-    key=["B", "H", "M"],
+    key=["B", "H"],
 )
 
 
@@ -1280,6 +1337,9 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
     if H != G * R:
         raise ValueError(f"the listing assumes H == G * R; here H = {H}, G = {G}, R = {R}")
     wanted = _wanted(wanted, ("dQ", "dK", "dV", "dscale"))
+    dscale_part1 = None
+    if "dscale" in wanted:
+        dscale_part1 = torch.empty((B * H,), dtype=torch.float32, device=Q.device)
     delta = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     dscale_part = None
     if "dscale" in wanted:
@@ -1296,7 +1356,9 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
     dscale = None
     if "dscale" in wanted:
         dscale = torch.empty((), dtype=torch.float32, device=Q.device)
-    index = _index_type(*_given(Q, K, V, lse, O, dO, delta, dscale_part, dQ, dK, dV, dscale))
+    index = _index_type(
+        *_given(Q, K, V, lse, O, dO, dscale_part1, delta, dscale_part, dQ, dK, dV, dscale)
+    )
     width = Q.element_size()
 
     if _INTERPRETED or not tune:
@@ -1400,6 +1462,27 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
             )
 
     if _INTERPRETED or not tune:
+        run = attention_gqa_backward_dscale_part1_kernel
+        blocks = attention_gqa_backward_dscale_part1_kernel_default.all_kwargs()
+    else:
+        run = attention_gqa_backward_dscale_part1_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * triton.cdiv(H, meta["BLOCK_H"]),)
+
+    if min(B, H) > 0 and "dscale" in wanted:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                dscale_part1, dscale_part,
+                *dscale_part1.stride(),
+                *dscale_part.stride(),
+                H, M,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
         run = attention_gqa_backward_dscale_kernel
         blocks = attention_gqa_backward_dscale_kernel_default.all_kwargs()
     else:
@@ -1408,16 +1491,16 @@ def attention_gqa_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=True
     if "dscale" in wanted:
         with torch.cuda.device_of(Q):
             run[(1,)](
-                dscale_part, dscale,
-                *dscale_part.stride(),
-                B, H, M,
+                dscale_part1, dscale,
+                *dscale_part1.stride(),
+                B, H,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,
             )
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_gqa_forward_d4bf02cb"), mutates_args=())
+@torch.library.custom_op(_free("attention_gqa_forward_5146a5cb"), mutates_args=())
 def _attention_gqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1437,7 +1520,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_gqa_backward_d4bf02cb"), mutates_args=())
+@torch.library.custom_op(_free("attention_gqa_backward_5146a5cb"), mutates_args=())
 def _attention_gqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

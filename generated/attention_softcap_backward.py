@@ -167,7 +167,8 @@
 #         return O, lse
 #
 # The steps from there to the backward kernels:
-#   1. run b, h, i, e, j and d in parallel, s_sum, s, S_in, S, P, dP, dS, dS_in, ds, ds_sum,
+#   1. each iteration of b and h keeps what it adds to dsoftcap, which is added up afterwards
+#   2. run b, h, i, e, j and d in parallel, s_sum, s, S_in, S, P, dP, dS, dS_in, ds, ds_sum,
 #      s_sum_2, s_2, S_in_2, S_2, P_2, dP_2, dS_2, dS_in_2, ds_2 and ds_sum_2 private to an
 #      iteration
 #
@@ -183,6 +184,7 @@
 #         dO: Float[Array, "B H M D"],
 #         dlse: Float32[Array, "B H M"]
 #     ):
+#         dsoftcap_part1 = zeros(B * H)
 #         delta = zeros((B, H, M), dtype=float32)
 #         dsoftcap_part = zeros((B, H, M), dtype=float32)
 #         dsoftcap_part_2 = zeros((B, H, M), dtype=float32)
@@ -241,18 +243,16 @@
 #                             dK[b, h, j, e] = dK[b, h, j, e] + ds_sum_2 * Q[b, h, i, e]  # S27
 #                         for d in parallel(0, D):
 #                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * P_2  # S28
-#         for b in range(0, B):
-#             for h in range(0, H):
+#         for b in parallel(0, B):
+#             for h in parallel(0, H):
 #                 for i in range(0, M):
 #                     # S29
-#                     dsoftcap = dsoftcap + (dsoftcap_part[b, h, i] + dsoftcap_part_2[b, h, i])
+#                     dsoftcap_part1[b * H + h] = dsoftcap_part1[b * H + h] + (
+#                         dsoftcap_part[b, h, i] + dsoftcap_part_2[b, h, i]
+#                     )
+#         for n in range(0, B * H):
+#             dsoftcap = dsoftcap + dsoftcap_part1[n]  # S30
 #         return dQ, dK, dV, dsoftcap
-#
-# Notes:
-#   - the loop b runs one iteration at a time in each program: the loop h inside carries values of
-#     the state
-#   - the loop h runs one iteration at a time in each program: the loop i inside carries values of
-#     the state
 
 # ruff: noqa: E741
 
@@ -1075,70 +1075,131 @@ attention_softcap_backward_dK_dV_kernel_tuned = {
 
 
 @triton.jit
-def attention_softcap_backward_dsoftcap_kernel(
-    dsoftcap_part_ptr, dsoftcap_part_2_ptr, dsoftcap_ptr,
+def attention_softcap_backward_dsoftcap_part1_kernel(
+    dsoftcap_part1_ptr, dsoftcap_part_ptr, dsoftcap_part_2_ptr,
+    stride_dsoftcap_part1_0,
     stride_dsoftcap_part_b, stride_dsoftcap_part_h, stride_dsoftcap_part_i,
     stride_dsoftcap_part_2_b, stride_dsoftcap_part_2_h, stride_dsoftcap_part_2_i,
-    B, H, M,
+    H, M,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_I: tl.constexpr,
+):
+    """A program does BLOCK_H iterations of h, for one b.
+
+    Reads dsoftcap_part (B, H, M), dsoftcap_part_2 (B, H, M).
+    Writes dsoftcap_part1 (B * H,).
+    """
+    pid = tl.program_id(0).to(INDEX)
+    blocks_h = tl.cdiv(H, BLOCK_H)
+    b = pid // blocks_h
+    h = (pid % blocks_h) * BLOCK_H + tl.arange(0, BLOCK_H)
+    # What is the same throughout the program goes into the pointers.
+    dsoftcap_part_ptr += b * stride_dsoftcap_part_b
+    dsoftcap_part_2_ptr += b * stride_dsoftcap_part_2_b
+
+    dsoftcap_part1 = tl.zeros([BLOCK_H], tl.float32)
+    i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dsoftcap_part_hi = tl.load(
+            dsoftcap_part_ptr
+            + h[:, None] * stride_dsoftcap_part_h
+            + i[None, :] * stride_dsoftcap_part_i,
+            mask=h[:, None] < H,
+            other=0.0
+        )  # S29
+        dsoftcap_part_2_hi = tl.load(
+            dsoftcap_part_2_ptr
+            + h[:, None] * stride_dsoftcap_part_2_h
+            + i[None, :] * stride_dsoftcap_part_2_i,
+            mask=h[:, None] < H,
+            other=0.0
+        )  # S29
+        dsoftcap_part1 = dsoftcap_part1 + tl.sum(
+            dsoftcap_part_hi.to(tl.float32) + dsoftcap_part_2_hi.to(tl.float32), axis=1
+        )  # S29
+    # The last, partial block.
+    for i_first in range(i_full, M, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        dsoftcap_part_hi = tl.load(
+            dsoftcap_part_ptr
+            + h[:, None] * stride_dsoftcap_part_h
+            + i[None, :] * stride_dsoftcap_part_i,
+            mask=(h[:, None] < H) & (i[None, :] < M),
+            other=0.0
+        )  # S29
+        dsoftcap_part_2_hi = tl.load(
+            dsoftcap_part_2_ptr
+            + h[:, None] * stride_dsoftcap_part_2_h
+            + i[None, :] * stride_dsoftcap_part_2_i,
+            mask=(h[:, None] < H) & (i[None, :] < M),
+            other=0.0
+        )  # S29
+        dsoftcap_part1 = dsoftcap_part1 + tl.sum(
+            dsoftcap_part_hi.to(tl.float32) + dsoftcap_part_2_hi.to(tl.float32), axis=1
+        )  # S29
+    tl.store(
+        dsoftcap_part1_ptr + (b * H + h) * stride_dsoftcap_part1_0, dsoftcap_part1, mask=h < H
+    )  # S29
+
+
+def attention_softcap_backward_dsoftcap_part1_kernel_config(
+    BLOCK_H, BLOCK_I, num_warps, num_stages
+):
+    blocks = {"BLOCK_H": BLOCK_H, "BLOCK_I": BLOCK_I}
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
+
+
+# Used where nothing is timed.
+attention_softcap_backward_dsoftcap_part1_kernel_default = (
+    attention_softcap_backward_dsoftcap_part1_kernel_config(4, 512, 4, 2)
+)
+
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+attention_softcap_backward_dsoftcap_part1_kernel_tuned = _Tuned(
+    attention_softcap_backward_dsoftcap_part1_kernel,
+    [
+        attention_softcap_backward_dsoftcap_part1_kernel_config(*row)
+        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["H", "M"],
+)
+
+
+@triton.jit
+def attention_softcap_backward_dsoftcap_kernel(
+    dsoftcap_part1_ptr, dsoftcap_ptr,
+    stride_dsoftcap_part1_n,
+    B, H,
+    INDEX: tl.constexpr,
+    BLOCK_N: tl.constexpr,
 ):
     """A program does everything.
 
-    Reads dsoftcap_part (B, H, M), dsoftcap_part_2 (B, H, M).
+    Reads dsoftcap_part1 (B * H,).
     Writes dsoftcap (a number).
     """
     dsoftcap = tl.full([], 0.0, tl.float32)  # S1
-    # The loop h inside carries values of the state.
-    for b in range(tl.cast(0, INDEX), B):
-        # The loop i inside carries values of the state.
-        for h in range(tl.cast(0, INDEX), H):
-            i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
-            # Full blocks.
-            for i_first in range(0, i_full, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                dsoftcap_part_i = tl.load(
-                    dsoftcap_part_ptr
-                    + b * stride_dsoftcap_part_b
-                    + h * stride_dsoftcap_part_h
-                    + i * stride_dsoftcap_part_i
-                )  # S29
-                dsoftcap_part_2_i = tl.load(
-                    dsoftcap_part_2_ptr
-                    + b * stride_dsoftcap_part_2_b
-                    + h * stride_dsoftcap_part_2_h
-                    + i * stride_dsoftcap_part_2_i
-                )  # S29
-                dsoftcap = dsoftcap + tl.sum(
-                    dsoftcap_part_i.to(tl.float32) + dsoftcap_part_2_i.to(tl.float32), axis=0
-                )  # S29
-            # The last, partial block.
-            for i_first in range(i_full, M, BLOCK_I):
-                i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-                dsoftcap_part_i = tl.load(
-                    dsoftcap_part_ptr
-                    + b * stride_dsoftcap_part_b
-                    + h * stride_dsoftcap_part_h
-                    + i * stride_dsoftcap_part_i,
-                    mask=i < M,
-                    other=0.0
-                )  # S29
-                dsoftcap_part_2_i = tl.load(
-                    dsoftcap_part_2_ptr
-                    + b * stride_dsoftcap_part_2_b
-                    + h * stride_dsoftcap_part_2_h
-                    + i * stride_dsoftcap_part_2_i,
-                    mask=i < M,
-                    other=0.0
-                )  # S29
-                dsoftcap = dsoftcap + tl.sum(
-                    dsoftcap_part_i.to(tl.float32) + dsoftcap_part_2_i.to(tl.float32), axis=0
-                )  # S29
-    tl.store(dsoftcap_ptr, dsoftcap)  # S29
+    n_stop = B * H
+    n_full = tl.maximum(n_stop, 0) // BLOCK_N * BLOCK_N  # blocks before this one are full
+    # Full blocks.
+    for n_first in range(0, n_full, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dsoftcap_part1_n = tl.load(dsoftcap_part1_ptr + n * stride_dsoftcap_part1_n)  # S30
+        dsoftcap = dsoftcap + tl.sum(dsoftcap_part1_n.to(tl.float32), axis=0)  # S30
+    # The last, partial block.
+    for n_first in range(n_full, n_stop, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dsoftcap_part1_n = tl.load(
+            dsoftcap_part1_ptr + n * stride_dsoftcap_part1_n, mask=n < n_stop, other=0.0
+        )  # S30
+        dsoftcap = dsoftcap + tl.sum(dsoftcap_part1_n.to(tl.float32), axis=0)  # S30
+    tl.store(dsoftcap_ptr, dsoftcap)  # S30
 
 
-def attention_softcap_backward_dsoftcap_kernel_config(BLOCK_I, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I}
+def attention_softcap_backward_dsoftcap_kernel_config(BLOCK_N, num_warps, num_stages):
+    blocks = {"BLOCK_N": BLOCK_N}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -1154,7 +1215,7 @@ attention_softcap_backward_dsoftcap_kernel_tuned = _Tuned(
         attention_softcap_backward_dsoftcap_kernel_config(*row)
         for row in itertools.product((128, 512, 1024), (4, 8), (2,))
     ],
-    key=["B", "H", "M"],
+    key=["B", "H"],
 )
 
 
@@ -1402,6 +1463,9 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
         "dlse", dlse, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
     )
     wanted = _wanted(wanted, ("dQ", "dK", "dV", "dsoftcap"))
+    dsoftcap_part1 = None
+    if "dsoftcap" in wanted:
+        dsoftcap_part1 = torch.empty((B * H,), dtype=torch.float32, device=Q.device)
     delta = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     dsoftcap_part = None
     if "dsoftcap" in wanted:
@@ -1423,7 +1487,21 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
         dsoftcap = torch.empty((), dtype=torch.float32, device=Q.device)
     index = _index_type(
         *_given(
-            Q, K, V, lse, O, dO, dlse, delta, dsoftcap_part, dsoftcap_part_2, dQ, dK, dV, dsoftcap
+            Q,
+            K,
+            V,
+            lse,
+            O,
+            dO,
+            dlse,
+            dsoftcap_part1,
+            delta,
+            dsoftcap_part,
+            dsoftcap_part_2,
+            dQ,
+            dK,
+            dV,
+            dsoftcap
         )
     )
     width = Q.element_size()
@@ -1531,6 +1609,28 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
             )
 
     if _INTERPRETED or not tune:
+        run = attention_softcap_backward_dsoftcap_part1_kernel
+        blocks = attention_softcap_backward_dsoftcap_part1_kernel_default.all_kwargs()
+    else:
+        run = attention_softcap_backward_dsoftcap_part1_kernel_tuned
+        blocks = {}
+
+    def grid(meta):
+        return (B * triton.cdiv(H, meta["BLOCK_H"]),)
+
+    if min(B, H) > 0 and "dsoftcap" in wanted:
+        with torch.cuda.device_of(Q):
+            run[grid](
+                dsoftcap_part1, dsoftcap_part, dsoftcap_part_2,
+                *dsoftcap_part1.stride(),
+                *dsoftcap_part.stride(),
+                *dsoftcap_part_2.stride(),
+                H, M,
+                INDEX=index,
+                **blocks, enable_fp_fusion=True,
+            )
+
+    if _INTERPRETED or not tune:
         run = attention_softcap_backward_dsoftcap_kernel
         blocks = attention_softcap_backward_dsoftcap_kernel_default.all_kwargs()
     else:
@@ -1539,17 +1639,16 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     if "dsoftcap" in wanted:
         with torch.cuda.device_of(Q):
             run[(1,)](
-                dsoftcap_part, dsoftcap_part_2, dsoftcap,
-                *dsoftcap_part.stride(),
-                *dsoftcap_part_2.stride(),
-                B, H, M,
+                dsoftcap_part1, dsoftcap,
+                *dsoftcap_part1.stride(),
+                B, H,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,
             )
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op(_free("attention_softcap_forward_77730966"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_forward_a945ac7e"), mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1569,7 +1668,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_softcap_backward_77730966"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_backward_a945ac7e"), mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

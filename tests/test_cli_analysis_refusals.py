@@ -36,6 +36,9 @@ from tests.test_cli_analysis import (
         (["deps", FLASH, "--at", "M=x"], "'x' is no integer"),
         (["deps", FLASH, "--at", "M=1.5"], "'1.5' is no integer"),
         (["deps", FLASH, "--at", f"M={'9' * 5000}"], "is no integer"),
+        (["deps", FLASH, "--at", f"M={2**63},N=3,E=1,D=1"], "has more than 64 bits"),
+        (["deps", FLASH, "--at", f"M=2,N=[[{-(2**70)}]]"], "has more than 64 bits"),
+        (["deps", FLASH, "--at", "M=2,N=3,E=-1,D=1"], "an extent of Q is -1"),
         (["deps", FLASH, "--at", "M=[1"], "do not match"),
         (["deps", FLASH, "--at", "M=1]"], "do not match"),
         (["deps", FLASH, "--at", "=1"], "is not NAME=INTEGER"),
@@ -82,6 +85,14 @@ def test_contents_that_break_a_contract(capsys: Capture, tmp_path: Path) -> None
     assert "violate the contract" in failure(capsys, "deps", path, "--at", "B=3")
     assert main(["deps", path, "--at", "B=2,cu=[0,1,1]"]) == 0
     assert main(["deps", path, "--at", "B=2"]) == 0
+
+
+@pytest.mark.parametrize("size", [0, -2])
+def test_sizes_that_divide(capsys: Capture, tmp_path: Path, size: int) -> None:
+    text = "def f(A, N, P):\n    for i in range(N):\n        A[i // P] = A[i % P]\n"
+    message = failure(capsys, "deps", listing_file(tmp_path, text), "--at", f"N=3,P={size}")
+    assert f"P is {size}, and an index is divided by it" in message
+    assert "help:" in message
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -239,17 +239,32 @@ def test_a_gpu_that_is_not_there() -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_the_interpreter_leaves_out_what_has_no_effect() -> None:
+def test_the_interpreter_leaves_out_what_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Integers wrap around as before, and triton.language is afterwards what it was."""
     prepare_device("cpu")
     from triton import language
     from triton.runtime import interpreter
 
     assert not interpreter.interpreter_builder.options.sanitize_overflow
-    before = (language.load, language.tensor.__add__, language.math.exp)
+    prepared = interpreter._patch_lang
+    patched: list[Any] = []
+    patch = prepared._patch
+
+    def counted(fn: Any) -> Any:
+        patched.append(fn)
+        return patch(fn)
+
+    monkeypatch.setattr(prepared, "_patch", counted)
+
+    def members() -> tuple[Any, ...]:
+        return language.load, language.tensor.__add__, language.math.exp, language.core.reduce
+
+    before = members()
+    # Five rows are two programs, each of which calls `tl.sum`.
     found = looptrans.compile(TOTAL)(torch.ones(5, 7))
     assert torch.equal(found, torch.full((5,), 7.0))
-    assert before == (language.load, language.tensor.__add__, language.math.exp)
+    assert before == members()
+    assert len(patched) == 2  # the module that the kernel sees, and the one that functions see
 
 
 @pytest.mark.usefixtures("cache")

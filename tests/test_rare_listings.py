@@ -320,6 +320,22 @@ def f(X: Float[Array, "M N"]):
             Y[i, t] = sqrt(sum((X[i, u] - X[i, t]) ** 2 for u in range(lo, t + 1)) / n + 0.5)
     return Y
 """
+# Digits of what is handed over and of gradients stay apart where those of a local are joined.
+NUMBERED = """
+def f(X: Float[Array, "B T V"]):
+    part = zeros(B * T, dtype=float32); loss = 0.0
+    for b in range(B):
+        for t in range(T):
+            m = -inf; s = 0.0
+            for v in range(V):
+                m = max(m, X[b, t, v])
+            for v in range(V):
+                s += exp(X[b, t, v] - m)
+            part[b * T + t] = m + log(s)
+    for n in range(B * T):
+        loss += part[n]
+    return loss
+"""
 # Guards inside the loop are what keeps the rows in the array.
 MORE_ROWS = """
 def f(A: Float[Array, "M N"], P: int):
@@ -366,11 +382,12 @@ def products(term: str, more: str = "s: float", before: str = "pass_ = x") -> st
         (MORE_ROWS, "M=5,N=7,P=40", "forward"),
         (PIECES, "M=3,R=7,F=2", "both"),
         (HOW_MANY, "M=2,N=9", "both"),
+        (NUMBERED, "B=2,T=3,V=5", "both"),
     ],
     ids=["max of 0", "max of exp", "tanh", "set twice", "window", "remainder", "guarded",
          "two ends", "whole", "empty rows", "empty", "infinite", "masked rows", "guarded rows",
          "made", "columns", "one more", "start", "digits", "shared", "two rates", "long",
-         "rounded", "more rows", "pieces", "how many"],
+         "rounded", "more rows", "pieces", "how many", "numbered"],
 )  # fmt: skip
 def test_what_was_wrong_once(
     text: str, sizes: str, passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

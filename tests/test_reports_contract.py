@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+import islpy as isl
 import pytest
 
 from looptrans.ir.facts import LoopFacts, LoopVerdict
@@ -18,6 +19,7 @@ from looptrans.reports import (
     render_loops,
     render_report,
 )
+from tests.analysis import report
 from tests.test_reports_goldens import check_golden
 from tests.test_reports_samples import (
     CARRIED,
@@ -80,6 +82,29 @@ def test_additive_keys_only_where_they_say_something() -> None:
     assert first["witness"]["elements"] == {"n[0]": 1}
     assert second["carried_by"] is None and second["witness"] is None
     assert "distance_set" not in third and "instances" not in third
+
+
+@pytest.mark.parametrize(("factor", "key"), [("2", "distance_set"), ("P", "distance_within")])
+def test_a_distance_set_is_exact_or_called_otherwise(factor: str, key: str) -> None:
+    text = f"for i in range(N):\n    A[i * {factor}] = A[i]\n"
+    document = load(render_dependences(report(text), "json"))
+    found = next(d for d in document["dependences"] if d["basis"] == "value")
+    assert {"distance_set", "distance_within"} & found.keys() == {key}
+    step = 2 if factor == "2" else 3
+    occur = {i * step - i for i in range(7) if i < i * step < 7}
+    said = distances_at(found[key], {"N": 7, "P": step})
+    assert said == occur if key == "distance_set" else said > occur
+
+
+def distances_at(text: str, sizes: dict[str, int]) -> set[int]:
+    """Lists a set of distances over one loop at given sizes."""
+    distances = isl.Set(text)
+    for number in range(distances.dim(isl.dim_type.param)):
+        value = isl.Val(sizes[distances.get_dim_name(isl.dim_type.param, number) or ""])
+        distances = distances.fix_val(isl.dim_type.param, number, value)
+    found: list[isl.Point] = []
+    distances.foreach_point(found.append)
+    return {int(p.get_coordinate_val(isl.dim_type.set, 0).to_python()) for p in found}
 
 
 def test_instances_at_given_sizes() -> None:

@@ -87,7 +87,7 @@ def test_an_example_occurs_or_the_answer_is_unknown() -> None:
 def f(H, W, X):
     for h in range(H):
         for w in range({}):
-            X[h * W + w] = X[h * W + w] + 1.0
+            X[h * W + w] = 2.0 * X[h * W + w] + 1.0
 """
     verdict = parallelize(program(text.format("W + 1")), "h").verdict
     assert verdict.decision == "illegal" and verdict.witness is not None

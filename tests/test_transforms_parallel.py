@@ -86,7 +86,7 @@ def test_what_carries_values_takes_turns() -> None:
     assert step.verdict.help.startswith("ordered_atomics(i) lets the iterations take turns at ")
 
 
-def test_a_name_that_is_used_elsewhere_is_pointed_out() -> None:
+def test_a_name_that_is_used_elsewhere_is_privatized_first() -> None:
     program = read("""
         def f(x: Float[Array, "N"], y: Float[Array, "N"]):
             for i in range(N):
@@ -97,7 +97,8 @@ def test_a_name_that_is_used_elsewhere_is_pointed_out() -> None:
                 x[k] = t
         """)
     step = parallelize(program, "i")
-    assert step.verdict.help == "give t another name outside i, then privatize(i)"
+    assert step.verdict.help == "privatize(i) first"
+    assert agrees(parallelize(privatize(program, "i").after, "i"))
 
 
 def test_what_cannot_be_made_parallel() -> None:
@@ -796,7 +797,7 @@ def test_what_cannot_be_split() -> None:
         error[E043]: m is not reduced by j in a way that is recognized
           the anti dependence S3 → S12 is carried by it, and is no part of a reduction by +, *, \
 max or min
-          help: distribute(j) takes what is no reduction into a loop of its own
+          help: looptrans derive --to split looks for an operator that joins the whole state
         """)
     assert "the size 0 is not above 0" in refusal(split, spec("matmul"), "k", 0)
     assert "cannot be joined by and" in refusal(split, spec("matmul"), "k", 4, "and")

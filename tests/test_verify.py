@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from looptrans.emit.listing import emitted
 from looptrans.executor.errors import InputMismatch
 from looptrans.executor.inputs import Inputs, prepare
 from looptrans.frontend import parse
@@ -24,7 +26,9 @@ from looptrans.runtime.reference import Reference, reference_of
 from looptrans.runtime.verification import OutputError, Report, Run
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_inputs import neighbours
+from looptrans.runtime.verify_search import MOST_TOGETHER
 from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.runtime.verify_work import default_blocks, work
 
 torch = pytest.importorskip("torch")
 
@@ -32,6 +36,7 @@ from looptrans.runtime import verify as verifying  # noqa: E402  # it needs torc
 from looptrans.runtime.verify import CannotVerify, Launcher, verify, verify_launcher  # noqa: E402
 from looptrans.runtime.verify_memory import Guarded, guarded  # noqa: E402
 
+ROOT = Path(__file__).resolve().parent.parent
 MATMUL = """
 def product(A: Float[Array, "M K"], B: Float[Array, "K N"]):
     C = zeros((M, N))
@@ -63,6 +68,41 @@ SETS = (
     SizeSet("zero", {"M": 3, "K": 0, "N": 7}),
     SizeSet("zero", {"M": 0, "K": 5, "N": 7}),
 )
+
+
+CONVOLUTION = """
+def conv(x: Float[Array, "B C H W"], w: Float[Array, "F C R S"]):
+    y = zeros((B, F, H - R + 1, W - S + 1))
+    for b in range(B):
+        for f in range(F):
+            for i in range(H - R + 1):
+                for j in range(W - S + 1):
+                    for c in range(C):
+                        for r in range(R):
+                            for s in range(S):
+                                y[b, f, i, j] += x[b, c, i + r, j + s] * w[f, c, r, s]
+    return y
+"""
+BATCH_NORM = """
+def batch_norm(X: Float[Array, "N C H W"], eps: float):
+    Y = zeros((N, C, H, W))
+    for c in range(C):
+        s = 0.0
+        for n in range(N):
+            for i in range(H):
+                for j in range(W):
+                    s += X[n, c, i, j]
+        v = 0.0
+        for n in range(N):
+            for i in range(H):
+                for j in range(W):
+                    v += (X[n, c, i, j] - s / (N * H * W)) ** 2
+        for n in range(N):
+            for i in range(H):
+                for j in range(W):
+                    Y[n, c, i, j] = (X[n, c, i, j] - s / (N * H * W)) / sqrt(v / (N * H * W) + eps)
+    return Y
+"""
 
 
 def program_of(text: str) -> Program:
@@ -393,6 +433,44 @@ def f(Q: Float[Array, "H M"], K: Float[Array, "G M"], R):
     assert all(each["H"] == each["G"] * each["R"] and each["M"] >= 2 for each in every)
     assert found["small"][0]["R"] > 1
     assert found["small"][0]["G"] > 1
+
+
+def test_no_loop_is_empty_where_blocks_are_filled() -> None:
+    """`H - R + 1` rows of an image are none where the window is higher than the image."""
+    program = program_of(CONVOLUTION)
+    blocks = emitted(program).blocks
+    found = size_sets(program, blocks)
+    for each in found:
+        if each.kind in ("small", "crossing", "whole"):
+            for length, window in (("H", "R"), ("W", "S")):
+                assert each.sizes[length] - each.sizes[window] >= 1, each
+    (crossing,) = (each.sizes for each in found if each.kind == "crossing")
+    assert crossing["W"] - crossing["S"] + 1 > 64
+    assert (crossing["W"] - crossing["S"] + 1) % 64
+
+
+def test_sizes_take_no_minutes() -> None:
+    """Loops that go one iteration at a time count, and still each block is crossed in one set."""
+    program = program_of(BATCH_NORM)
+    blocks = emitted(program).blocks
+    (kernel,) = blocks.kernels
+    by_default = default_blocks(kernel)
+    found = size_sets(program, blocks)
+    assert work((blocks,), {"N": 150, "C": 203, "H": 137, "W": 170}) > 100 * MOST_TOGETHER
+    sizes = [{name: int(size) for name, size in each.sizes.items()} for each in found]
+    assert all(work((blocks,), each) <= MOST_TOGETHER for each in sizes)
+    crossing = [each.sizes for each in found if each.kind == "crossing"]
+    for name, block in (("N", "BLOCK_N"), ("C", "BLOCK_C"), ("H", "BLOCK_I"), ("W", "BLOCK_J")):
+        size = by_default[block]
+        assert any(each[name] > size and each[name] % size for each in crossing), name
+
+
+def test_blocks_that_are_longer_than_usual_sizes_are_crossed() -> None:
+    program = program_of((ROOT / "specs" / "layernorm.py").read_text())
+    blocks = emitted(program).blocks
+    longest = max(default_blocks(blocks.kernels[0]).values())
+    assert longest > 203
+    assert any(each.sizes["N"] > longest for each in size_sets(program, blocks))
 
 
 # Memory, types, reports

@@ -507,7 +507,8 @@ def test_a_kernel_with_one_operator_changed_is_wrong(monkeypatch: pytest.MonkeyP
 def test_programs_are_few_where_a_kernel_adds_over_them() -> None:
     # dscale is one sum over b, h and i: there b and h are no programs.
     program = spec("attention_causal")
-    found = size_sets(program, emitted_with_backward(program).backward)
+    made = emitted_with_backward(program)
+    found = size_sets(program, made.backward, (made.forward,))
     for each in found:
         assert each.sizes["B"] * each.sizes["H"] <= 6, each
     (crossing,) = (each.sizes for each in found if each.kind == "crossing")

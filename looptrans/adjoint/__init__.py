@@ -3,14 +3,15 @@
 `one_derivation` goes through the steps; what it meets on the way, in that order:
 
 what equations are        definitions, sums, written_sums, facts, refusal
-seen more simply          simpler, order
-made ready for reading    lets, digits, whole_digits, lengths, packed, views, taken_back, choices,
-                          one_form, picking, named_tests, tightening, cancelling, running
+seen more simply          simpler, order, within, first_terms, row_parts
+made ready for reading    lets, digits, whole_digits, row_products, lengths, packed, views,
+                          taken_back, choices, one_form, picking, named_tests, tightening,
+                          cancelling, running
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
 loops of more than sums   closing, closed_nodes, nested_folds, kept_values,
                           carrying
 equations put in order    known_choices, equal, finite, apart, together, shared_terms, offered
-softmax and its kin       weights, totals, statistics, tops, hanging
+softmax and its kin       weights, totals, statistics, tops, logarithms, hanging
 rows that see nothing     guards, empty, idle, nothing
 adjoints                  reverse, pulling, derivatives, solving, in_range
 through time              states_kept, recurrences, in_time, through_time

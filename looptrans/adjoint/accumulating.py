@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from looptrans.algebra.cells import same_cell
 from looptrans.algebra.values import negative
+from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.monoids import Folding
-from looptrans.ir.value import Access, Binary, Call, Holds, Read, Select, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Holds,
+    Read,
+    Select,
+    Value,
+    Whole,
+    walk_value,
+)
 
 
 def arrays_in(value: Value) -> set[str]:
@@ -14,28 +25,58 @@ def arrays_in(value: Value) -> set[str]:
     return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
 
 
-def accumulation(target: Access, value: Value) -> tuple[Folding, Value, Condition] | None:
-    """Return the operator, the term and the condition of `x = x op term if condition else x`."""
+def are_apart(one: Access, other: Access) -> bool:
+    """Tell whether two accesses are surely to different cells."""
+    if one.array != other.array:
+        return True
+    pairs = zip(one.subscripts, other.subscripts, strict=True)
+    forms = [
+        form_of(difference(a, b))
+        for a, b in pairs
+        if not isinstance(a, Whole) and not isinstance(b, Whole)
+    ]
+    return any(form.is_constant and form.constant != 0 for form in forms)
+
+
+def accumulation(
+    target: Access, value: Value, *, elsewhere: bool = False
+) -> tuple[Folding, Value, Condition] | None:
+    """Return the operator, the term and the condition of `x = x op term if condition else x`.
+
+    Args:
+        target: What is set.
+        value: What it is set to.
+        elsewhere: Whether the term may read other cells of the array.
+    """
     own = Read(target)
+
+    def reads_it(each: Value) -> bool:
+        return any(
+            part.access.array == target.array and not (elsewhere and are_apart(part.access, target))
+            for part in walk_value(each)
+            if isinstance(part, Read)
+        )
+
     match value:
         case Select(condition, chosen, otherwise) if otherwise == own:
-            found = accumulation(target, chosen)
-            if found is None or target.array in _condition_arrays(condition):
+            found = accumulation(target, chosen, elsewhere=elsewhere)
+            if found is None or reads_it(Holds(condition)):
                 return None
             return found[0], found[1], conjunction(condition, found[2])
         case Select(condition, chosen, otherwise) if chosen == own:
-            return accumulation(target, Select(negation(condition), otherwise, chosen))
+            turned = Select(negation(condition), otherwise, chosen)
+            return accumulation(target, turned, elsewhere=elsewhere)
         case Call("max" | "min" as name, arguments) if len(arguments) > 1:
             flat = _flat_call(name, arguments)
             rest = [a for a in flat if not _is_cell(a, target)]
-            if len(rest) != len(flat) - 1 or any(target.array in arrays_in(a) for a in rest):
+            if len(rest) != len(flat) - 1 or any(map(reads_it, rest)):
                 return None
             return name, rest[0] if len(rest) == 1 else Call(name, tuple(rest)), ALWAYS
         case Binary("+" | "-", _, _):
             terms = _summands(value, 1)
             mine = [sign for sign, term in terms if _is_cell(term, target)]
             others = [(sign, term) for sign, term in terms if not _is_cell(term, target)]
-            if mine != [1] or any(target.array in arrays_in(term) for _, term in others):
+            if mine != [1] or any(reads_it(term) for _, term in others):
                 return None
             total: Value | None = None
             for sign, term in others:
@@ -46,10 +87,6 @@ def accumulation(target: Access, value: Value) -> tuple[Folding, Value, Conditio
             return None if total is None else ("sum", total, ALWAYS)
         case _:
             return None
-
-
-def _condition_arrays(condition: Condition) -> set[str]:
-    return arrays_in(Holds(condition))
 
 
 def _is_cell(value: Value, target: Access) -> bool:

@@ -8,7 +8,15 @@ from typing import TypeAlias
 
 from looptrans.adjoint.definitions import System, condition_variables
 from looptrans.adjoint.standing import Scalar
-from looptrans.ir.condition import ALWAYS, Condition, Some, conjunction, is_data_dependent, negation
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Every,
+    Some,
+    conjunction,
+    is_data_dependent,
+    negation,
+)
 from looptrans.ir.index import variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Const, Holds, Read, Reduce, Select, Value
@@ -63,9 +71,7 @@ class WorkedOut:
                     return part
                 case Select(condition, chosen, otherwise):
                     tested = only_condition(self._out(Holds(condition), bound, reader, under))
-                    ways = [condition, negation(condition)]
-                    if is_data_dependent(condition) or condition_variables(condition) & bound:
-                        ways = [ALWAYS, ALWAYS]
+                    ways = _ways(condition, bound)
                     return Select(
                         tested,
                         self._out(chosen, bound, reader, (*under, ways[0])),
@@ -107,6 +113,22 @@ class WorkedOut:
                 scalar = replace(scalar, value=value)
             found[access] = scalar
         return {access: found[access] for access in self.scalars}
+
+
+def _ways(condition: Condition, bound: frozenset[str]) -> tuple[Condition, Condition]:
+    """Return what holds where one side of a choice is taken, and where the other is.
+
+    Of what loops and sizes say alone: data are not asked before they are worked out.
+    """
+    parts = condition.parts if isinstance(condition, Every) else (condition,)
+    said = [
+        part
+        for part in parts
+        if not is_data_dependent(part) and not condition_variables(part) & bound
+    ]
+    if len(said) == len(parts):
+        return condition, negation(condition)
+    return conjunction(*said), ALWAYS
 
 
 def only_condition(value: Value) -> Condition:

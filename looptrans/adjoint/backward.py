@@ -18,7 +18,7 @@ from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.recurrences import opened
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.running import Running, with_running_sums
-from looptrans.adjoint.simpler import ORDER, PLACES, Simpler, simpler
+from looptrans.adjoint.simpler import ORDER, PLACES, ROWS, Simpler, simpler
 from looptrans.adjoint.states_kept import with_states_kept
 from looptrans.adjoint.through_time import closed
 from looptrans.adjoint.together import with_rows_together
@@ -68,6 +68,10 @@ def _backward(
     try:
         return _of_simplest(program, of, wrt)
     except NotDifferentiated as error:
+        rows = simpler(program, (ROWS,))
+        if rows is not None:
+            with contextlib.suppress(NotDifferentiated):
+                return _simplified(_backward(rows.program, of, wrt), program, rows)
         running = with_running_sums(program)
         if running is not None:
             with contextlib.suppress(NotDifferentiated):

@@ -14,9 +14,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.accumulating import arrays_in
 from looptrans.ir.branches import joined
-from looptrans.ir.condition import (
-    is_of_indices,
-)
+from looptrans.ir.condition import is_data_dependent
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Select
 
@@ -45,7 +43,7 @@ def _chosen(node: If) -> Node:
             if (
                 len(first.targets) == len(first.values) == len(second.values) == 1
                 and first.targets == second.targets
-                and is_of_indices(condition)
+                and not is_data_dependent(condition)
             ):
                 value = Select(condition, first.values[0], second.values[0])
                 # What goes on from elements before is no choice, but begins in one way.

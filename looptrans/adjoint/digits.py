@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.row_products import with_products_as_sums
 from looptrans.adjoint.views import Use, created, shaped
 from looptrans.adjoint.whole_digits import InTwo, Pair, joined_again, pairs_of
 from looptrans.frontend import parse
@@ -26,7 +27,7 @@ from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Range, Subscript, Whole
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, placed
+from looptrans.ir.walk import accesses, live_out, placed
 
 MOST_NUMBERS = 8
 
@@ -98,8 +99,10 @@ class Parted:
         here = {array.name: array.rank for array in program.arrays}
         views = {name: view for name, view in views.items() if here.get(name) == ranks[name]}
 
+        # What is returned has the shape of its argument, or that under which it is handed over.
+        fixed = {*views, *live_out(program)}
         for array in program.arrays:
-            if array.role == "local" and array.name not in views:
+            if array.role == "local" and array.name not in fixed:
                 own = dict(self._made(array))
                 views |= {array.name: own} if own else {}
 
@@ -138,8 +141,9 @@ class Parted:
 
 def parted(listed: Program) -> Parted | None:
     """Return a listing in which subscripts of two digits are two; None where none is written."""
-    in_two = _in_two(listed)
-    program = listed if in_two is None else in_two.run()
+    by_elements = with_products_as_sums(listed)
+    in_two = _in_two(by_elements)
+    program = by_elements if in_two is None else in_two.run()
     views: dict[str, dict[int, Digits]] = {}
     made = {t.array for p in placed(program) if isinstance(p.node, Assign) for t in p.node.targets}
     for array in program.arrays:
@@ -279,9 +283,15 @@ def _digits(
 
 
 def _said_to_be(extent: Index, contracts: Iterable[Contract]) -> Iterator[Index]:
-    """Yield what contracts say an extent is the same as: G * R, where `assert H == G * R`."""
+    """Yield what contracts say an extent is the same as.
+
+    It is G * R, where `assert H == G * R`, and E // 2 * 2, where `assert E % 2 == 0`.
+    """
     for contract in contracts:
         match contract:
+            case Contract(Relation("==", Arith("%", whole, radix), Int(0)), ()):
+                if is_same(whole, extent):
+                    yield Arith("*", Arith("//", whole, radix), radix)
             case Contract(Relation("==", left, right), ()):
                 if is_same(left, extent):
                     yield right

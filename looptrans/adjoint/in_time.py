@@ -11,7 +11,7 @@ dependences tell whether anything is set, or added to, after it was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice, permutations
@@ -24,7 +24,7 @@ from looptrans.algebra.values import ZERO
 from looptrans.analysis.api import dependences, groups
 from looptrans.ir.affine import difference, is_same, total
 from looptrans.ir.condition import Relation, conjunction
-from looptrans.ir.index import Index, Int, Var
+from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range
@@ -127,18 +127,50 @@ def _running(nests: list[Node], tied: Tied, around: Program) -> Node:
     Raises:
         NotDifferentiated: There is no such way.
     """
+    guards, inner = _guarded_alike(nests)
+    moving = {name for nest in inner for name in _moving(tied.closed(nest), tied)}
     candidates = (
         candidate
-        for nest in _together(nests, around)
-        for candidate in _directions(_set_first(nest, tied))
+        for turned in (lambda name: name in moving, lambda _: True)
+        for nest in _together(inner, around)
+        for candidate in _directions(_set_first(nest, tied), turned)
     )
     for candidate in islice(candidates, MOST_TRIED):
-        if _sets_first(candidate, tied, around):
-            return tied.closed(candidate)
+        whole: Node = candidate
+        for guard in reversed(guards):
+            whole = replace(guard, body=(whole,))
+        if _sets_first(whole, tied, around):
+            return tied.closed(whole)
     raise NotDifferentiated(
         f"{' and '.join(sorted(tied.gradients))} cannot be gone through backwards: no way "
         f"was found, among {MOST_TRIED}, to set each gradient before it is read"
     )
+
+
+def _guarded_alike(nests: list[Node]) -> tuple[list[If], list[Node]]:
+    """Return the guards that stand around all nests, and nests that ask inside what others ask."""
+    guards: list[If] = []
+    while True:
+        outer = [n for n in nests if isinstance(n, If) and len(n.body) == 1 and not n.orelse]
+        if len(outer) < len(nests) or any(n.condition != outer[0].condition for n in outer):
+            return guards, [_guards_inside(nest) for nest in nests]
+        guards.append(outer[0])
+        nests = [guard.body[0] for guard in outer]
+
+
+def _guards_inside(node: Node) -> Node:
+    """Return a nest whose guards stand inside of its loops, as far as these hold one another."""
+    match node:
+        case If(_, (inner,), ()) as guard:
+            match _guards_inside(inner):
+                case Loop(body=(only,)) as loop:
+                    return replace(loop, body=(_guards_inside(replace(guard, body=(only,))),))
+                case Loop() as loop:
+                    return replace(loop, body=(replace(guard, body=loop.body),))
+                case other:
+                    return replace(guard, body=(other,))
+        case _:
+            return node
 
 
 def _together(nests: list[Node], around: Program) -> Iterator[Node]:
@@ -159,20 +191,20 @@ _Fused = tuple[Node, "_Fused | None"]
 def _fused(nests: list[Node], around: Program) -> _Fused | None:
     """Return loops as one, and what comes of it where the loops inside are one, too.
 
-    One that ends before the others is asked whether it still runs.
+    One that begins after the others, or ends before them, is asked whether it runs.
     """
     loops = [nest for nest in nests if isinstance(nest, Loop)]
     if len(loops) != len(nests) or any(loop.range.step != 1 for loop in loops):
         return None
     first = loops[0]
-    if any(not is_same(loop.range.start, first.range.start) for loop in loops):
-        return None
-    last = first.range.stop
+    start, last = first.range.start, first.range.stop
     for loop in loops:
-        apart = difference(loop.range.stop, last)
-        if not isinstance(apart, Int):
+        before, behind = difference(start, loop.range.start), difference(loop.range.stop, last)
+        if not isinstance(before, Int) or not isinstance(behind, Int):
             return None
-        last = loop.range.stop if apart.value > 0 else last
+        start = loop.range.start if before.value > 0 else start
+        last = loop.range.stop if behind.value > 0 else last
+    whole = Range(start, last)
     taken = frozenset().union(*(binders(loop) for loop in loops))
     name = first.variable
     if any(name in binders(n) for loop in loops for n in loop.body):
@@ -182,13 +214,17 @@ def _fused(nests: list[Node], around: Program) -> _Fused | None:
     for loop in loops:
         body = tuple(rename_variable(node, loop.variable, name) for node in loop.body)
         bodies.append(body)
-        if is_same(loop.range.stop, last):
-            parts += body
-        else:
-            parts.append(If(Relation("<", Var(name), loop.range.stop), body))
-    one = replace(first, variable=name, range=Range(first.range.start, last), body=tuple(parts))
+        asked = []
+        if not is_same(loop.range.start, start):
+            asked.append(Relation(">=", Var(name), loop.range.start))
+        if not is_same(loop.range.stop, last):
+            asked.append(Relation("<", Var(name), loop.range.stop))
+        parts += (If(conjunction(*asked), body),) if asked else body
+    one = replace(first, variable=name, range=whole, body=tuple(parts))
     inner = None
-    if all(is_same(loop.range.stop, last) and len(loop.body) == 1 for loop in loops):
+    if not any(isinstance(part, If) for part in parts) and all(
+        len(loop.body) == 1 for loop in loops
+    ):
         inner = _fused([body[0] for body in bodies], around)
     return one, _inside(one, inner)
 
@@ -225,13 +261,25 @@ def _may_precede(node: Node, other: Node, tied: Tied) -> bool:
     return bool(written & tied.carried) and not (names | written) & set_there and not written & its
 
 
-def _directions(nest: Node) -> Iterator[Node]:
+def _moving(nest: Node, tied: Tied) -> Iterator[str]:
+    """Yield the variables that what is carried is read ahead of, or behind, as `dh[t + 1]`."""
+    for node in nodes((nest,)):
+        if isinstance(node, Assign | If):
+            for each in accesses(node):
+                if each.access.array in tied.carried:
+                    for index in each.access.indices:
+                        if not isinstance(index, Var):
+                            yield from variables(index)
+
+
+def _directions(nest: Node, turned: Callable[[str], bool]) -> Iterator[Node]:
     """Yield a nest as it is, and with some of its loops the other way round."""
-    variables = list(dict.fromkeys(n.variable for n in nodes((nest,)) if isinstance(n, Loop)))
-    for count in range(min(len(variables), MOST_TURNED) + 1):
-        for chosen in combinations(variables, count):
-            (turned,) = rewritten((nest,), partial(_turned, frozenset(chosen)))
-            yield turned
+    every = dict.fromkeys(n.variable for n in nodes((nest,)) if isinstance(n, Loop))
+    names = [name for name in every if turned(name)]
+    for count in range(min(len(names), MOST_TURNED) + 1):
+        for chosen in combinations(names, count):
+            (made,) = rewritten((nest,), partial(_turned, frozenset(chosen)))
+            yield made
 
 
 def _turned(variables: frozenset[str], node: Node) -> tuple[Node, ...]:

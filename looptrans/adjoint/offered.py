@@ -26,6 +26,7 @@ beside those that are written out; so is a sum of elements, whose derivatives ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from looptrans.adjoint.definitions import Definition, Origin, System, free_variables, range_moved
@@ -45,29 +46,34 @@ def named(system: System, outputs: frozenset[str]) -> None:
         outputs: Those that are outputs, which stay.
     """
     _put_in(system, outputs)
-    for name in list(system.definitions):
+    for name in _names(system):
         match system.definitions[name].value:
             case Reduce("sum", generators, body):
                 for factor in _factors(body):
                     if _is_worth_a_name(system, system.definitions[name], factor, generators):
-                        _name(system, name, factor, "factor", alone=True)
+                        _name(system, name, factor, "factor", outputs, alone=True)
             case _:
                 pass
-    for name in list(system.definitions):
+    for name in _names(system):
         match system.definitions[name].value:
             case Reduce("max" | "min", _, body):
-                _name(system, name, body, "term", alone=False)
+                _name(system, name, body, "term", outputs, alone=False)
             case _:
                 pass
-    for name in list(system.definitions):
+    for name in _names(system):
         while True:
             found = [
                 part.arguments[0]
                 for part in walk_value(system.definitions[name].value)
                 if isinstance(part, Call) and part.function == "tanh"
             ]
-            if not any(_name(system, name, value, "in", alone=True) for value in found):
+            if not any(_name(system, name, value, "in", outputs, alone=True) for value in found):
                 break
+
+
+def _names(system: System) -> Iterator[str]:
+    """Yield the names of definitions, but of those that are forgotten on the way."""
+    yield from (name for name in list(system.definitions) if name in system.definitions)
 
 
 def _put_in(system: System, outputs: frozenset[str]) -> None:
@@ -80,14 +86,20 @@ def _put_in(system: System, outputs: frozenset[str]) -> None:
         ):
             continue
 
-        def change(part: Value, name: str = name) -> Value | None:
-            if isinstance(part, Read) and part.access.array == name:
-                return system.instance(name, part.access.indices)
-            return None
+        _read_instead(system, name, readers)
 
-        for reader in readers:
-            system.add(replace(reader, value=replaced(reader.value, change)))
-        del system.definitions[name]
+
+def _read_instead(system: System, name: str, readers: list[Definition]) -> None:
+    """Put the value of a definition in where it is read, and forget it."""
+
+    def change(part: Value) -> Value | None:
+        if isinstance(part, Read) and part.access.array == name:
+            return system.instance(name, part.access.indices)
+        return None
+
+    for reader in readers:
+        system.add(replace(reader, value=replaced(reader.value, change)))
+    del system.definitions[name]
 
 
 def _is_exponential(value: Value) -> bool:
@@ -152,14 +164,25 @@ def _is_worth_a_name(
     )
 
 
-def _name(system: System, of: str, value: Value, ending: str, *, alone: bool) -> bool:
+def _name(
+    system: System,
+    of: str,
+    value: Value,
+    ending: str,
+    outputs: frozenset[str],
+    *,
+    alone: bool,
+) -> bool:
     """Give a part of a definition a definition of its own; tell whether that was done.
+
+    Definitions of the same are forgotten, but outputs, and it is read for them.
 
     Args:
         system: The definitions.
         of: The definition.
         value: The part.
         ending: How its name ends.
+        outputs: Definitions that are outputs.
         alone: Whether it gets one even if no other definition has it.
     """
     made = _made(system, system.definitions[of], value, ending)
@@ -173,6 +196,13 @@ def _name(system: System, of: str, value: Value, ending: str, *, alone: bool) ->
     for definition in list(system.definitions.values()):
         system.add(_read(replace(made, name=name), definition))
     system.add(replace(made, name=name))
+    for copy in (each for each in changed if each not in outputs):
+        match system.definitions[copy].value:
+            case Read(access) if access.array == name:
+                readers = {d.name: d for d in system.definitions.values() if copy in d.reads()}
+                _read_instead(system, copy, list(readers.values()))
+            case _:
+                pass
     system.sort()
     return True
 

@@ -19,6 +19,7 @@ from looptrans.adjoint.equal import made_one
 from looptrans.adjoint.guards import divided_once
 from looptrans.adjoint.idle import Unguarded, without_tests_of_tops
 from looptrans.adjoint.known_choices import read_where_known
+from looptrans.adjoint.logarithms import with_logarithms_opened
 from looptrans.adjoint.made_whole import made_whole
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.proofs import Step, steps_of
@@ -70,6 +71,7 @@ class Derivation:
         # What is in memory whole, whoever reads it.
         in_memory = whole | frozenset(self.outputs.values())
         with_terms_opened(self.system, in_memory)
+        with_logarithms_opened(self.system)
         of_tops = without_tests_of_tops(self.system)
         totals = totals_of(self.system)
         asked = tested(self.system, totals.values())

@@ -12,6 +12,7 @@ from looptrans.adjoint.one_form import conditions_in_one_form
 from looptrans.adjoint.reading import Position, Reading, Site, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.ir.program import Program
+from looptrans.transforms.powers import with_powers_of_two
 
 
 def read(program: Program) -> tuple[Reading, tuple[Closing, ...]]:
@@ -25,7 +26,8 @@ def read(program: Program) -> tuple[Reading, tuple[Closing, ...]]:
         NotDifferentiated: It is no chain of values, sums, maxima and minima, and some loop that
             carries more has no closed form.
     """
-    program = conditions_in_one_form(with_choices(with_tests_put_in(with_indices_put_in(program))))
+    program = with_powers_of_two(with_tests_put_in(with_indices_put_in(program)))
+    program = conditions_in_one_form(with_choices(program))
     try:
         return definitions_of(program), ()
     except NotDifferentiated as error:

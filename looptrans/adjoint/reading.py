@@ -154,10 +154,11 @@ class _Reader:
         done: list[tuple[Access, Value]] = []
         for number, target in enumerate(node.targets):
             value = values[number if len(values) == len(node.targets) else 0]
+            cell = moved(cell_without_lets(target), around.renaming)
             if self.state.program.array(target.array).element != "float":
-                self._count(node, position, around, target, value)
+                self._count(node, position, around, cell, value)
                 continue
-            done.append((moved(cell_without_lets(target), around.renaming), value))
+            done.append((cell, value))
         if len(done) > 1:
             # All values are worked out before anything is written.
             for target, value in done:
@@ -172,14 +173,10 @@ class _Reader:
     def _count(
         self, node: Assign, position: Position, around: Around, target: Access, value: Value
     ) -> None:
-        """Let a scalar that counts what satisfies a condition be a sum of ones.
+        """Let what counts what satisfies a condition be a sum of ones.
 
         Other integers stand for index expressions, or are known to nobody.
         """
-        if target.subscripts:
-            raise NotDifferentiated(
-                f"{target.array} holds integers that the listing computes", node.label
-            )
         counts = accumulation(target, value)
         if is_number(value, 0.0) or (counts and counts[0] == "sum" and is_number(counts[1], 1.0)):
             try:

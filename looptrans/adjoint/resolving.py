@@ -87,10 +87,10 @@ def read_of(
             name = version.inner
     if name is None:
         raise NotDifferentiated(version.lost, place.label)
-    return _held(state, Access(name, subscripts))
+    return held(state, Access(name, subscripts))
 
 
-def _held(state: State, access: Access) -> Value:
+def held(state: State, access: Access) -> Value:
     """Return what a cell holds: that of an earlier version, where its subscripts say which.
 
     After `q[i, 0] = a` and `q[i, 1] = b`, a read of `q[i, 0]` gets what the first has set.
@@ -111,7 +111,7 @@ def _held(state: State, access: Access) -> Value:
                 case Const() as number:
                     return number
                 case Read(inner):
-                    return _held(state, inner)
+                    return held(state, inner)
     return Read(access)
 
 

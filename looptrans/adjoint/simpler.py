@@ -15,9 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
 from looptrans.adjoint.picking import Picked, with_picks_added
+from looptrans.adjoint.row_parts import RowParts, with_parts_of_rows
+from looptrans.adjoint.within import Within, with_loops_within
 from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
@@ -30,19 +33,34 @@ from looptrans.transforms.values_inward import Inward
 from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
 _Seen: TypeAlias = (
-    Unasked | Ended | Inward | MadeOnce | Outward | WholeLoops | OneByOne | Shifted | Picked
+    Unasked
+    | Begun
+    | Ended
+    | Inward
+    | MadeOnce
+    | Outward
+    | WholeLoops
+    | OneByOne
+    | Shifted
+    | Picked
+    | Within
+    | RowParts
 )
 
 # Loops over all of what blocks are of, and what is free outside of what carries.
 ORDER: Final = (
     "idle guards",
+    "first terms",
     "guarded ends",
     "tiles made once",
     "rows outward",
     "whole loops",
+    "loops within",
     "loops outward",
     "elements",
 )
+# Loops over rows that are free but for what all of them add to.
+ROWS: Final = "parts of rows"
 # Rows where they are, arrays that are set once, and nests with nothing between their loops.
 PLACES: Final = ("made once", "rows in place", "picked", "numbers inward")
 
@@ -69,7 +87,7 @@ def simpler(program: Program, kinds: tuple[str, ...]) -> Simpler | None:
 
     Args:
         program: The program.
-        kinds: The ways to try, in this order, out of `ORDER` and `PLACES`.
+        kinds: The ways to try, in this order, out of `ORDER`, `PLACES` and `ROWS`.
     """
     for kind in kinds:
         found = _WAYS[kind](program)
@@ -88,12 +106,15 @@ def why_blocks_stay(program: Program) -> tuple[str, ...]:
 
 _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
+    "first terms": lambda p: with_first_terms_inside(program_of_indices(p)),
     "guarded ends": lambda p: with_guarded_ends(program_of_indices(p)),
     "tiles made once": lambda p: with_arrays_made_once(program_of_indices(p), tiles=True),
     "rows outward": lambda p: with_rows_outward(program_of_indices(p)),
     "whole loops": lambda p: with_whole_loops(program_of_indices(p)),
+    "loops within": lambda p: with_loops_within(program_of_indices(p)),
     "loops outward": lambda p: with_loops_outward(program_of_indices(p)),
     "elements": lambda p: one_by_one(program_of_indices(p))[0],
+    ROWS: lambda p: with_parts_of_rows(program_of_indices(p)),
     "made once": with_arrays_made_once,
     "rows in place": lambda p: with_rows_in_place(program_of_indices(p)),
     "picked": with_picks_added,

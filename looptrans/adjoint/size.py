@@ -17,7 +17,7 @@ from itertools import permutations
 
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.algebra.cells import value_moved
-from looptrans.ir.affine import form_of, simplified
+from looptrans.ir.affine import about, form_of
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
@@ -208,4 +208,6 @@ def _in_pieces(program: Program, system: System, last: Mapping[str, str]) -> Ite
 
 
 def _counted(extents: tuple[Index, ...]) -> Counter[str]:
-    return Counter(index_text(simplified(extent)) for extent in extents)
+    """Return extents, those of sizes give or take a few: states are one more than their steps."""
+    forms = ((extent, form_of(extent)) for extent in extents)
+    return Counter(index_text(e if form.is_constant else about(e)) for e, form in forms)

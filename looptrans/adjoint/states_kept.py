@@ -20,7 +20,7 @@ from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.printing import shape_text
 from looptrans.analysis.api import dependences
 from looptrans.frontend import parse
-from looptrans.ir.affine import Form, difference, extremum, form_of, in_one_order, index_of, total
+from looptrans.ir.affine import about, difference, extremum, total
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import index_text, listing
@@ -334,7 +334,7 @@ def _has_room(program: Program, state: _State) -> bool:
 
 def _size(extent: Index) -> str:
     """Return an extent, give or take a few."""
-    return index_text(in_one_order(index_of(Form(form_of(extent).terms))))
+    return index_text(about(extent))
 
 
 def _declared_at(program: Program, name: str) -> int:

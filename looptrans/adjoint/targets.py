@@ -8,10 +8,11 @@ from looptrans.adjoint.facts import bounds_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.state import Place, Position, State
 from looptrans.algebra.cells import condition_moved
-from looptrans.ir.affine import Form, form_of, index_of
+from looptrans.ir.affine import Form, form_of, index_of, is_same
 from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Index, Var, variables
-from looptrans.ir.value import Access, Generator
+from looptrans.ir.index import Arith, Index, Int, Var, variables
+from looptrans.ir.listing import index_text
+from looptrans.ir.value import Access, Generator, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ def solved_target(state: State, target: Access, place: Place, *, adds: bool = Fa
                 f"which iteration writes a cell of {target.array} cannot be told from its "
                 "subscripts",
                 place.label,
-                remedy=f"give {target.array} a dimension for each of these loops, or make the "
+                remedy=_left_over(state, target, number, open_, place)
+                or f"give {target.array} a dimension for each of these loops, or make the "
                 "variable of one loop its subscript",
             )
         loop = free.pop(unit[0])
@@ -84,3 +86,22 @@ def solved_target(state: State, target: Access, place: Place, *, adds: bool = Fa
         dimensions[number] = loop.position
     found = tuple(g for g in indices if g is not None)
     return Solved(found, tuple(dimensions), values, tuple(conditions), tuple(pinned))
+
+
+def _left_over(
+    state: State, target: Access, number: int, open_: list[str], place: Place
+) -> str | None:
+    """Return the contract by which pairs fill a dimension: E % 2 == 0 where f < E // 2."""
+    if state.program.array(target.array).shape[number] is None:
+        return None
+    extent = state.extent(target.array, number)
+    for loop in place.around.loops:
+        match loop.generator.range:
+            case Range(Int(0), Arith("//", whole, Int() as part), 1) if (
+                loop.variable in open_ and is_same(whole, extent)
+            ):
+                asked = f"{index_text(Arith('%', whole, part))} == 0"
+                return f"say that nothing is left over, with assert {asked}"
+            case _:
+                pass
+    return None

@@ -118,14 +118,14 @@ def _with_arguments(
         if isinstance(node, Declaration) and node.creation.element == "float32"
     }
     for name in handed:
-        if name in arguments:
-            continue
         own = forward.array(name)
         shape = tuple(extent for extent in own.shape if extent is not None)
         kind = "Float32" if name in precise else "Float"
         annotation = f'{kind}[Array, "{shape_text(shape)}"]'
         given = Array(name, own.rank, "float", "input", own.shape, annotation=annotation)
-        arrays = (*arrays, given)
+        arrays = (*(a for a in arrays if a.name != name), given)
+        if name in arguments:
+            continue
         # What is saved stands behind the arguments of the listing, before what comes in.
         place = max(
             (n + 1 for n, a in enumerate(arguments) if a in forward.arguments),

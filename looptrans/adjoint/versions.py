@@ -15,7 +15,7 @@ from looptrans.adjoint.apart import added
 from looptrans.adjoint.definitions import Definition, full
 from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.adjoint.resolving import read_of, resolved, resolved_condition
+from looptrans.adjoint.resolving import held, read_of, resolved, resolved_condition
 from looptrans.adjoint.rows import by_elements
 from looptrans.adjoint.state import LoopAround, Place, Site, State, Version
 from looptrans.adjoint.targets import Solved, solved_target
@@ -123,8 +123,9 @@ def write(state: State, place: Place, target: Access, value: Value) -> None:
         _define(state, target.array, tuple(full_indices), both, place, version)
         return
     inner = _define(state, target.array, indices, new, place, version, everywhere=False)
+    # A number is read as one, and not as a cell: then what is chosen alike looks alike.
     access = Access(inner, tuple(Var(g.variable) for g in indices))
-    both = Select(conjunction(*needs), Read(access), old)
+    both = Select(conjunction(*needs), new if isinstance(new, Const) else Read(access), old)
     version = replace(
         version,
         inner=inner,
@@ -183,7 +184,7 @@ def join(state: State, array: str, one: Version) -> None:
     theirs = [c for c in other.needs if c not in common]
     if len(mine) != 1 or [negation(c) for c in mine] != theirs:
         return
-    chosen, otherwise = Read(Access(one.inner, cells)), Read(Access(other.inner, cells))
+    chosen, otherwise = (held(state, Access(i, cells)) for i in (one.inner, other.inner))
     name = state.system.names.array(array)
     label = state.system.definitions[other.inner].label
     both = Select(mine[0], chosen, otherwise)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Final
 
 from looptrans.adjoint.definitions import (
     condition_variables,
@@ -35,6 +36,9 @@ from looptrans.ir.value import (
     Unary,
     Value,
 )
+
+# What is divided by more is a product of literals, which are no exact numbers: as log2(e) * log(2).
+MOST: Final = 2**20
 
 
 def value_of(terms: Iterable[Term]) -> Value:
@@ -147,9 +151,10 @@ def _product(term: Term, last: Value | None = None) -> Value:
     size = term.coefficient
     sign = -1 if size < 0 else 1
     size = abs(size)
-    if size != 1 and (size.denominator == 1 or _is_short(size)):
-        above.insert(0, Const(float(size)))
-    elif size != 1:
+    if size.denominator == 1 or _is_short(size) or size.denominator > MOST:
+        if float(size) != 1.0:
+            above.insert(0, Const(float(size)))
+    else:
         above.insert(0, number(Fraction(size.numerator)))
         below.append(number(Fraction(size.denominator)))
     product = multiply(*above)
@@ -159,6 +164,7 @@ def _product(term: Term, last: Value | None = None) -> Value:
 
 
 def _is_short(size: Fraction) -> bool:
+    """Tell whether a fraction is a literal, which says exactly what it is."""
     return Fraction(repr(float(size))) == size
 
 

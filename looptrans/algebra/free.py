@@ -12,7 +12,7 @@ What is said here holds; what is not said may hold as well, and is then asked of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from looptrans.algebra.cells import is_own_cell
@@ -92,15 +92,21 @@ def carrying_loops(program: Program, flow: DependenceReport) -> dict[Position, b
     return found
 
 
-def freed(program: Program, path: LoopPath, private: Iterable[str] | None = None) -> Free | None:
+def freed(
+    program: Program,
+    path: LoopPath,
+    private: Iterable[str] | None = None,
+    gathered: Collection[str] = (),
+) -> Free | None:
     """Tell what makes a loop free; None where the text does not show that it can be.
 
     Args:
         program: The program.
         path: The loop.
         private: What is to be private to it; found where not given.
+        gathered: What its iterations may have in common, since they only add to it.
     """
-    if not _is_plain(program.body):
+    if not _is_plain(program.body[path.position[0]]):
         return None
     outer = {around.variable for around in loops_around(program, path.position)}
     outside = set(live_out(program))
@@ -125,6 +131,8 @@ def freed(program: Program, path: LoopPath, private: Iterable[str] | None = None
         if segments is not None:
             own.append(array.name)
             contracts |= dict.fromkeys(segments.contracts)
+            continue
+        if array.name in gathered:
             continue
         if array.name in outside or len(inside) != len(sites):
             return None
@@ -280,8 +288,8 @@ def _rows(
     return found if found is not None and found.sequence == path.variable else None
 
 
-def _is_plain(body: tuple[Node, ...]) -> bool:
-    return all(isinstance(node, _PLAIN) for node in nodes(body))
+def _is_plain(nest: Node) -> bool:
+    return all(isinstance(node, _PLAIN) for node in nodes((nest,)))
 
 
 def _is_set_first(sites: tuple[AccessSite, ...], loop: Position) -> bool:

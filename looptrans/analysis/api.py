@@ -23,6 +23,7 @@ from looptrans.ir.facts import (
     LoopFacts,
     LoopVerdict,
 )
+from looptrans.ir.index import Index
 from looptrans.ir.program import Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Range
@@ -81,6 +82,22 @@ def dependences(
         return within_budget(work, budget)
     except BudgetExceeded as error:
         return _no_dependences(program, str(error))
+
+
+def divisors(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[Index, ...]:
+    """Return the expressions of sizes that bounds, guards and subscripts divide by.
+
+    Raises:
+        BudgetExceeded: They could not be found in time.
+    """
+
+    def work() -> tuple[Index, ...]:
+        from looptrans.analysis.dependences import divisors as find
+        from looptrans.analysis.model import build_model
+
+        return find(build_model(program))
+
+    return within_budget(work, budget)
 
 
 def is_written_once(program: Program, array: str, *, budget: float = ONCE_SECONDS) -> bool:

@@ -29,7 +29,7 @@ from looptrans.ir.facts import (
     DependenceReport,
     InstancePair,
 )
-from looptrans.ir.index import Arith, Param, walk
+from looptrans.ir.index import Arith, Index, Param, walk
 from looptrans.ir.index import parameters as parameters_in
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Contract, Loop, Program
@@ -276,8 +276,8 @@ def _awkward_sizes(model: Model) -> list[str]:
     return [p.name for p in model.program.parameters if p.name in names]
 
 
-def _dividing_sizes(model: Model) -> set[str]:
-    """Return the sizes that something is divided by, which are never 0."""
+def divisors(model: Model) -> tuple[Index, ...]:
+    """Return the expressions of sizes that something is divided by, which are never 0."""
     indices = [a.size for a in model.normalizer.arithmetic.values() if a.op != "*"]
     indices += [
         node.right
@@ -285,7 +285,12 @@ def _dividing_sizes(model: Model) -> set[str]:
         for node in walk(index)
         if isinstance(node, Arith) and node.op in ("//", "%")
     ]
-    return {name for index in indices for name in parameters_in(index)}
+    return tuple(dict.fromkeys(indices))
+
+
+def _dividing_sizes(model: Model) -> set[str]:
+    """Return the sizes that something is divided by."""
+    return {name for index in divisors(model) for name in parameters_in(index)}
 
 
 def analyse(

@@ -181,6 +181,10 @@ def _storage(made: Correspondence) -> Verdict:
     verdict = _by_sources(made, "storage", STORAGE_LAW)
     if verdict.decision == "legal":
         check_spare(made, spare)
+    if verdict.decision == "unknown":
+        # Sources know nothing of tests that are decided alike.
+        other = _without_sources(made)
+        return other if other.decision == "legal" else verdict
     return verdict
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import islpy as isl
 
+from looptrans.analysis.accessed import tidied
 from looptrans.analysis.comparison import Difference
 from looptrans.analysis.correspondence import Correspondence
-from looptrans.analysis.flow import tidied
 from looptrans.analysis.model import StatementModel
 from looptrans.analysis.polyhedra import order_map
 from looptrans.analysis.relation import Relation

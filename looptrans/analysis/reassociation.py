@@ -15,6 +15,7 @@ from functools import partial
 
 import islpy as isl
 
+from looptrans.analysis.accessed import tidied
 from looptrans.analysis.comparison import Comparison, identity_map
 from looptrans.analysis.correspondence import (
     Correspondence,
@@ -24,8 +25,8 @@ from looptrans.analysis.correspondence import (
     correspondence,
 )
 from looptrans.analysis.explanation import most_telling
-from looptrans.analysis.flow import tidied, without
 from looptrans.analysis.judging import judged
+from looptrans.analysis.last_writers import without
 from looptrans.analysis.races import any_order, judge_races
 from looptrans.analysis.sources import Operand, Sources, Target
 from looptrans.analysis.spare import check_extents

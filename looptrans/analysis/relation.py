@@ -65,3 +65,19 @@ class Uncovered:
     sink: int
     array: str
     instances: isl.Set
+
+
+def relation_of_pairs(
+    kind: DependenceKind,
+    basis: Basis,
+    ends: tuple[int, int],
+    array: str,
+    pairs: isl.Map,
+    certain: isl.Map | None,
+) -> Relation:
+    """Return a relation of pairs of which some, or all, or none are known to occur."""
+    if certain is None or certain.is_empty():
+        return Relation(kind, basis, *ends, array, pairs, may=True)
+    if certain is pairs or pairs.is_subset(certain):
+        return Relation(kind, basis, *ends, array, pairs, may=False)
+    return Relation(kind, basis, *ends, array, pairs, may=True, certain=certain)

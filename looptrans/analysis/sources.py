@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 
 import islpy as isl
 
-from looptrans.analysis.flow import tidied, without
+from looptrans.analysis.accessed import tidied
 from looptrans.analysis.formula import conjunction
+from looptrans.analysis.last_writers import without
 from looptrans.analysis.model import AccessModel, Model, StatementModel
 from looptrans.analysis.polyhedra import before, cell_formula, domain_formula, relation_of
 from looptrans.ir.value import Whole

@@ -41,6 +41,8 @@ from looptrans.ir.index import (
     Opaque,
     Param,
     Var,
+    opaque_terms,
+    variables,
 )
 from looptrans.ir.index import Let as IndexLet
 from looptrans.ir.program import Program
@@ -215,7 +217,7 @@ class Builder(Scopes):
         guards = [g for g in sure if set(dims_of(g)) <= set(dims) and dims_of(g)]
         guards += [g for g in sure if not dims_of(g)]
         partial = [g for g in sure if not set(dims_of(g)) <= set(dims)]
-        limits = self._limits(array, subscripts) if partial else ()
+        limits = self.limits(array, subscripts) if partial else ()
         mask = both(self.inside(dims), *guards, *limits)
         load = Load(array, subscripts, mask, None if mask is None else 0, kind)
         if kind == "float" and mask is not None:
@@ -282,20 +284,33 @@ class Builder(Scopes):
             name = self.name(stem, (array, subscripts, mask))
         return name
 
-    def _limits(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def limits(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return that subscripts are inside an array, where a guard may be what keeps them so."""
         found: list[Expr] = []
         for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
-            if isinstance(subscript, Position) or extent is None:
+            if extent is None or (
+                isinstance(subscript, Position) and not self._differs(subscript.dim)
+            ):
                 continue
             if dims_of(subscript):
                 found.append(Binary(">=", subscript, Number(0)))
                 found.append(Binary("<", subscript, self.index(extent)))
         return tuple(found)
 
+    def _differs(self, dim: Dim) -> bool:
+        """Tell whether each row reads its own ends of a loop: those of no iterations say nothing.
+
+        CSR: for k in range(start[i], start[i + 1]), where start may be anything if both are alike.
+        """
+        if dim.role != "tile":
+            return False
+        read = [t for end in (dim.start, dim.stop) for t in opaque_terms(end)]
+        names = {name for term in read for name in variables(term)}
+        return any(d.is_vector for n in names if n in self.places for d in dims_of(self.places[n]))
+
     def held(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return that the cells of a block are there, where only guards in loops keep them so."""
-        found = list(self._limits(array, subscripts))
+        found = list(self.limits(array, subscripts))
         for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
             match subscript:
                 case Position(dim) if extent is not None:

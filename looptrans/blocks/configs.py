@@ -55,12 +55,29 @@ def choices(
             return _of_two_rows(rows, tiles, needed)
         strains = strains_of(body) if _most_in_a_loop(body) > 2 else None
         return _of_rows(rows, tiles, needed, strains)
+    if not products and largest == 3 and len(rows) == 1 and tiles:
+        return (_of_rows_alone(rows[0].block or "", tiles),) * 2
     if products or largest > 2:
         # A side of a matrix product has at least 16; a third dimension fills registers by itself.
         sizes = ((16, 32), (16,)) if products else ((4, 8, 16), (4, 8, 16))
         spaces = tuple(_square(blocks, each) for each in sizes)
         return Choice(spaces[0][0], spaces[0]), Choice(spaces[1][0], spaces[1])
     return _of_reductions(rows, tiles, _contiguous(body))
+
+
+def _of_rows_alone(row: str, tiles: tuple[Dim, ...]) -> Choice:
+    """Return the configurations of rows that share nothing: one query on a cache of its own.
+
+    What is loaded has three dimensions, and a program of one row has the longest part of it.
+    """
+    names = tuple(dict.fromkeys(d.block or "" for d in tiles))
+    start = Config({**dict.fromkeys(names, 64), row: 1}, 4, 2)
+    sizes = ((1, 16), (1, 32), (1, 64), (1, 128), (4, 4), (4, 16), (8, 8))
+    every = tuple(
+        Config({**dict.fromkeys(names, tile), row: own}, warps, stages)
+        for (own, tile), warps, stages in product(sizes, (4, 8), (1, 2))
+    )
+    return Choice(start, _with(start, *every))
 
 
 def _square(blocks: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[Config, ...]:

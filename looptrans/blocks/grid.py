@@ -31,7 +31,7 @@ from looptrans.ir.index import (
     variables,
     walk,
 )
-from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.program import Assign, Atomic, If, Loop, Node, Program
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -47,8 +47,12 @@ from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.extents import extent_along
 
 
-def grid_of(node: Loop, path: Path) -> tuple[tuple[Loop, ...], Path]:
-    """Return the loops of the grid, outermost first, and the place of the innermost."""
+def grid_of(node: Loop, path: Path, program: Program) -> tuple[tuple[Loop, ...], Path]:
+    """Return the loops of the grid, outermost first, and the place of the innermost.
+
+    What only adds to memory may go over any number of iterations inside of a program, and does
+    where nothing says how many there are at most.
+    """
     loops = [node]
     while True:
         body = loops[-1].body
@@ -60,6 +64,8 @@ def grid_of(node: Loop, path: Path) -> tuple[tuple[Loop, ...], Path]:
         outer = {loop.variable for loop in loops}
         ends = (*plain_variables(inner.range.start), *plain_variables(inner.range.stop))
         if outer & set(ends) or inner.variable in outer:
+            break
+        if is_read(inner) and _only_adds(inner) and _most(inner, program) is None:
             break
         loops.append(inner)
         path = (*path, 0)
@@ -86,12 +92,8 @@ def most_of(loop: Loop, program: Program) -> Index:
     Raises:
         NotLowered: Nothing is declared that says so.
     """
-    start, stop = _ends(loop)
-    least, greatest = _limit(start, program, "least"), _limit(stop, program, "greatest")
-    if least is None or greatest is None:
-        written = extent_along(program, loop, writes=True)
-        if written is not None:
-            return written
+    most = _most(loop, program)
+    if most is None:
         arrays = {n.array for end in _ends(loop) for n in walk(end) if isinstance(n, Opaque)}
         open_ = [a.name for a in program.arrays if a.name in arrays and a.value_range is None]
         named = " and ".join(open_) or "its bounds"
@@ -99,7 +101,19 @@ def most_of(loop: Loop, program: Program) -> Index:
             f"how many iterations {loop.variable} has is read from memory, and no range of {named} "
             'says how many there are at most: declare it, as in Int[Array, "B", "0:N+1"]'
         )
+    return most
+
+
+def _most(loop: Loop, program: Program) -> Index | None:
+    start, stop = _ends(loop)
+    least, greatest = _limit(start, program, "least"), _limit(stop, program, "greatest")
+    if least is None or greatest is None:
+        return extent_along(program, loop, writes=True)
     return difference(greatest, least)
+
+
+def _only_adds(loop: Loop) -> bool:
+    return all(isinstance(node, Atomic | Loop) for node in loop.body)
 
 
 def _ends(loop: Loop) -> tuple[Index, Index]:
@@ -145,8 +159,15 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
         loops: The loops of the grid.
         single: Variables of which a program does one iteration.
     """
-    # Rows of one block cannot each have a range of their own of another loop of the grid.
-    deciding = {v for loop in loops for end in _ends(loop) for v in variables(end)}
+    # Rows of one block cannot each have a range of their own of another loop of the grid, and what
+    # a loop adds to memory is not looked up for those of other rows.
+    inner = [n for n in nodes(loops[-1].body) if isinstance(n, Loop) and is_read(n)]
+    deciding = {
+        v
+        for loop in (*loops, *filter(_only_adds, inner))
+        for end in _ends(loop)
+        for v in variables(end)
+    }
     grid = [loop.variable for loop in loops if loop.variable not in deciding | single]
     body = loops[-1].body
     reads = _reads(body)

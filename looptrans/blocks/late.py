@@ -55,7 +55,8 @@ def with_late(kernel: Kernel) -> Kernel:
         for choice in (kernel.narrow, kernel.wide)
     )
     # Many registers for each row leave no room for the block that is carried.
-    tried = [each for each in narrow.tuned if min(each.blocks[b] for b in _rows(kernel)) >= 64]
+    rows = _rows(kernel)
+    tried = [c for c in narrow.tuned if min((c.blocks[b] for b in rows), default=0) >= 64]
     late = tuple(_chosen(each, 1) for each in tried)
     return replace(kernel, narrow=Choice(narrow.default, narrow.tuned + late), wide=wide)
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
 
 from looptrans.algebra.append import Append, appends
-from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.balance import grows
 from looptrans.blocks.behind import factors_behind
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.conditions import in_one
 from looptrans.blocks.configs import choices
 from looptrans.blocks.constants import met
+from looptrans.blocks.covered import is_covered
 from looptrans.blocks.exponents import in_powers_of_two
 from looptrans.blocks.expr import (
-    Binary,
     Dim,
     Dot,
     Edge,
@@ -33,7 +31,6 @@ from looptrans.blocks.late import with_late
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
 from looptrans.blocks.ops import (
-    Branch,
     ElementLoop,
     Let,
     Op,
@@ -65,9 +62,8 @@ from looptrans.blocks.stored import stored
 from looptrans.blocks.unit_steps import unit_steps
 from looptrans.blocks.unseen import asked_by_row
 from looptrans.derivation.step import Derivation
-from looptrans.ir.affine import simplified
 from looptrans.ir.condition import is_of_indices
-from looptrans.ir.index import Index, Int, Param, parameters
+from looptrans.ir.index import parameters
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Const, Create
 from looptrans.ir.walk import live_out, nodes
@@ -135,9 +131,22 @@ class _Lowering:
         return "float32" if is_own and array.element == "float" else None
 
     def run(self) -> BlockProgram:
-        program = self.program
-        work = [n for n in enumerate(program.body) if not isinstance(n[1], Declaration)]
+        work = [n for n in enumerate(self.program.body) if not isinstance(n[1], Declaration)]
         groups = _groups(work)
+        try:
+            return self._run(groups)
+        except NotLowered:
+            finer = _finer(groups)
+            if finer == groups:
+                raise
+            # What loops hand to each other goes through memory, from one kernel to the next.
+            self.notes.clear()
+            with suppress(NotLowered):
+                return self._run(finer)
+            raise
+
+    def _run(self, groups: list[list[tuple[int, Node]]]) -> BlockProgram:
+        program = self.program
         kept_after: list[frozenset[str]] = []
         outputs = set(live_out(program))
         touched = [{s.array for _, n in g for s in sites((n,))} for g in groups]
@@ -159,11 +168,13 @@ class _Lowering:
                 name = self._name(group, {kernel.name for kernel in kernels})
             kernels.append(self._kernel(name, group, kept_after[number], frozenset(before)))
             before |= {s.array for _, n in group for s in sites((n,)) if s.is_write}
+        made = self._made(kernels)
+        in_float32 = {each.array for each in made if each.rounded}
         found = BlockProgram(
             self.derivation.program,
             self.derivation.last,
-            tuple(kernels),
-            self._made(kernels),
+            tuple(kernel.with_float32(in_float32) for kernel in kernels),
+            made,
             program.outputs,
             tuple(c.condition for c in program.contracts if not c.generators),
             tuple(step.name for step in self.derivation.steps),
@@ -227,7 +238,7 @@ class _Lowering:
         path: Path = ()
         first = body[0] if len(body) == 1 else None
         if isinstance(first, Loop) and first.execution == "parallel" and first.range.step == 1:
-            loops, path = grid_of(first, (0,))
+            loops, path = grid_of(first, (0,), program)
         inner = loops[-1].body if loops else body
         rows = rows_of(loops, alone) if loops else ()
         # Blocks of rows next to each other read the same: their programs run side by side.
@@ -308,7 +319,7 @@ class _Lowering:
         for op in ops_in(ops):
             if isinstance(op, Store):
                 written.add(op.array)
-                if op.added:
+                if op.folded:
                     added.add(op.array)
             for expr in exprs_of(op):
                 for part in walk(expr):
@@ -354,7 +365,7 @@ class _Lowering:
                 raise NotLowered(f"it is not known how large {array.name} is")
             creation = self.creations.get(array.name)
             shape = tuple(extent for extent in array.shape if extent is not None)
-            covered = self._is_covered(array.name, shape, kernels)
+            covered = is_covered(array.name, shape, kernels)
             fill = None if covered else _fill(creation, array.name)
             dtype = self._dtype(array)
             # Many programs add to it one after the other: rounded once, at the end.
@@ -362,19 +373,6 @@ class _Lowering:
             dtype = "float32" if rounded else dtype
             found.append(Filled(array.name, shape, fill, dtype, array.element, rounded))
         return tuple(found)
-
-    def _is_covered(self, name: str, shape: tuple[Index, ...], kernels: list[Kernel]) -> bool:
-        """Tell whether some kernel surely stores every element, and none looks at it before."""
-        for kernel in kernels:
-            if any(a.name == name and a.access != "out" for a in kernel.arrays):
-                return False
-            branches = [op for op in ops_in(kernel.body) if isinstance(op, Branch)]
-            if any(op.array == name for op, _ in _stores(branches)):
-                return False
-            stores = [each for each in _stores(kernel.body) if each[0].array == name]
-            if stores and all(_is_whole(op, loops, shape, kernel) for op, loops in stores):
-                return True
-        return False
 
 
 def _with_loops_outside(node: Node) -> Node:
@@ -412,21 +410,38 @@ def _groups(work: list[tuple[int, Node]]) -> list[list[tuple[int, Node]]]:
     return [*found, waiting] if waiting else found
 
 
+def _finer(groups: list[list[tuple[int, Node]]]) -> list[list[tuple[int, Node]]]:
+    """Return what each kernel does, where a loop that reads what one before it writes has its own.
+
+    What stands before a loop goes with it.
+    """
+    found: list[list[tuple[int, Node]]] = []
+    for group in groups:
+        found.append([])
+        waiting: list[tuple[int, Node]] = []
+        for number, node in group:
+            waiting.append((number, node))
+            if not isinstance(node, Loop):
+                continue
+            if any(_hands_over(earlier, node) for _, earlier in found[-1]):
+                found.append([])
+            found[-1] += waiting
+            waiting = []
+        found[-1] += waiting
+    return found
+
+
+def _hands_over(first: Node, second: Node) -> bool:
+    """Tell whether a loop writes an array that another one reads."""
+    written = {site.array for site in sites((first,)) if site.is_write and site.subscripts}
+    read = {site.array for site in sites((second,)) if not site.is_write}
+    return isinstance(first, Loop) and bool(written & read)
+
+
 def _meet(one: Node, other: Node) -> bool:
     """Tell whether one of two writes what the other touches."""
     mine, its = sites((one,)), sites((other,))
     return any(a.array == b.array and (a.is_write or b.is_write) for a in mine for b in its)
-
-
-def _is_whole(op: Store, loops: tuple[Dim, ...], shape: tuple[Index, ...], kernel: Kernel) -> bool:
-    """Tell whether a store, with the others of its loops, stores every element."""
-    dims = [p.dim for p in op.subscripts if isinstance(p, Position)]
-    whole = len(dims) == len(shape) == len(set(dims)) and all(
-        dim.start == Int(0) and dim.step == 1 and simplified(dim.stop) == simplified(extent)
-        for dim, extent in zip(dims, shape, strict=True)
-    )
-    around = [d for d in (*kernel.grid, *loops) if d not in dims and d.stop != Int(1)]
-    return whole and not around and _is_plain(op)
 
 
 def _is_added(kernels: list[Kernel], name: str) -> bool:
@@ -439,31 +454,6 @@ def _access(is_read: bool, is_written: bool, is_added: bool) -> ArrayAccess:
     if is_read and is_written:
         return "inout"
     return "in" if is_read else "out"
-
-
-def _is_plain(op: Store) -> bool:
-    """Tell whether the mask says no more than that the elements exist."""
-    return all(
-        isinstance(part, Binary)
-        and part.op == "<"
-        and isinstance(part.left, Position)
-        and isinstance(part.right, Scalar)
-        and simplified(part.left.dim.stop) == Param(part.right.name)
-        for part in conjuncts(op.mask)
-    )
-
-
-def _stores(
-    ops: Iterable[Op], around: tuple[Dim, ...] = ()
-) -> Iterator[tuple[Store, tuple[Dim, ...]]]:
-    """Yield the stores with the loops around them."""
-    for op in ops:
-        if isinstance(op, Store):
-            yield op, around
-        elif isinstance(op, TileLoop | ElementLoop):
-            yield from _stores(op.body, (*around, op.dim))
-        elif isinstance(op, Branch | RowBlock):
-            yield from _stores(op.body, around)
 
 
 def _key(program: Program, fact: Append) -> tuple[str, frozenset[str]]:

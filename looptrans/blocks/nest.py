@@ -12,6 +12,7 @@ from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.expr import Dim, Expr, Name, Number, Position, Unary, dims_of, union
 from looptrans.blocks.expr import walk as parts_of
+from looptrans.blocks.grid import is_read
 from looptrans.blocks.lifting import lifted, narrowed
 from looptrans.blocks.ops import Branch, ElementLoop, Let, Store, TileLoop
 from looptrans.blocks.program import NotLowered
@@ -186,6 +187,7 @@ class Nest:
             self.shapes.around
             and node.range.step == 1
             and any(isinstance(n, Atomic) for n in node.body)
+            and not is_read(node)
         ):
             # What is added to a row of memory is one block.
             return self.shapes.lanes(node.variable, node.range.start, node.range.stop)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from looptrans.blocks.expr import Dim, Dot, Expr, walk
+from looptrans.ir.monoids import Folding
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Store:
     The dimensions of the store are those of the subscripts; the value is broadcast to them.
 
     Attributes:
-        added: Whether the value is added to what is there, in one step.
+        folded: How the value is joined to what is there, in one step; None where it replaces it.
     """
 
     array: str
@@ -44,7 +45,7 @@ class Store:
     mask: Expr | None = None
     labels: tuple[str, ...] = ()
     note: str = ""
-    added: bool = False
+    folded: Folding | None = None
 
 
 @dataclass(frozen=True, slots=True)

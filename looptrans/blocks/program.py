@@ -9,8 +9,8 @@ BlockProgram ─ kernels, launched one after the other; temporaries between them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from looptrans.blocks.expr import Dim, Kind, Scalar
@@ -123,6 +123,11 @@ class Kernel:
     last_first: bool = False
     restored: tuple[str, ...] = ()
 
+    def with_float32(self, names: Collection[str]) -> Kernel:
+        """Return the kernel with arrays of these names in float32, whatever the inputs are."""
+        arrays = (replace(a, dtype="float32") if a.name in names else a for a in self.arrays)
+        return replace(self, arrays=tuple(arrays))
+
 
 @dataclass(frozen=True, slots=True)
 class Filled:
@@ -188,3 +193,7 @@ class NotLowered(Exception):
         super().__init__(reason)
         self.reason = reason
         self.label = label
+
+
+class NotCounted(NotLowered):
+    """A loop all of whose iterations must be in one block, and nothing outside says how many."""

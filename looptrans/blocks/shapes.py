@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.expr import Dim, Position, union
-from looptrans.blocks.program import NotLowered
+from looptrans.blocks.program import NotCounted, NotLowered
 from looptrans.blocks.sites import Binding, Path
 from looptrans.blocks.storage import Storage
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, variables, walk
@@ -51,11 +51,11 @@ class Shapes:
         """Return the dimension of a loop all of whose iterations are in one block.
 
         Raises:
-            NotLowered: How many there are is known only inside the kernel.
+            NotCounted: How many there are is known only inside the kernel.
         """
         for index in (start, stop):
             if not all(is_of_sizes(part) for part in walk(index)):
-                raise NotLowered(
+                raise NotCounted(
                     f"all iterations of {variable} must be in one block, and how many there are is "
                     "known only inside the kernel"
                 )

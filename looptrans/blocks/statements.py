@@ -8,7 +8,7 @@ from looptrans.adjoint.accumulating import accumulation
 from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both, conjuncts, mentions
 from looptrans.blocks.builder import Builder
-from looptrans.blocks.contraction import summed
+from looptrans.blocks.contraction import reduced, summed
 from looptrans.blocks.expr import Cast, Dim, Expr, Name, Where, dims_of, kind_of, union
 from looptrans.blocks.magnitude import bounds
 from looptrans.blocks.ops import Let, Store
@@ -199,33 +199,51 @@ class Statements:
         self.b.values[array] = Name(array, dims, kind_of(value), held)
 
     def add(self, node: Atomic, path: Path) -> None:
-        """Add to cells in memory, over rows and blocks at once what is added to one cell."""
+        """Add to cells in memory, over rows and blocks at once what is added to one cell.
+
+        So with maxima and minima.
+        """
         for number, each in enumerate(node.body):
             if not isinstance(each, Assign):
                 raise NotLowered("an atomic part with more than plain statements has no blocks")
             found = accumulation(each.targets[0], each.values[0])
-            if len(each.targets) != 1 or found is None or found[0] != "sum":
-                raise NotLowered(f"{each.label}: an atomic part adds to a cell only", each.label)
+            if len(each.targets) != 1 or found is None:
+                raise NotLowered(
+                    f"{each.label}: an atomic part adds to one cell, or takes a maximum or minimum",
+                    each.label,
+                )
             self.sums.statement, self.b.label = each, each.label
-            target, (_, value, condition) = each.targets[0], found
+            target, (folding, value, condition) = each.targets[0], found
             guard = None
             if condition != ALWAYS:
                 guard = self.b.condition(condition, self.sums.v.truth_of)
             with self.b.guarded(guard):
                 places = tuple(self.b.index(s) for s in target.indices)
                 own = union(*(dims_of(p) for p in places))
-                offered = self.sums.v.number(value)
+                offered = self.sums.v.kept(value, target.array)
                 guards = [c for g in self.b.guards for c in conjuncts(g)]
+            partial = [g for g in guards if not set(dims_of(g)) <= set(own)]
+            # Where nothing counts, what says which cell it is may say anything.
+            limits = self.b.limits(target.array, places) if partial else ()
             for dim in union(self.shapes.rows, self.shapes.vectors, dims_of(offered)):
                 if dim in own:
                     continue
                 mask = both(self.b.inside((dim,)), *(g for g in guards if dim in dims_of(g)))
                 guards = [g for g in guards if dim not in dims_of(g)]
-                offered = summed(self.b, offered, dim, mask)
+                if folding == "sum":
+                    offered = summed(self.b, offered, dim, mask)
+                else:
+                    offered = reduced(self.b, folding, offered, dim, mask)
+            if kind_of(offered) != self.b.program.array(target.array).element:
+                raise NotLowered(
+                    f"{each.label}: what is added to the integers of {target.array} is no integer, "
+                    "and would be rounded each time",
+                    each.label,
+                )
             name = self.b.name(f"{target.array}_part", (path, number))
             offered = self.b.named(name, offered, (each.label,))
-            mask = both(self.b.inside(own), *guards)
-            self.b.emit(Store(target.array, places, offered, mask, (each.label,), added=True))
+            mask = both(self.b.inside(own), *guards, *limits)
+            self.b.emit(Store(target.array, places, offered, mask, (each.label,), folded=folding))
 
     def _forget(self, array: str) -> None:
         """Drop what was known of a name, and of values that mention it."""

@@ -80,6 +80,14 @@ def _storage(
                 f"{apart.label} touches {name} outside of the atomic parts that add to it",
                 apart.label,
             )
+        array = program.array(name)
+        is_any_float = array.element == "float" and "Float32[" not in (array.annotation or "")
+        if array.role == "input" and is_any_float:
+            raise NotLowered(
+                f"{name} is an argument that is added to in memory, where 16 bits would be rounded "
+                f"each time: declare it as Float32[Array, …], or add to an array made here",
+                writes[0].label,
+            )
         return Storage(name, "added", sites)
     is_scalar = program.array(name).rank == 0
     if not is_scalar and len(writes) == 1 and len(sites) == 1:
@@ -98,9 +106,10 @@ def _storage(
     where = access_text(Access(name, writes[0].subscripts))
     verb = "writes" if site.is_write else "reads"
     if text == where:
+        around = "another loop" if site.bindings != writes[0].bindings else "another iteration"
         raise NotLowered(
-            f"{site.label} {verb} {text} again after {writes[0].label} has written it in another "
-            "loop, and no loop over its cells is parallel: the value would have to wait in memory",
+            f"{site.label} {verb} {text} again after {writes[0].label} has written it in {around}, "
+            "and no loop over its cells is parallel: the value would have to wait in memory",
             site.label,
         )
     raise NotLowered(

@@ -40,6 +40,7 @@ from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, 
 from looptrans.blocks.program import ArrayArgument, BlockProgram, Choice, Config, Filled, Kernel
 from looptrans.ir.index import Index
 from looptrans.ir.listing import condition_text, index_text
+from looptrans.ir.monoids import Folding
 
 INDENT = "  "
 
@@ -60,6 +61,12 @@ _BINDING = {
     "/": PRODUCT,
     "//": PRODUCT,
     "%": PRODUCT,
+}
+_STORES: dict[Folding | None, tuple[str, str]] = {
+    None: ("store", "="),
+    "sum": ("add to", "+="),
+    "max": ("raise", "to at least"),
+    "min": ("lower", "to at most"),
 }
 _REDUCTIONS = {"+": "sum", "*": "product", "max": "max", "min": "min"}
 
@@ -172,8 +179,8 @@ def _op(op: Op) -> str:
     match op:
         case Let(name, value, labels, note, dims):
             return _commented(f"{name}{_dims(dims)} = {expr_text(value)}", labels, note)
-        case Store(array, subscripts, value, mask, labels, note, added):
-            how, sign = ("add to", "+=") if added else ("store", "=")
+        case Store(array, subscripts, value, mask, labels, note, folded):
+            how, sign = _STORES[folded]
             text = f"{how} {array}{_subscripts(subscripts)} {sign} {expr_text(value)}"
             if mask is not None:
                 text += f" where {expr_text(mask)}"

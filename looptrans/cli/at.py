@@ -9,6 +9,7 @@ from typing import TypeAlias
 Given: TypeAlias = "int | list[Given]"
 
 DEEPEST = 8
+LARGEST = 2**63 - 1
 EXAMPLE = "as in M=2,N=3 or n=[2,0,1]"
 
 
@@ -59,6 +60,9 @@ def _value(text: str, part: str) -> Given:
     if text.startswith("[") and text.endswith("]"):
         return [_value(item, part) for item in _parts(text[1:-1])]
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{part!r}: {text!r} is no integer, {EXAMPLE}") from None
+    if abs(number) > LARGEST:
+        raise argparse.ArgumentTypeError(f"{part!r}: the integer has more than 64 bits")
+    return number

@@ -98,6 +98,9 @@ def _mistake(message: str, remedy: str) -> Mistake:
 
 def _check(program: Program, sizes: Mapping[str, int], contents: Mapping[str, Cells]) -> None:
     """Compare what is given with the shapes, ranges and contracts as far as it decides them."""
+    for array in program.arrays:
+        _check_extents(array, sizes)
+    _check_divisors(program, sizes)
     contracts = tuple(c for c in program.contracts if _arrays_in(c) <= contents.keys())
     if not contents and not contracts:
         return
@@ -127,6 +130,29 @@ def _arrays_in(contract: Contract) -> set[str]:
             if isinstance(part, Relation):
                 indices += [part.left, part.right]
     return {term.array for index in indices for term in opaque_terms(index)}
+
+
+def _check_extents(array: Array, sizes: Mapping[str, int]) -> None:
+    for declared in array.shape:
+        extent = None if declared is None else _evaluated(declared, sizes)
+        if extent is not None and extent < 0:
+            raise _mistake(
+                f"an extent of {array.name} is {extent}",
+                "choose sizes for which every extent is at least 0",
+            )
+
+
+def _check_divisors(program: Program, sizes: Mapping[str, int]) -> None:
+    from looptrans.analysis.api import divisors
+    from looptrans.ir.listing import index_text
+
+    for divisor in divisors(program):
+        value = _evaluated(divisor, sizes)
+        if value is not None and value < 1:
+            raise _mistake(
+                f"{index_text(divisor)} is {value}, and an index is divided by it",
+                "choose sizes for which it is at least 1",
+            )
 
 
 def _check_shape(array: Array, shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:

@@ -6,9 +6,11 @@ nest, the loop is read again afterwards, and what it now computes is held agains
 
 what a step is            step, moves, saved
 which steps, in order     derive, work, order, backward
-no algebra needed         ordinary, states, flows, buffers, gathering, with_atomics
+no algebra needed         ordinary, handed, states, in_states, whole_rows, flows, buffers,
+                          gathering, with_atomics, scattered
 one form for one idea     selects, masks, at_most_once, nothing_seen, loops_as_sums,
                           opaque_tests
+totals                    by_rows
 several loops as one      made_one, passes, one_pass, side_by_side, one_nest, nests, apart, sharing,
                           worked_out_again, together
 a loop written anew       loop, bodies, state, blocks, digits, parts, two_nests, joining, reading,

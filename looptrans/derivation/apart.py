@@ -5,6 +5,9 @@ for i: for k: H[i, k] = …           for i: for k: H[i, k] = …
 
 for i: for j: A[i] = A[i] + …       for i: for j: A[i] = A[i] + …
               B[j] = B[j] + …  ->   for i: for j: B[j] = B[j] + …
+
+for h: for j: for e: A[h, j, e] = …        for h: for j: for e: A[h, j, e] = …
+       for i: for d: O[h, i, d] = …   ->   for h: for i: for d: O[h, i, d] = …
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from looptrans.algebra.free import is_overwritten
+from looptrans.algebra.free import freed, is_overwritten
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.ir.value import Access
+from looptrans.ir.walk import AccessRelation, accesses, live_out, nodes
 from looptrans.transforms.accesses import sites_of
 from looptrans.transforms.tree import LoopPath, block_at, loop_paths, loops_around, statements_in
 
@@ -57,6 +61,90 @@ def branching(program: Program, *, results: bool = False) -> tuple[Branching, ..
             cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
             found.append(Branching(path, (*outside, path), cuts, handed(program, pieces)))
     return tuple(found)
+
+
+def nests_of_their_own(program: Program) -> tuple[Branching, ...]:
+    """Return the free loops that hold several nests which could be kernels of their own.
+
+    These are free loops that hold loops. A program for each iteration of the loop outside would go
+    over all of them, where apart each has a program for every iteration of its own loops too.
+
+    Args:
+        program: The program.
+    """
+    found = []
+    for path in loop_paths(program):
+        outside = loops_around(program, path.position)
+        if path.loop.execution != "sequential" or any(
+            len(block_at(program, (*o.position, 0))) > 1 for o in outside
+        ):
+            continue
+        ends = [
+            number + 1
+            for number, node in enumerate(path.loop.body)
+            if isinstance(node, Loop)
+            and any(isinstance(each, Loop) for each in nodes(node.body))
+            and freed(program, LoopPath(node, (*path.position, number))) is not None
+        ]
+        if len(ends) < 2 or any(freed(program, o) is None for o in (*outside, path)):
+            continue
+        body = path.loop.body
+        pieces = [body[a:b] for a, b in pairwise([0, *ends[:-1], len(body)])]
+        cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
+        found.append(Branching(path, (*outside, path), cuts, handed(program, pieces)))
+    return tuple(found)
+
+
+def handing_numbers(program: Program) -> tuple[tuple[Loop, Loop], ...]:
+    """Return neighbours in a free loop of which one hands a number of each iteration to the other.
+
+    One of them at least is a nest, and would be a kernel of its own.
+
+    Args:
+        program: The program.
+    """
+    found = []
+    for path in loop_paths(program):
+        pairs = [
+            (one, other)
+            for one, other in pairwise(path.loop.body)
+            if isinstance(one, Loop) and isinstance(other, Loop) and one.range == other.range
+            if any(isinstance(each, Loop) for each in nodes((*one.body, *other.body)))
+        ]
+        if not pairs or path.loop.execution != "sequential" or freed(program, path) is None:
+            continue
+        around = {o.variable for o in loops_around(program, path.position)} | {path.variable}
+        free = {
+            place.loop
+            for place in loop_paths(program)
+            if place.position[:-1] == path.position and freed(program, place) is not None
+        }
+        for one, other in pairs:
+            if one not in free or other not in free:
+                continue
+            own = around | {one.variable}
+            numbers = {
+                relation.access.array
+                for relation in _touched(one)
+                if relation.is_write and one.variable in _names(relation.access) <= own
+            }
+            if numbers & {relation.access.array for relation in _touched(other)}:
+                found.append((one, other))
+    return tuple(found)
+
+
+def _touched(loop: Loop) -> list[AccessRelation]:
+    return [
+        relation
+        for node in nodes((loop,))
+        if isinstance(node, Assign | If)
+        for relation in accesses(node)
+    ]
+
+
+def _names(access: Access) -> set[str]:
+    """Return the variables in the subscripts of an access."""
+    return {name for index in access.indices for name in index_variables(index)}
 
 
 def _pieces(

@@ -1,6 +1,6 @@
 """Derivations, found by themselves: which moves apply where, from the facts of the nest.
 
-fold      passes made one · change of state with its guard · scalars · parallel
+fold      passes made one · change of state with its guard · scalars · parallel · scattered sums
 forward   passes made one · scalars · the empty prefix · change of state · blocks · parallel
 split     the same as far as the change of state · parts and their joining · parallel
 two nests as fold, but loops in digits, parts and their joining as nests of their own · parallel
@@ -15,19 +15,21 @@ from typing import Literal, TypeAlias, get_args
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.lets import program_of_indices, program_without_lets
 from looptrans.adjoint.named_tests import with_tests_put_in
+from looptrans.adjoint.simpler import ROWS
 from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
 from looptrans.derivation.at_most_once import with_loops_at_most_once
 from looptrans.derivation.bodies import flow, recurrence_of
+from looptrans.derivation.by_rows import nests_with_totals
 from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.guards import divides, starts_infinite
-from looptrans.derivation.loops_as_sums import sum_loops
+from looptrans.derivation.in_states import in_states, with_whole_rows
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
 from looptrans.derivation.order import in_order
 from looptrans.derivation.ordinary import contractible
+from looptrans.derivation.scattered import scattered_sums, scattering
 from looptrans.derivation.selects import with_selects
-from looptrans.derivation.states import handed_on
 from looptrans.derivation.step import (
     Derivation,
     Goal,
@@ -36,6 +38,7 @@ from looptrans.derivation.step import (
 )
 from looptrans.derivation.together import (
     apart,
+    by_themselves,
     joined,
     one_pass,
     outward,
@@ -52,6 +55,7 @@ from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Decision
 from looptrans.ir.walk import nodes
+from looptrans.transforms.powers import with_powers_of_two
 from looptrans.transforms.tree import (
     LoopPath,
     loop_paths,
@@ -99,7 +103,10 @@ def derive(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
     in_order(work)
-    _in_states(work)
+    if goal == "fold":
+        _by_rows(work)
+        work.take(ROWS)
+    in_states(work)
     if nests == "joined":
         joined(work, own=own)
     elif nests == "rows again":
@@ -114,11 +121,13 @@ def derive(
             work = _in_passes(work, own=own)
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
+        elif nests != "as written":
+            by_themselves(work)
         known = _scalars_with_flow(work)
         if digits and _in_digits(work):
             known = flow(work.program)
         _parallel_by_flow(work, known)
-        if outward(work):
+        if _scattered(work) | outward(work) | with_whole_rows(work):
             known = None
         return replace(work.derivation(goal, decision), flow=known)
     _scalars(work)
@@ -202,18 +211,10 @@ def derive_two_nests(program: Program) -> InTwoNests:
     )
 
 
-def _in_states(work: Work) -> None:
-    """Hand on in states what iterations hand on through arrays."""
-    for array in handed_on(work.program):
-        error = work.take("state", array)
-        if error is None:
-            continue
-        before = work.mark()
-        adding = [e for e in sum_loops(work.program) if e.update.targets[0].array == array]
-        added = [work.take("loop as sum", each.update.label) is None for each in adding]
-        if not any(added) or work.take("state", array) is not None:
-            work.back_to(before)
-            work.note(error)
+def _by_rows(work: Work) -> None:
+    """Let rows that add to one number keep what they add, so that they need not wait."""
+    for loop in nests_with_totals(work.program):
+        work.take("by rows", loop_name(loop))
 
 
 def _in_digits(work: Work) -> bool:
@@ -370,6 +371,18 @@ def _parallel_by_flow(work: Work, known: DependenceReport | None) -> None:
         work.take("parallel", *(_free(each.path.loop, each.private) for each in found))
 
 
+def _scattered(work: Work) -> bool:
+    """Run in parallel what adds to cells that are looked up; tell if there is anything."""
+    before = work.program
+    for label in scattered_sums(work.program):
+        work.take("loop as sum", label)
+    for label in scattering(work.program):
+        reason = work.take("scatter", label)
+        if reason is not None:
+            work.note(reason)
+    return work.program != before
+
+
 def _facts(work: Work) -> list[tuple[LoopPath, LoopVerdict]]:
     """Return what memory allows of each sequential loop."""
     facts = api.loop_facts(work.program, assumptions=False, witnesses=False)
@@ -385,7 +398,7 @@ def _plain(program: Program) -> Program:
 
     The docstring speaks of the listing as it was written.
     """
-    plain = with_loops_at_most_once(program)
+    plain = with_loops_at_most_once(with_powers_of_two(program))
     return replace(plain, docstring=None, body=without(plain.body, lambda _: False))
 
 

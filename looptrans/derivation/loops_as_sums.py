@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import accumulation, arrays_in
+from looptrans.adjoint.accumulating import accumulation, are_apart, arrays_in
 from looptrans.algebra.cells import mentions
 from looptrans.algebra.values import is_number
 from looptrans.analysis.api import is_written_once
@@ -22,7 +22,6 @@ from looptrans.derivation.passes import NAMES
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
 from looptrans.frontend.elements import element_of
-from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import conjunction
 from looptrans.ir.creation import creation_of
 from looptrans.ir.index import variables as index_variables
@@ -38,11 +37,10 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Value,
-    Whole,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import inner_bodies, live_out, nodes, placed
+from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed
 from looptrans.transforms.tree import (
     Position,
     block_at,
@@ -65,6 +63,7 @@ class SumLoop:
         total: What it gathers.
         value: What the cell holds behind the loop.
         name: What it gathers: `sum`, `max` or `min`.
+        left: What else the loop does, if anything.
     """
 
     loop: Loop
@@ -74,14 +73,20 @@ class SumLoop:
     total: Reduce
     value: Value
     name: str
+    left: tuple[Node, ...] = ()
 
 
-def sum_loops(program: Program) -> tuple[SumLoop, ...]:
-    """Return the loops inside of others that could be written as sums, in the order of the text."""
+def sum_loops(program: Program, *, several: bool = False) -> tuple[SumLoop, ...]:
+    """Return the loops inside of others that could be written as sums, in the order of the text.
+
+    Args:
+        program: The program.
+        several: Whether also those that add up several things, each of which could be a sum.
+    """
     found = []
     for place in placed(program):
         if isinstance(place.node, Assign) and len(place.loops) > 1:
-            made = _sum_loop(program, place.loop_positions[-1], place.node)
+            made = _sum_loop(program, place.loop_positions[-1], place.node, several=several)
             if made is not None:
                 found.append(made)
     return tuple(found)
@@ -130,7 +135,10 @@ def mixed_loops(program: Program) -> Iterator[Mixed]:
     for t: for n: h[n] = a * h[n] + x[t, n]           for t: for n: h[n] = a * h[n] + x[t, n]
                   y[t] = y[t] + c[t, n] * h[n]   ->          for n: y[t] = y[t] + c[t, n] * h[n]
     """
+    whole = {each.position for each in sum_loops(program)}
     for path in loop_paths(program):
+        if path.position in whole:
+            continue
         body, variable = path.loop.body, path.variable
         ends = (path.loop.range.start, path.loop.range.stop)
         if path.loop.execution != "sequential" or any(index_variables(end) for end in ends):
@@ -153,7 +161,7 @@ def _adds_up(node: Node, variable: str) -> bool:
     match node:
         case Assign(targets=(target,), values=(value,)):
             return not (target.rank or mentions(target, variable)) and (
-                accumulation(target, value) is not None
+                accumulation(target, value, elsewhere=True) is not None
             )
         case If(_, (only,), ()):
             return _adds_up(only, variable)
@@ -199,7 +207,7 @@ def _carries_a_row(loop: Loop, besides: Loop | None) -> bool:
 
 
 def loop_as_sum(program: Program, label: str) -> DerivationStep:
-    """Write a loop that only adds up as a sum.
+    """Write a loop that only adds up as a sum, or one of several things that it adds up.
 
     Args:
         program: The program.
@@ -208,14 +216,16 @@ def loop_as_sum(program: Program, label: str) -> DerivationStep:
     Raises:
         NotDone: The loop does something else besides.
     """
-    found = next((each for each in sum_loops(program) if each.update.label == label), None)
+    every = sum_loops(program, several=True)
+    found = next((each for each in every if each.update.label == label), None)
     if found is None:
         raise NotDone(f"the loop around {label} does more than add up")
     new = replace(found.update, values=(found.value,), augmented=False)
+    rest = (replace(found.loop, body=found.left),) if found.left else ()
 
-    after = replace_at(program, found.position, (new,))
+    after = replace_at(program, found.position, (new, *rest))
     if found.first is None and found.name == "sum" and _is_of_zeros(after, new):
-        after = replace_at(program, found.position, (replace(new, values=(found.total,)),))
+        after = replace_at(program, found.position, (replace(new, values=(found.total,)), *rest))
     after = done(after if found.first is None else replace_at(after, found.first, ()))
     word = NAMES[found.name]
     return DerivationStep(
@@ -242,12 +252,15 @@ def _is_of_zeros(program: Program, node: Assign) -> bool:
     return created is not None and created.function == "zeros" and is_written_once(program, array)
 
 
-def _sum_loop(program: Program, position: Position, update: Assign) -> SumLoop | None:
+def _sum_loop(
+    program: Program, position: Position, update: Assign, *, several: bool
+) -> SumLoop | None:
     block = block_at(program, position)
     loop = block[position[-1]]
     if not isinstance(loop, Loop) or loop.execution != "sequential" or loop.range.step != 1:
         return None
-    total = _total(program, loop, update)
+    left = _left(loop, update) if several else ()
+    total = _total(program, loop, update, left)
     if total is None:
         return None
     found = _first(block[: position[-1]], update.targets[0])
@@ -258,12 +271,35 @@ def _sum_loop(program: Program, position: Position, update: Assign) -> SumLoop |
         value = Call(total.function, (start, total))
         if total.function == "sum":
             value = Binary("+", start, total)
-    return SumLoop(loop, position, first, update, total, value, total.function)
+    return SumLoop(loop, position, first, update, total, value, total.function, left)
 
 
-def _total(program: Program, loop: Loop, update: Assign) -> Reduce | None:
-    """Return what a loop adds up, where that is all it does."""
+def _left(loop: Loop, update: Assign) -> tuple[Node, ...]:
+    """Return what a loop does besides, where it adds up several things that do not meet."""
+    number = next((n for n, node in enumerate(loop.body) if node is update), None)
+    if number is None or not _adds_up(update, loop.variable):
+        return ()
+    others = (*loop.body[:number], *loop.body[number + 1 :])
+    if not any(_adds_up(node, loop.variable) for node in others):
+        return ()
+    target = update.targets[0]
+    meets = any(
+        not are_apart(relation.access, target)
+        for node in nodes(others)
+        if isinstance(node, Assign | If)
+        for relation in accesses(node)
+    )
+    return () if meets else others
+
+
+def _total(
+    program: Program, loop: Loop, update: Assign, left: tuple[Node, ...] = ()
+) -> Reduce | None:
+    """Return what a loop adds up, where that is all it does, or what is left is done without it."""
     match loop.body:
+        case _ if left:
+            number = next(n for n, node in enumerate(loop.body) if node is update)
+            given = tuple(n for n in loop.body[:number] if not _adds_up(n, loop.variable))
         case (*_, Assign() as last) if last is update:
             given = loop.body[:-1]
         case (If(_, (Assign() as last,), ()),) if last is update:
@@ -273,7 +309,7 @@ def _total(program: Program, loop: Loop, update: Assign) -> Reduce | None:
     if len(update.targets) != 1 or len(update.values) != 1:
         return None
     target = update.targets[0]
-    found = accumulation(target, update.values[0])
+    found = accumulation(target, update.values[0], elsewhere=True)
     if found is None or target.rank or mentions(target, loop.variable):
         return None
     name, term, condition = found
@@ -293,23 +329,13 @@ def _total(program: Program, loop: Loop, update: Assign) -> Reduce | None:
         g.variable for p in walk_value(body.body) if isinstance(p, Reduce) for g in p.generators
     }
     read = [part.access for part in walk_value(body) if isinstance(part, Read)]
-    if loop.variable in bound or not all(_are_apart(access, target) for access in read):
+    set_there = [t for node in nodes(left) if isinstance(node, Assign) for t in node.targets]
+    if not all(are_apart(access, other) for access in read for other in set_there):
+        return None
+    if loop.variable in bound or not all(are_apart(access, target) for access in read):
         return None
     whole = kinds[target.array] == "int"
     return None if whole != (element_of(body, kinds) == "int") else body
-
-
-def _are_apart(one: Access, other: Access) -> bool:
-    """Tell whether two accesses are surely to different cells."""
-    if one.array != other.array:
-        return True
-    pairs = zip(one.subscripts, other.subscripts, strict=True)
-    forms = [
-        form_of(difference(a, b))
-        for a, b in pairs
-        if not isinstance(a, Whole) and not isinstance(b, Whole)
-    ]
-    return any(form.is_constant and form.constant != 0 for form in forms)
 
 
 def _temporaries(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from looptrans.adjoint.simpler import ORDER, PLACES
+from looptrans.adjoint.simpler import ORDER, PLACES, ROWS
 from looptrans.derivation.backward import adjoint, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
+from looptrans.derivation.by_rows import by_rows
 from looptrans.derivation.digits import digit_loops
 from looptrans.derivation.guard import guard
 from looptrans.derivation.loops_as_sums import loop_as_sum
@@ -16,11 +17,13 @@ from looptrans.derivation.one_pass import one_pass
 from looptrans.derivation.ordinary import contract, in_parallel, seen_simpler, transformed
 from looptrans.derivation.parts import in_parts
 from looptrans.derivation.passes import sum_as_loop
+from looptrans.derivation.scattered import scatter
 from looptrans.derivation.sharing import one_launch
 from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.states import in_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.derivation.two_nests import in_two_nests
+from looptrans.derivation.whole_rows import looked_up, whole_rows
 from looptrans.derivation.with_atomics import with_atomics
 from looptrans.derivation.worked_out_again import rows_worked_out_again, worked_out_again
 from looptrans.ir.program import Program
@@ -29,12 +32,14 @@ Move = Callable[..., DerivationStep]
 
 # For each kind: the move, and the types of its arguments; the last type may come again.
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
-    **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES)},
+    **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES, ROWS)},
     "worked out again": (worked_out_again, ()),
     "rows worked out again": (rows_worked_out_again, ()),
     "state": (in_state, (str,)),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),
+    "whole rows": (whole_rows, (str,)),
+    "looked up": (looked_up, (str,)),
     "one pass": (one_pass, (str,)),
     "guard": (guard, (str,)),
     "change of state": (change_state, (str,)),
@@ -45,6 +50,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "blocks": (in_blocks, (str, int)),
     "digits": (digit_loops, (str, str)),
     "parts": (in_parts, (str, int)),
+    "by rows": (by_rows, (str,)),
     "two nests": (in_two_nests, (str, str)),
     "hand over": (hand_over, (str, str)),
     "adjoint": (adjoint, (int, str, str)),
@@ -52,6 +58,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "one launch": (one_launch, (str, str)),
     "one nest": (one_nest, (str, str)),
     "atomics": (with_atomics, (str,)),
+    "scatter": (scatter, (str,)),
 }
 _SEVERAL: Final = ("one pass", "parallel")
 

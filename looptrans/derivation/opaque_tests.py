@@ -4,6 +4,8 @@
 
     if ok[t] == 1: x = a          ->    x = a if (the number ok[t]) == 1 else x
 
+    x = P[t, label[s]]            ->    x = a number, where nothing writes P
+
 What stands under such a condition then counts as done in any case: more reads must get the value
 they got before than really do, and nothing has to be known of the array.
 """
@@ -15,7 +17,7 @@ from dataclasses import replace
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, conjunction
 from looptrans.ir.index import Arith, Index, Int, Opaque, opaque_terms
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -31,8 +33,27 @@ from looptrans.ir.walk import touched
 
 
 def with_tests_as_data(program: Program) -> Program:
-    """Return a program that means the same, with conditions on integer arrays as data."""
-    return replace(program, body=_body(program.body))
+    """Return a program whose values flow the same way, with conditions on integer arrays as data.
+
+    What such arrays choose of an array that nothing writes is a number like any other.
+    """
+    unwritten = {array.name for array in program.arrays} - touched(program.body, writes=True)
+
+    def number(part: Value) -> Value | None:
+        match part:
+            case Read(access) if access.array in unwritten and any(
+                map(opaque_terms, access.indices)
+            ):
+                return Const(0.0)
+            case _:
+                return None
+
+    def chosen(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Assign):
+            return (node,)
+        return (replace(node, values=tuple(replaced(v, number) for v in node.values)),)
+
+    return replace(program, body=_body(rewritten(program.body, chosen)))
 
 
 def _body(body: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -11,82 +11,40 @@ other, the next state is made beside it:
 
     for t: for d: next[d] = tanh(sum(W[d, e] * state[e] for e))
            for d: state[d] = next[d]
+
+What looks back further has a state for each iteration that it looks at:
+
+    for t: h[t] = a * h[t - 1] + b * h[t - 2]    ->    for t: next = a * state + b * state_2
+                                                              state_2 = state; state = next
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, pairwise
 
+from looptrans.derivation.bodies import read_in
 from looptrans.derivation.flows import flow_of
+from looptrans.derivation.handed import Handed, handed
 from looptrans.derivation.opaque_tests import with_tests_as_data
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
-from looptrans.ir.affine import form_of, is_same, simplified, total
 from looptrans.ir.condition import Relation, conjunction
 from looptrans.ir.creation import creation_of, first_value
-from looptrans.ir.index import Index, Int, Var, substitute, variables
+from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
-from looptrans.ir.value import Access, Range, Read, Value, Whole
+from looptrans.ir.value import Access, Range, Read, Value
 from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out, placed
-from looptrans.transforms.accesses import AccessSite, sites_of
+from looptrans.transforms.accesses import sites_of
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.naming import fresh_label, fresh_name
 from looptrans.transforms.nest import finished
-from looptrans.transforms.tree import LoopPath
 
 Position = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Handed:
-    """An array through which iterations hand something on.
-
-    Attributes:
-        array: The array.
-        loop: The loop, and where it stands.
-        time: Which dimension goes with it.
-        behind: What an iteration sets in it.
-        alone: Whether nothing else writes the array.
-        begun: Whether what else writes it says what the first iteration finds.
-        late: Whether the first iteration reads nothing that one before it would have set: the state
-            starts as what it may leave as it is.
-    """
-
-    array: Array
-    loop: LoopPath
-    time: int
-    behind: Index
-    alone: bool
-    begun: bool
-    late: bool = False
-
-    @property
-    def before(self) -> Index:
-        """What the iteration before has set."""
-        return self._at(total(Var(self.loop.variable), -self.loop.loop.range.step))
-
-    @property
-    def first(self) -> Index:
-        """What the first iteration finds."""
-        step = 0 if self.late else self.loop.loop.range.step
-        return self._at(total(self.loop.loop.range.start, -step))
-
-    def _at(self, time: Index) -> Index:
-        return simplified(substitute(self.behind, {self.loop.variable: time}))
-
-    def without_time(self, each: tuple[Index, ...]) -> tuple[Index, ...]:
-        """Return subscripts or extents without that of time."""
-        return (*each[: self.time], *each[self.time + 1 :])
-
-
-def handed_on(program: Program) -> tuple[str, ...]:
-    """Return the arrays through which iterations hand something on, that a state could keep."""
-    return tuple(a.name for a in program.arrays if _handed(program, a) is not None)
 
 
 def in_state(program: Program, name: str) -> DerivationStep:
@@ -99,19 +57,27 @@ def in_state(program: Program, name: str) -> DerivationStep:
     Raises:
         NotDone: They do not, or it could not be shown that the state is the same.
     """
-    found = _handed(program, program.array(name))
+    found = handed(program, program.array(name))
     if found is None:
         raise NotDone(f"no iteration reads of {name} just what the one before has set")
-    state = fresh_name(program, f"{name.replace('.', '_')}_state")
+    states = [fresh_name(program, f"{name.replace('.', '_')}_state")]
+    for back in range(2, found.order + 1):
+        states.append(fresh_name(program, f"{states[0]}_{back}"))
     beside = fresh_name(program, f"{name.replace('.', '_')}_next")
-    following: str | None = None
-    checked, verdict = _checked(program, found, state, None)
+    late = replace(found, late=True, begun=False)
+    anew = replace(found, anew=True, begun=False)
+    ways = [(found, None), (found, beside), (late, None), (anew, beside)]
+    if found.order > 1 or found.around:
+        ways = [way for way in ways if way[1] is not None]
+    (found, following), *others = ways
+    names = _Names(tuple(states), following)
+    checked, verdict = _checked(program, found, names)
     if verdict.decision == "illegal":
-        late = replace(found, late=True, begun=False)
-        for handed, names in ((found, beside), (late, None), (late, beside)):
-            made, other = _checked(program, handed, state, names)
+        for way, following in others:
+            called = replace(names, following=following)
+            made, other = _checked(program, way, called)
             if other.decision == "legal":
-                found, following, checked, verdict = handed, names, made, other
+                found, names, checked, verdict = way, called, made, other
                 break
     if verdict.decision != "legal":
         raise NotDone(f"a state for {name} is {verdict.decision}: {verdict.reason}")
@@ -119,136 +85,89 @@ def in_state(program: Program, name: str) -> DerivationStep:
         Certificate("storage", "every read gets the value it got before", "legal", verdict.reason),
     )
     created = creation_of(program, name)
-    fill = first_value(created) if found.alone and created is not None else None
+    fill = None if created is None else first_value(created)
     final = checked
-    if fill is not None and not _is_written_before(checked, name, state):
-        final = _with_state(program, found, (state, following), fill)
-        law = f"what the first iteration finds in {name} is what it is created with"
+    unwritten = _unwritten(checked, name, names) if fill is not None and not found.begun else ()
+    if fill is not None and unwritten:
+        final = _with_state(program, found, names, dict.fromkeys(unwritten, fill))
+        law = f"what {' and '.join(unwritten)} find in {name} is what it is created with"
         reason = "nothing that was written reaches it, by the flow of values"
         certificates = (*certificates, Certificate("storage", law, "legal", reason))
     text = f"hand {name} on in a state: an iteration reads what the one before has set"
     return DerivationStep(text, "state", (name,), program, done(final), certificates)
 
 
-def _checked(
-    program: Program, found: _Handed, state: str, following: str | None
-) -> tuple[Program, Verdict]:
-    made = _with_state(program, found, (state, following), None)
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What states are called.
+
+    Attributes:
+        states: That of the iteration before, of the one before that, and so on.
+        following: The next state, where it is made beside them.
+    """
+
+    states: tuple[str, ...]
+    following: str | None
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every one of them."""
+        return self.states if self.following is None else (*self.states, self.following)
+
+
+def _checked(program: Program, found: Handed, names: _Names) -> tuple[Program, Verdict]:
+    made = _with_state(program, found, names, {})
     seen, then = with_tests_as_data(program), with_tests_as_data(made)
     final, images = finished(then, same_names(seen, then))
     return finished(made, same_names(program, made))[0], check_storage(seen, final, images)
 
 
-def _is_written_before(program: Program, array: str, state: str) -> bool:
-    """Tell whether a state may start from what has been written, as by a loop around that repeats.
+def _unwritten(program: Program, array: str, names: _Names) -> tuple[str, ...]:
+    """Return the states that start from nothing that has been written, whatever is repeated.
 
     for r: for t in range(r, T): h[t + 1] = a[t] * h[t]      the second r starts at h[1]
     """
     flow = flow_of(program)
+    if flow.unknown is not None:
+        return ()
     starts = {
-        place.label
+        place.label: place.node.targets[0].array
         for place in placed(program)
-        if isinstance(place.node, Assign) and place.node.targets[0].array == state
+        if isinstance(place.node, Assign)
+        and place.node.targets[0].array in names.all
+        and array in read_in((place.node,))
     }
-    return flow.unknown is not None or any(
-        each.array == array and each.sink in starts for each in flow.dependences
-    )
-
-
-def _handed(program: Program, array: Array) -> _Handed | None:
-    if array.role != "local" or array.element != "float" or not array.rank:
-        return None
-    if None in array.shape or creation_of(program, array.name) is None:
-        return None
-    sites = sites_of(program, array.name)
-    for site in sites:
-        if not site.relation.is_write or not isinstance(site.place.node, Assign):
-            continue
-        for position, loop in zip(site.place.loop_positions, site.place.loops, strict=True):
-            path = LoopPath(loop, position)
-            found = _along(array, path, site, sites)
-            if found is not None:
-                return found
-    return None
-
-
-def _along(
-    array: Array, path: LoopPath, write: AccessSite, sites: tuple[AccessSite, ...]
-) -> _Handed | None:
-    """Return how an array is handed on along a loop, by one statement that sets it."""
-    if path.loop.execution == "parallel" or path.loop.range.step not in (1, -1):
-        return None
-    depth = len(path.position)
-    inside = [s for s in sites if s.place.position[:depth] == path.position]
-    if any(isinstance(s, Whole) for each in inside for s in each.access.subscripts):
-        return None
-    times = [n for n, s in enumerate(write.access.indices) if path.variable in variables(s)]
-    if len(times) != 1:
-        return None
-    behind = write.access.indices[times[0]]
-    if abs(form_of(behind).terms.get(Var(path.variable), 0)) != 1:
-        return None
-    around = {loop.variable for loop in write.place.loops} - {path.variable}
-    if around & set(variables(behind)):
-        return None
-    alone = all(each in inside for each in sites if each.relation.is_write)
-    found = _Handed(array, path, times[0], behind, alone, begun=False)
-    outside = [s for s in sites if s.relation.is_write and s not in inside]
-    begun = bool(outside) and all(
-        isinstance(each.place.node, Assign)
-        and len(each.place.node.targets) == 1
-        and not each.access.rank
-        and each.place.position < path.position
-        and is_same(each.access.indices[times[0]], found.first)
-        for each in outside
-    )
-    found = replace(found, begun=begun)
-    reads = [s for s in inside if not s.relation.is_write]
-    for each in inside:
-        own = each.access.indices
-        others = found.without_time(own)
-        if any(path.variable in variables(index) for index in others):
-            return None
-        is_behind = is_same(own[found.time], found.behind)
-        if each.relation.is_write and not (is_behind and isinstance(each.place.node, Assign)):
-            return None
-        if not is_behind and not is_same(own[found.time], found.before):
-            return None
-    if not any(is_same(each.access.indices[found.time], found.before) for each in reads):
-        return None
-    if any(len(s.place.node.targets) > 1 for s in inside if isinstance(s.place.node, Assign)):
-        return None
-    return found
+    written = {starts.get(each.sink) for each in flow.dependences if each.array == array}
+    return tuple(name for name in names.all if name in starts.values() and name not in written)
 
 
 def _with_state(
-    program: Program, found: _Handed, names: tuple[str, str | None], fill: Value | None
+    program: Program, found: Handed, names: _Names, fills: Mapping[str, Value]
 ) -> Program:
     """Return the program with a state that starts as the first iteration would find it.
 
     Args:
         program: The program.
         found: What iterations hand on.
-        names: The names of the state, and of the next one where it is made beside it.
-        fill: What it starts from; None where it is read.
+        names: What the states are called.
+        fills: What states start from that do not read it.
     """
-    seen = fill is None or _is_seen(program, found)
+    read = set(names.all) - {names.following} | ({names.following} if found.anew else set())
+    seen = found.begun or not read <= set(fills) or _is_seen(program, found)
     shape = found.without_time(tuple(e for e in found.array.shape if e is not None))
     own = creation_of(program, found.array.name)
     assert own is not None
-    state, following = names
-    body = _Stating(program, found, state, following, seen, fill, count(1)).body(program.body, ())
+    body = _Stating(program, found, names, seen, fills, count(1)).body(program.body, ())
     if not seen:
         body = tuple(n for n in body if not _declares(n, found.array.name))
-    both = (state,) if following is None else (state, following)
     creation = replace(own, shape=shape, element=None)
-    made = tuple(Declaration(name, creation) for name in both) if shape else ()
+    made = tuple(Declaration(name, creation) for name in names.all) if shape else ()
     arrays = tuple(a for a in program.arrays if seen or a.name != found.array.name)
-    new = tuple(Array(name, len(shape), "float", "local", shape) for name in both)
+    new = tuple(Array(name, len(shape), "float", "local", shape) for name in names.all)
     return replace(program, arrays=(*arrays, *new), body=(*made, *body))
 
 
-def _is_seen(program: Program, found: _Handed) -> bool:
+def _is_seen(program: Program, found: Handed) -> bool:
     """Tell whether anything outside of the loop touches an array, or sees it in the end."""
     depth = len(found.loop.position)
     return found.array.name in live_out(program) or any(
@@ -268,19 +187,17 @@ class _Stating:
     Attributes:
         program: The program.
         found: What they hand on.
-        state: What the state is called.
-        following: What the next state is called, where it is made beside it.
+        names: What the states are called.
         seen: Whether the array is needed besides.
-        fill: What the state starts from; None where it is read.
+        fills: What states start from that do not read it.
         numbers: Numbers for labels.
     """
 
     program: Program
-    found: _Handed
-    state: str
-    following: str | None
+    found: Handed
+    names: _Names
     seen: bool
-    fill: Value | None
+    fills: Mapping[str, Value]
     numbers: Iterator[int]
 
     def body(self, body: tuple[Node, ...], position: Position) -> tuple[Node, ...]:
@@ -293,7 +210,8 @@ class _Stating:
                 case Loop() if here == loop:
                     if not self.found.begun:
                         made += self._start()
-                    made.append(replace(node, body=(*self._inside(node.body), *self._moved_on())))
+                    parts = (*self._created(), *self._inside(node.body), *self._moved_on())
+                    made.append(replace(node, body=parts))
                 case Loop() if here == loop[: len(here)]:
                     made.append(replace(node, body=self.body(node.body, here)))
                 case If() if here == loop[: len(here)]:
@@ -313,35 +231,53 @@ class _Stating:
         """Let a statement that sets what the first iteration finds set the state, too."""
         if not isinstance(node, Assign) or node.targets[0].array != self.found.array.name:
             return (node,)
-        target = Access(self.state, self.found.without_time(node.targets[0].indices))
+        target = Access(self.names.states[0], self.found.without_time(node.targets[0].indices))
         first = replace(node, targets=(target,), augmented=False)
         return (first, self._copy(node.targets[0], Read(target)))
 
     def _start(self) -> list[Node]:
-        """Return what the state starts from: what the first iteration would find."""
-        around, own, loops = self._cells()
-        time = self.found.time
-        source = Access(self.found.array.name, (*own[:time], self.found.first, *own[time:]))
-        target = Access(self.state, own)
+        """Return what the states start from: what the first iteration would find."""
+        started = [*enumerate(self.names.states, 1)]
+        around, own, _ = self._cells()
         mine = {index.name for index in own if isinstance(index, Var)}
-        if self.fill is not None and own and around <= mine:
-            return []  # it is created so
-        node: Node = self._copy(target, self.fill or Read(source))
-        if self.fill is None:
+        if own and around <= mine:  # what is known is what they are created with
+            started = [(n, name) for n, name in started if name not in self.fills]
+        return [each for n, name in started for each in self._found(name, self.found.first(n))]
+
+    def _created(self) -> list[Node]:
+        """Return that the next state is what its cells were created with, before any is set."""
+        if not self.found.anew or self.names.following is None:
+            return []
+        return self._found(self.names.following, self.found.behind)
+
+    def _found(self, state: str, at: Index) -> list[Node]:
+        """Return that a state is what the array holds at a time, if it has cells there."""
+        _, own, loops = self._cells()
+        time = self.found.time
+        source = Access(self.found.array.name, (*own[:time], at, *own[time:]))
+        fill = self.fills.get(state)
+        node: Node = self._copy(Access(state, own), fill or Read(source))
+        if fill is None:
             end = self.found.array.shape[time]
             assert end is not None
-            first = self.found.first
-            inside = conjunction(Relation(">=", first, Int(0)), Relation("<", first, end))
+            inside = conjunction(Relation(">=", at, Int(0)), Relation("<", at, end))
             node = If(inside, (node,))
-        return [_in_loops(loops, node)]
+        return _in_loops(loops, node)
 
     def _moved_on(self) -> list[Node]:
-        """Return that the next state is the state now, where it was made beside it."""
-        if self.following is None:
+        """Return that the next state is the state now, and that the one before, where it is made.
+
+        In one loop over all that they hold, the oldest first.
+        """
+        if self.names.following is None:
             return []
         _, own, loops = self._cells()
-        copy = self._copy(Access(self.state, own), Read(Access(self.following, own)))
-        return [_in_loops(loops, copy)]
+        both = (self.names.following, *self.names.states)
+        copies = [
+            self._copy(Access(to, own), Read(Access(of, own)))
+            for of, to in reversed(list(pairwise(both)))
+        ]
+        return _in_loops(loops, *copies)
 
     def _cells(self) -> tuple[set[str], tuple[Index, ...], list[tuple[str, Index]]]:
         """Return the variables around the loop, the cells of a state, and the loops over these."""
@@ -399,12 +335,14 @@ class _Stating:
     def _stated(self, access: Access) -> Access:
         if access.array != self.found.array.name:
             return access
-        now = is_same(access.indices[self.found.time], self.found.before)
-        name = self.state if now or self.following is None else self.following
+        back = self.found.back(access.indices[self.found.time]) or 0
+        name = self.names.states[max(back - 1, 0)]
+        if not back and self.names.following is not None:
+            name = self.names.following
         return Access(name, self.found.without_time(access.indices))
 
 
-def _in_loops(loops: list[tuple[str, Index]], node: Node) -> Node:
+def _in_loops(loops: list[tuple[str, Index]], *body: Node) -> list[Node]:
     for name, extent in reversed(loops):
-        node = Loop(name, Range(Int(0), extent), (node,))
-    return node
+        body = (Loop(name, Range(Int(0), extent), body),)
+    return [*body]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
-from looptrans.derivation.apart import branching
+from looptrans.derivation.apart import (
+    Branching,
+    branching,
+    handing_numbers,
+    nests_of_their_own,
+)
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.loops_as_sums import (
     is_beside_rows,
@@ -81,11 +87,29 @@ def side_by_side(work: Work) -> None:
 
 def apart(work: Work, *, results: bool) -> None:
     """Make nests of their own of the loops that a nest holds, where that is legal."""
+    _taken_apart(work, lambda program: branching(program, results=results))
+
+
+def by_themselves(work: Work) -> None:
+    """Make nests of their own of those that stand in one free loop, where that is legal.
+
+    Loops over rows that hand numbers of a row to the next are one, and keep them in registers.
+    """
+    tried: set[tuple[str, str]] = set()
+    while True:
+        pairs = [(loop_name(one), loop_name(other)) for one, other in handing_numbers(work.program)]
+        pairs = [pair for pair in pairs if pair not in tried]
+        if not pairs:
+            break
+        tried.add(pairs[0])
+        work.take("transformation", f"fuse({', '.join(pairs[0])})")
+    _taken_apart(work, nests_of_their_own)
+
+
+def _taken_apart(work: Work, find: Callable[[Program], tuple[Branching, ...]]) -> None:
     tried: set[tuple[str, ...]] = set()
     while True:
-        each = next(
-            (b for b in branching(work.program, results=results) if b.cuts not in tried), None
-        )
+        each = next((b for b in find(work.program) if b.cuts not in tried), None)
         if each is None:
             return
         tried.add(each.cuts)

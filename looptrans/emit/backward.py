@@ -131,15 +131,7 @@ def _in_float32(program: BlockProgram, names: Iterable[str]) -> BlockProgram:
     chosen = set(names)
     return replace(
         program,
-        kernels=tuple(
-            replace(
-                kernel,
-                arrays=tuple(
-                    replace(a, dtype="float32") if a.name in chosen else a for a in kernel.arrays
-                ),
-            )
-            for kernel in program.kernels
-        ),
+        kernels=tuple(kernel.with_float32(chosen) for kernel in program.kernels),
         made=tuple(
             replace(made, dtype="float32", rounded=False) if made.array in chosen else made
             for made in program.made

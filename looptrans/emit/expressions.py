@@ -35,11 +35,12 @@ from looptrans.blocks.expr import (
 )
 from looptrans.blocks.program import Kernel
 from looptrans.emit.first_blocks import FirstBlock, Key
-from looptrans.emit.functions import DIRECT, IDENTITY, JOINED, REDUCTIONS
+from looptrans.emit.functions import ATOMIC, DIRECT, IDENTITY, JOINED, REDUCTIONS
 from looptrans.emit.mentions import Mentions
 from looptrans.emit.precision import Precision
 from looptrans.emit.widths import Widths
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Param
+from looptrans.ir.monoids import Folding
 
 CHOICE, NOT, COMPARE, OR, AND, SUM, PRODUCT, SIGN, ATOM = range(9)
 
@@ -360,10 +361,9 @@ class Expressions(Mentions):
         subscripts: tuple[Expr, ...],
         value: Expr,
         mask: Expr | None,
-        *,
-        added: bool = False,
+        folded: Folding | None = None,
     ) -> str:
-        """Return the text of a store, or of an addition in memory."""
+        """Return the text of a store, or of what is joined to what is in memory."""
         own = dims_of(Load(array, subscripts))
         if not set(dims_of(value)) <= set(own):
             names = ", ".join(dim.name for dim in dims_of(value) if dim not in own)
@@ -373,8 +373,8 @@ class Expressions(Mentions):
         arguments = [self.address(array, subscripts, own), self.show(value, own)]
         if mask is not None:
             arguments.append(f"mask={self._mask(mask, own, array)}")
-        if added:
-            return _called("tl.atomic_add", *arguments, 'sem="relaxed"').text
+        if folded is not None:
+            return _called(ATOMIC[folded], *arguments, 'sem="relaxed"').text
         return f"tl.store({', '.join(arguments)})"
 
     def address(self, array: str, subscripts: tuple[Expr, ...], dims: tuple[Dim, ...]) -> str:

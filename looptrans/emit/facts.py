@@ -73,7 +73,7 @@ class Facts:
     @property
     def given(self) -> list[str]:
         """The outputs that `out` is for: those that are no arguments, in order."""
-        if self.style != "plain" or any(made.rounded for made in self.program.made):
+        if self.style != "plain":
             return []
         return [name for name in dict.fromkeys(self.program.outputs) if name in self.made]
 

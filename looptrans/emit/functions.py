@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from looptrans.ir.monoids import Folding
+
 # Functions of one argument that Triton has under the name given here.
 DIRECT: Mapping[str, str] = {
     "exp": "tl.exp",
@@ -32,6 +34,13 @@ IDENTITY = ("stop_gradient", "copy")
 
 # Reductions that Triton has; a product needs a helper.
 REDUCTIONS: Mapping[str, str] = {"+": "tl.sum", "max": "tl.max", "min": "tl.min"}
+
+# How an element in memory takes part in one, without another program in between.
+ATOMIC: Mapping[Folding, str] = {
+    "sum": "tl.atomic_add",
+    "max": "tl.atomic_max",
+    "min": "tl.atomic_min",
+}
 
 # Their variables have long names, which those of a listing seldom are.
 HELPERS: Mapping[str, str] = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from looptrans.blocks.expr import Call, Scalar, walk
 from looptrans.blocks.late import LATE
-from looptrans.blocks.ops import exprs_of, ops_in
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.ops import Store, exprs_of, ops_in
+from looptrans.blocks.program import ArrayArgument, Kernel
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,
@@ -23,7 +23,9 @@ from looptrans.emit.expressions import Expressions
 from looptrans.emit.layout import INDENT, heading
 from looptrans.ir.index import Index
 from looptrans.ir.listing import index_text
+from looptrans.ir.monoids import Folding
 
+_FOLDS: Mapping[Folding, str] = {"sum": "Adds to", "max": "Raises", "min": "Lowers"}
 # The least extent of a side of a matrix product.
 LEAST_SIDE = 16
 
@@ -48,17 +50,21 @@ def docstring(kernel: Kernel, expr: Expressions) -> list[str]:
     for verb, accesses in (
         ("Reads", ("in", "inout")),
         ("Writes", ("out", "inout")),
-        ("Adds to", ("added",)),
     ):
-        arrays = [
-            array_text(array.name, array.shape)
-            for array in kernel.arrays
-            if array.access in accesses
-        ]
-        if arrays:
-            said = heading(f"{verb} {', '.join(arrays)}.", 1)
-            lines += [line.replace("# ", "", 1) for line in said]
+        lines += _said(verb, [array for array in kernel.arrays if array.access in accesses])
+    for folding, verb in _FOLDS.items():
+        folded = {
+            o.array for o in ops_in(kernel.body) if isinstance(o, Store) and o.folded == folding
+        }
+        lines += _said(verb, [array for array in kernel.arrays if array.name in folded])
     return [*lines, f'{INDENT}"""']
+
+
+def _said(verb: str, arrays: list[ArrayArgument]) -> list[str]:
+    if not arrays:
+        return []
+    named = ", ".join(array_text(array.name, array.shape) for array in arrays)
+    return [line.replace("# ", "", 1) for line in heading(f"{verb} {named}.", 1)]
 
 
 def arguments_of(kernel: Kernel, expr: Expressions) -> tuple[Argument, ...]:

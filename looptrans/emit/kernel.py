@@ -259,8 +259,8 @@ class _Writer:
                     text = hidden or self._let(op)
                     note = BEGUN if hidden and not op.note else op.note
                     lines += self._labelled(text, op.labels, note, depth)
-                case Store(array, subscripts, value, mask, labels, note, added):
-                    text = self.expr.store(array, subscripts, value, mask, added=added)
+                case Store(array, subscripts, value, mask, labels, note, folded):
+                    text = self.expr.store(array, subscripts, value, mask, folded)
                     is_guarded = array in self.optional
                     if array in self.loaded:
                         if waiting:

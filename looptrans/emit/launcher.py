@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from looptrans.blocks.ops import Store, ops_in
 from looptrans.emit.checks import Checks
 from looptrans.emit.facts import Facts
 from looptrans.emit.head import array_text
@@ -12,6 +13,7 @@ from looptrans.emit.layout import COLUMNS, INDENT, filled, fits, words
 from looptrans.emit.parameters import launcher_parameters
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Array, Parameter, Program
+from looptrans.transforms.accesses import listed
 
 __all__ = ["Launcher", "launcher_parameters"]
 
@@ -132,15 +134,34 @@ class Launcher:
             lines += _entry("check", f"{text} It waits for the GPU; without it, they are trusted.")
         if self.facts.program.outputs:
             shown = [self._output_text(name) for name in self.facts.program.outputs]
-            lines += ["", f"{INDENT}Returns:", *_paragraph(f"{', '.join(shown)}.", INDENT * 2)]
+            text = " ".join([f"{', '.join(shown)}.", *self._in_no_order()])
+            lines += ["", f"{INDENT}Returns:", *_paragraph(text, INDENT * 2)]
         lines += ["", f"{INDENT}Raises:"]
         lines += _entry("ValueError", "An argument does not fit; the message says which and how.")
         return [*lines, f'{INDENT}"""']
 
+    def _in_no_order(self) -> list[str]:
+        """Return a sentence on floats that programs add up as they come, where there are any."""
+        added = {
+            op.array
+            for kernel in self.facts.program.kernels
+            for op in ops_in(kernel.body)
+            if isinstance(op, Store) and op.folded == "sum"
+        }
+        floats = {
+            a.name for k in self.facts.program.kernels for a in k.arrays if a.element == "float"
+        }
+        found = sorted(added & floats)
+        if not found:
+            return []
+        text = "is added up" if len(found) == 1 else "are added up"
+        return [f"{listed(found)} {text} in no fixed order: two runs may differ in the last bits."]
+
     def _output_text(self, name: str) -> str:
         if name in self.facts.made:
             made = self.facts.made[name]
-            kept = f" in {made.dtype}" if made.dtype else ""
+            is_kept = made.dtype and not Launches(self.facts).is_rounded(made)
+            kept = f" in {made.dtype}" if is_kept else ""
             return array_text(name, made.shape) + kept
         return f"{name}, the argument"
 

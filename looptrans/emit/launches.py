@@ -61,6 +61,9 @@ class Launches:
             if made.array in given:
                 self.facts.helpers.add("_check_written")
                 source = name if len(given) > 1 else "out"
+                if self.is_rounded(made):
+                    lines += self._summed(made, source, shape)
+                    continue
                 call = self.facts.call("_output", f'"{made.array}"', source, shape, dtype, device)
                 filled_with = f".fill_({literal(made.fill)})" if made.fill is not None else ""
                 lines += statement(f"{name} = {call}{filled_with}", 1)
@@ -74,6 +77,24 @@ class Launches:
             else:
                 lines += statement(f"{name} = {value}", 1)
         return lines
+
+    def _summed(self, made: Filled, source: str, shape: str) -> list[str]:
+        """Return the statements that make what is added up in float32, and rounded at the end."""
+        name, end = self.facts.names[made.array], self._rounded_name(made)
+        dtype, device = f"{self.facts.sample}.dtype", self.facts.device()
+        call = self.facts.call("_output", f'"{made.array}"', source, shape, dtype, device)
+        return [
+            *statement(f"{end} = {call}", 1),
+            *statement(f"{name} = {self._new(made, shape)}", 1),
+        ]
+
+    def is_rounded(self, made: Filled) -> bool:
+        """Tell whether an array is in float32 while kernels add to it, and rounded at the end."""
+        return made.rounded and self.facts.sample is not None
+
+    def _rounded_name(self, made: Filled) -> str:
+        wanted = f"{self.facts.names[made.array]}_rounded"
+        return self.facts.scope.name("rounded", made.array, wanted=wanted)
 
     def _new(self, made: Filled, shape: str) -> str:
         """Return the call that makes an array."""
@@ -244,8 +265,10 @@ class Launches:
         made = self.facts.made.get(output)
         needs = self.facts.needs
         given = name
-        if made is not None and made.rounded and self.facts.sample is not None:
+        if made is not None and self.is_rounded(made):
             given = f"{name}.to({self.facts.sample}.dtype)"
+            if output in self.facts.given:
+                given = f"{self._rounded_name(made)}.copy_({name})"
         if needs is not None and needs.arrays.get(output, frozenset()) - {output}:
             # Other gradients need it as well, so that it is there where nobody asked for it.
             return f'{given} if "{output}" in wanted else None'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.blocks.program import NotLowered
+from looptrans.blocks.program import NotCounted, NotLowered
 from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.named import unlabelled_in
 from looptrans.ir.program import Assign, If, Program
@@ -104,6 +104,8 @@ _REMEDY = (
     "looptrans derive FILE shows how far it was taken, looptrans loops FILE what each loop carries"
 )
 _REMEDIES: dict[type[NotLowered], str] = {
+    NotCounted: "let the loop go over all the rows that there may be, and ask inside which ones "
+    "there are: for j in range(0, N): if j < n[i]: …",
     NotInForm: "leave --form out: each nest then has a launch of its own",
     NotInParts: "leave --split out: each row's loop is then run by one program; "
     "looptrans derive FILE --to split shows how far it was taken",

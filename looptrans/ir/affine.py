@@ -211,6 +211,11 @@ def in_one_order(index: Index) -> Index:
     return index_of(Form(dict(terms), form.constant))
 
 
+def about(index: Index) -> Index:
+    """Return an index without what is added to it: `T + 1` as `T`."""
+    return in_one_order(index_of(Form(form_of(index).terms)))
+
+
 def shifted(index: Index, by: Index) -> Index:
     """Return `by + index`, added to every argument of a `min` or `max`."""
     if isinstance(index, Extremum):

@@ -2,7 +2,9 @@
 
 Keys come in the order of the contract. A key the contract does not name is only present where it
 has something to say: `assumptions`, `because`, `reason`, `reduced`, `warnings`, `unknown`,
-`distance_set`, `distance_set_exact`, `instances`, `elements`.
+`distance_set`, `distance_within`, `instances`, `elements`. A `distance_set` is exact; where sizes
+multiply or divide what varies, no set of isl is, and `distance_within` is one that holds all that
+occur, and perhaps more.
 """
 
 from __future__ import annotations
@@ -182,9 +184,8 @@ def dependence_document(dependence: Dependence) -> Document:
         "witness": witness_document(dependence.witness),
     }
     if "*" in dependence.distance and dependence.distance_set is not None:
-        document["distance_set"] = dependence.distance_set
-        if dependence.within:
-            document["distance_set_exact"] = False
+        key = "distance_within" if dependence.within else "distance_set"
+        document[key] = dependence.distance_set
     if dependence.instances is not None:
         document["instances"] = [
             [list(source), list(sink)] for source, sink in dependence.instances

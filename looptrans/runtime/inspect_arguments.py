@@ -241,8 +241,11 @@ def job(
 
 
 def _element(element: str, asked: str | None, dtype: str) -> str:
-    """Return the element type of an array: the listing's, or that of the inputs."""
-    if asked is not None:
+    """Return the element type of an array: the listing's, or that of the inputs.
+
+    `dtype=int` and the like say what the elements are, and not how many bits they have.
+    """
+    if asked in TYPES:
         return TYPES[asked]
     return TYPES[{"float": dtype, "int": "int64"}.get(element, "bool")]
 

@@ -132,7 +132,11 @@ def verify_backward(
     for each in sizes or ():
         prepare(program, each, seed=seed)  # says what does not fit before the kernels are made
     made = emitted_with_backward(program, of, form)
-    sets = given_sets(sizes) if sizes is not None else size_sets(program, made.backward)
+    sets = (
+        given_sets(sizes)
+        if sizes is not None
+        else size_sets(program, made.backward, (made.forward,))
+    )
     launcher = gradient_launcher(made)
     return verify_gradients(launcher, sets, chosen, device, seed, notes, progress)
 

@@ -25,6 +25,7 @@ NUMBERS: Mapping[str, tuple[int, ...]] = {
     "small": (2, 19),
     "crossing": (3,),
     "whole": (7,),
+    "far": (3,),
     "one": (1, 2),
     "zero": (2,),
 }

@@ -31,7 +31,7 @@ from looptrans.ir.index import (
     variables,
     walk,
 )
-from looptrans.ir.program import Array, Assign, Loop, Node, Program
+from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
 from looptrans.ir.value import Binary, Call, Range, Read, Select, Subscript, Unary, Value, Whole
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.nest import RangeNotFound
@@ -186,11 +186,11 @@ def _end_along(subscript: Subscript, extent: Index, variable: str) -> Index | No
             return None
 
 
-def _in_any_case(body: tuple[Node, ...]) -> Iterator[Assign]:
-    """Yield the statements of a block under no condition, and in no loop that data may empty."""
+def _in_any_case(body: tuple[Node, ...]) -> Iterator[Assign | If]:
+    """Yield what is done in a block under no condition, and in no loop that data may empty."""
     for node in body:
         match node:
-            case Assign():
+            case Assign() | If():
                 yield node
             case Loop() if _is_of_sizes(node.range):
                 yield from _in_any_case(node.body)

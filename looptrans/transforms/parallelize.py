@@ -103,12 +103,11 @@ def way_out(program: Program, path: LoopPath, found: Iterations) -> str:
     """Say how the iterations of a loop can run in parallel, given what ties them together."""
     loop = loop_name(program, path.position)
     private = possible_private(program, path, found)
-    stuck = [name for name in found.private if name not in private]
     if found.unexplained:
         tied = dict.fromkeys(tie.array for tie in found.unexplained)
         return f"ordered_atomics({loop}) lets the iterations take turns at {listed(tuple(tied))}"
-    if stuck:
-        return f"give {listed(stuck)} another name outside {loop}, then privatize({loop})"
+    if len(private) < len(found.private):
+        return f"privatize({loop}) first"
     if found.folds:
         operators = listed(tuple(dict.fromkeys(fold.operator for fold in found.folds)))
         into = listed(tuple(dict.fromkeys(fold.array for fold in found.folds)))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from looptrans.analysis.budget import BudgetExceeded
 from looptrans.analysis.iterations import iterations_of
-from looptrans.ir.program import Array, Program
+from looptrans.ir.creation import creation_of
+from looptrans.ir.program import Array, Declaration, Program
+from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Span
 from looptrans.ir.step import Step, same_names
+from looptrans.ir.value import Access
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import live_out
 from looptrans.transforms.accesses import (
@@ -14,10 +19,12 @@ from looptrans.transforms.accesses import (
     find_array,
     listed,
     place_of,
+    require_no_index,
     sites_of,
     sites_outside,
 )
 from looptrans.transforms.check import check_storage
+from looptrans.transforms.naming import fresh_name, with_array
 from looptrans.transforms.nest import (
     LoopPath,
     NothingToDo,
@@ -25,6 +32,8 @@ from looptrans.transforms.nest import (
     find_loop,
     finished,
     loop_name,
+    node_at,
+    replace_at,
 )
 from looptrans.transforms.privacy import with_private
 
@@ -38,7 +47,8 @@ def privatize(program: Program, loop: str, *names: str) -> Step:
                                                y[j] = t + t
 
     A copy starts without a value and ends with its iteration, so it is legal if no value of the
-    local comes into an iteration from outside it, or goes out.
+    local comes into an iteration from outside it, or goes out. Where the name is used outside the
+    loop as well, the copies get a name of their own.
 
     Args:
         program: The program.
@@ -47,35 +57,46 @@ def privatize(program: Program, loop: str, *names: str) -> Step:
 
     Raises:
         TransformError: There is no such loop or local, it comes from outside, or it is used outside
-            the loop for values of another kind.
+            the loop as well and cannot be shown to do as well under another name.
     """
     called = f"privatize({', '.join((loop, *names))})"
     path = find_loop(program, loop)
     if names:
         for name in names:
             _require_local(program, path, find_array(program, name))
-    else:
-        try:
-            names = _possible(program, path)
-        except BudgetExceeded as error:
-            return Step(called, program, program, Verdict("unknown", reason=str(error)), {})
+        return _private(program, path, called, names)
+    try:
+        names = _possible(program, path)
+    except BudgetExceeded as error:
+        return Step(called, program, program, Verdict("unknown", reason=str(error)), {})
+    own = tuple(n for n in names if not sites_outside(program, n, path.position))
+    try:
+        return _private(program, path, called, names)
+    except TransformError:
+        if not own:
+            raise
+        return _private(program, path, called, own)
+
+
+def _private(program: Program, path: LoopPath, called: str, names: tuple[str, ...]) -> Step:
     after = with_private(program, path.position, names)
     done, images = finished(after, same_names(program, after))
     verdict = check_storage(program, done, images)
-    if verdict.decision == "legal":
-        for name in names:
-            _require_inside(program, path, name)
+    shared = [name for name in names if sites_outside(program, name, path.position)]
+    if verdict.decision == "legal" and shared:
+        after = _with_own_names(program, path, names, shared)
+        done, images = finished(after, same_names(program, after))
+        verdict = check_storage(program, done, images)
+        if verdict.decision == "unknown":
+            raise _is_used_outside(program, path, shared[0])
     return Step(called, program, done, verdict, images)
 
 
 def _possible(program: Program, path: LoopPath) -> tuple[str, ...]:
     found = iterations_of(program, path.position)
-    names = tuple(n for n in found.private if not sites_outside(program, n, path.position))
-    if names:
-        return names
-    loop = loop_name(program, path.position)
     if found.private:
-        _require_inside(program, path, found.private[0])
+        return found.private
+    loop = loop_name(program, path.position)
     tied = tuple(dict.fromkeys(tie.array for tie in found.ties))
     message = f"there is nothing to privatize in the loop {loop}"
     if not tied:
@@ -123,20 +144,37 @@ def _require_local(program: Program, path: LoopPath, array: Array) -> None:
         )
 
 
-def _require_inside(program: Program, path: LoopPath, name: str) -> None:
-    """Require that a name is used nowhere but in the loop.
+def _with_own_names(
+    program: Program, path: LoopPath, names: tuple[str, ...], shared: list[str]
+) -> Program:
+    """Make names private, those that are used outside the loop as well under names of their own."""
+    after, position = program, path.position
+    chosen = list(names)
+    for name in shared:
+        require_no_index(program, (path.loop,), name, f"give {name} another name in the loop")
+        array = replace(find_array(program, name), name=fresh_name(after, name))
+        creation = creation_of(program, name)
+        made = None if creation is None else Declaration(array.name, creation)
+        after, more = with_array(after, array, made)
+        position = (position[0] + more, *position[1:])
 
-    Where its values do not leave the loop, what is outside is another use of the same name.
-    """
+        def renamed(access: Access, old: str = name, new: str = array.name) -> Access:
+            return replace(access, array=new) if access.array == old else access
+
+        loop = node_at(after, position)
+        after = replace_at(after, position, with_accesses((loop,), renamed))
+        chosen[chosen.index(name)] = array.name
+    return with_private(after, position, chosen)
+
+
+def _is_used_outside(program: Program, path: LoopPath, name: str) -> TransformError:
     outside = sites_outside(program, name, path.position)
-    if not outside:
-        return
     loop = loop_name(program, path.position)
-    raise TransformError(
+    return TransformError(
         f"{name} is also used outside the loop {loop}, by {outside[0].place.label}",
         _span(outside),
-        why="a private name is used only in loops that make it private, though here no value "
-        "passes between the two uses",
+        why="a private name is used only in loops that make it private, and that another name "
+        "in the loop changes nothing is not shown",
         remedy=f"give {name} another name in one of the two places",
     )
 

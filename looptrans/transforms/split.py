@@ -153,7 +153,7 @@ def _operators(
             _place(program, tie.sink),
             why=f"the {tie.kind} dependence {tie.source} → {tie.sink} is carried by it, and is no "
             "part of a reduction by +, *, max or min",
-            remedy=f"distribute({loop}) takes what is no reduction into a loop of its own",
+            remedy="looptrans derive --to split looks for an operator that joins the whole state",
         )
     return {array: _named(recognized[array]) for array in arrays}
 

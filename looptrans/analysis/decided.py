@@ -1,0 +1,183 @@
+"""Tests of the same data, which are decided alike wherever they stand.
+
+    for i: if x[i] > 0.0: s = y[i]        the second reads what the first has left in the same
+           if x[i] > 0.0: z[i] = s        iteration and nothing else; the third never reads that
+           else: w[i] = s
+
+Of a test that reads only what the program never writes, equal indices have equal truth. So two
+instances that ask for opposite truths never both run, and one that asks for no more than another
+runs whenever that one does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import islpy as isl
+
+from looptrans.analysis.contract_forms import conjuncts
+from looptrans.analysis.formula import FALSE, conjunction, disjunction
+from looptrans.analysis.model import Model, StatementModel
+from looptrans.analysis.normal import Normalizer
+from looptrans.analysis.polyhedra import dimensions, relation_of
+from looptrans.ir.condition import (
+    NEGATED,
+    Condition,
+    Data,
+    Not,
+    is_data_dependent,
+    negation_normal,
+    walk_condition,
+)
+from looptrans.ir.index import Index, Int, opaque_terms
+from looptrans.ir.rewrite import condition_changed
+from looptrans.ir.value import Compare, Read, Reduce, Value, walk_value
+from looptrans.ir.walk import written
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A test that must come out one way for a statement to run.
+
+    Attributes:
+        tested: The condition, with numbers where index expressions stood.
+        arguments: The index expressions, in order.
+        holds: Which way.
+    """
+
+    tested: Condition
+    arguments: tuple[Index, ...]
+    holds: bool
+
+    def denies(self, other: Test) -> bool:
+        """Tell whether the two are never both as wanted, where their arguments are equal."""
+        if self.tested == other.tested:
+            return self.holds != other.holds
+        match self.tested, other.tested:
+            case Data(Compare(op, left, right)), Data(Compare(against, first, second)):
+                # Of a number that is nan neither is true: they may still both be false.
+                return (
+                    self.holds
+                    and other.holds
+                    and (left, right) == (first, second)
+                    and NEGATED[op] == against
+                )
+            case _:
+                return False
+
+    def is_asked_by(self, other: Test) -> bool:
+        """Tell whether it is as wanted where the other is, and their arguments are equal."""
+        return (self.tested, self.holds) == (other.tested, other.holds)
+
+
+@dataclass(slots=True)
+class Decided:
+    """What tests of unchanged data say about pairs of instances.
+
+    Attributes:
+        model: The program.
+        tests: By statement number, the tests around it, and whether no other data decide.
+    """
+
+    model: Model
+    tests: dict[int, tuple[tuple[Test, ...], bool]] = field(default_factory=dict)
+
+    def never_both(self, first: StatementModel, second: StatementModel) -> str:
+        """Say, of instances `s` of the first and `t` of the second, which never both run."""
+        return disjunction(
+            self._equal(first, one, second, other)
+            for one in self._of(first)[0]
+            for other in self._of(second)[0]
+            if one.denies(other)
+        )
+
+    def runs_as_well(self, one: StatementModel, other: StatementModel) -> isl.Map | None:
+        """Map the instances of one statement to those of another that run whenever they do.
+
+        Which are in the domain of the other is not said. None if there are none.
+        """
+        tests, alone = self._of(other)
+        if not (tests and alone):
+            return None
+        mine = self._of(one)[0]
+        each = [
+            disjunction(
+                self._equal(one, asking, other, asked)
+                for asking in mine
+                if asked.is_asked_by(asking)
+            )
+            for asked in tests
+        ]
+        return None if FALSE in each else self._pairs(one, other, conjunction(each))
+
+    def without_impossible(
+        self, pairs: isl.Map, first: StatementModel, second: StatementModel
+    ) -> isl.Map:
+        """Take out the pairs of instances that never both run."""
+        formula = self.never_both(first, second)
+        return pairs if formula == FALSE else pairs.subtract(self._pairs(first, second, formula))
+
+    def _pairs(self, first: StatementModel, second: StatementModel, formula: str) -> isl.Map:
+        left, right = (
+            ", ".join(dimensions(statement, letter).values())
+            for statement, letter in ((first, "s"), (second, "t"))
+        )
+        bare = relation_of(f"{self.model.prefix}{{ [{left}] -> [{right}] : {formula} }}")
+        named = bare.set_tuple_name(isl.dim_type.in_, f"s{first.number}")
+        return named.set_tuple_name(isl.dim_type.out, f"s{second.number}")
+
+    def _equal(self, first: StatementModel, one: Test, second: StatementModel, other: Test) -> str:
+        mine = self.model.notation(dimensions(first, "s"))
+        theirs = self.model.notation(dimensions(second, "t"))
+        return conjunction(
+            f"{mine.index(left)} = {theirs.index(right)}"
+            for left, right in zip(one.arguments, other.arguments, strict=True)
+        )
+
+    def _of(self, statement: StatementModel) -> tuple[tuple[Test, ...], bool]:
+        if statement.number not in self.tests:
+            self.tests[statement.number] = (
+                self._found(statement) if statement.is_may else ((), True)
+            )
+        return self.tests[statement.number]
+
+    def _found(self, statement: StatementModel) -> tuple[tuple[Test, ...], bool]:
+        tests, alone = [], True
+        for condition in statement.place.conditions:
+            for part in conjuncts(negation_normal(condition)):
+                test = self._test(part)
+                if test is not None:
+                    tests.append(test)
+                elif is_data_dependent(part):
+                    alone = False
+        return tuple(dict.fromkeys(tests)), alone
+
+    def _test(self, condition: Condition) -> Test | None:
+        asked = condition.part if isinstance(condition, Not) else condition
+        if not is_data_dependent(asked):
+            return None
+        changed = written(self.model.program)
+        values = [part.value for part in walk_condition(asked) if isinstance(part, Data)]
+        if not all(_is_fixed(part, changed) for value in values for part in walk_value(value)):
+            return None
+        arguments: list[Index] = []
+        normal = Normalizer(dict(self.model.normalizer.sizes))
+
+        def noted(index: Index) -> Index:
+            arguments.append(normal.index(index))
+            return Int(len(arguments))
+
+        tested = condition_changed(asked, noted)
+        if normal.made or any(map(opaque_terms, arguments)):
+            return None
+        return Test(tested, tuple(arguments), not isinstance(condition, Not))
+
+
+def _is_fixed(value: Value, changed: frozenset[str]) -> bool:
+    match value:
+        case Read(access):
+            return access.array not in changed
+        case Reduce():
+            return False
+        case _:
+            return True

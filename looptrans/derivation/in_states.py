@@ -1,0 +1,141 @@
+"""What iterations hand on through arrays goes on in states; what adds up to it does so in sums.
+
+    for t downwards:                              for t downwards:
+        for s:                                        for s: u[s] = f(dh[t + 1, s])
+            u = f(dh[t + 1, s])             ->        for r: next[r] = sum(u[s] * W[s, r] for s)
+            for r: dh[t, r] += u * W[s, r]            for r: state[r] = next[r]
+
+Where elements look at each other a state is a block: what looks at all of it has to be a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from looptrans.adjoint.accumulating import accumulation
+from looptrans.algebra.cells import mentions
+from looptrans.derivation.apart import handed
+from looptrans.derivation.handed import handed_on
+from looptrans.derivation.loops_as_sums import sum_loops
+from looptrans.derivation.whole_rows import rows_handed_on
+from looptrans.derivation.work import Work, loop_name
+from looptrans.ir.program import Assign, If, Loop, Program
+from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.transforms.tree import statements_in
+
+
+def in_states(work: Work) -> None:
+    """Hand on in states what iterations hand on through arrays."""
+    arrays = handed_on(work.program)
+    for array in arrays:
+        before = work.mark()
+        summed = _summed(work, array, arrays)
+        error = work.take("state", array)
+        if error is not None and summed:
+            work.back_to(before)
+            error = work.take("state", array)
+        if error is None:
+            continue
+        before = work.mark()
+        adding = [e for e in sum_loops(work.program) if e.update.targets[0].array == array]
+        added = [work.take("loop as sum", each.update.label) is None for each in adding]
+        if not any(added) or work.take("state", array) is not None:
+            work.back_to(before)
+            work.note(error)
+
+
+def with_whole_rows(work: Work) -> bool:
+    """Go over rows that iterations hand on whole; tell if any were gone over in part."""
+    before = len(work.steps)
+    for kind in ("whole rows", "looked up"):
+        for array in rows_handed_on(work.program):
+            work.take(kind, array)
+    return len(work.steps) > before
+
+
+def _summed(work: Work, array: str, others: Collection[str]) -> bool:
+    """Write as sums what looks at all that is handed on and adds up to an array.
+
+    Args:
+        work: The work.
+        array: The array.
+        others: All arrays through which iterations hand something on.
+
+    Returns:
+        Whether anything was changed.
+    """
+    start = len(work.steps)
+    looked_at = set(others)
+    for each in tuple(_rows(work.program, array, others)):
+        before = work.mark()
+        made = [f"expand({name}, {each.outer})" for name in each.locals]
+        if each.cuts:
+            made.append(f"distribute({', '.join((each.outer, *each.cuts))})")
+        made.append(f"interchange({each.apart}, {each.inner})")
+        if any(work.take("transformation", text) is not None for text in made):
+            work.back_to(before)
+        else:
+            looked_at |= {*each.locals}
+    for found in sum_loops(work.program, several=True):
+        if found.update.targets[0].array == array and _looks(found.loop, looked_at):
+            work.take("loop as sum", found.update.label)
+    return len(work.steps) > start
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A loop that adds to a row, one whole row after the other.
+
+    Attributes:
+        outer: The loop that adds up.
+        inner: The loop over the row.
+        cuts: The statements before which the outer loop is cut to hold the inner one alone.
+        apart: What the outer loop is called then.
+        locals: The scalars that its pieces hand to each other.
+    """
+
+    outer: str
+    inner: str
+    cuts: tuple[str, ...]
+    apart: str
+    locals: tuple[str, ...]
+
+
+def _rows(program: Program, array: str, others: Collection[str]) -> Iterator[_Row]:
+    """Yield the loops that add rows to an array, and look at what is handed on."""
+    for place in placed(program):
+        if not isinstance(place.node, Assign) or len(place.loops) < 3:
+            continue
+        target, (outer, inner) = place.node.targets[0], place.loops[-2:]
+        if (
+            target.array != array
+            or accumulation(target, place.node.values[0], elsewhere=True) is None
+        ):
+            continue
+        if mentions(target, outer.variable) or not mentions(target, inner.variable):
+            continue
+        number = next((n for n, node in enumerate(outer.body) if node is inner), None)
+        if number is None or not _looks(outer, others):
+            continue
+        parts = (outer.body[:number], (inner,), outer.body[number + 1 :])
+        pieces = [part for part in parts if statements_in(part)]
+        cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
+        label = statements_in((inner,))[0]
+        yield _Row(
+            loop_name(outer),
+            loop_name(inner),
+            cuts,
+            f"{outer.variable}@{label}",
+            handed(program, pieces),
+        )
+
+
+def _looks(loop: Loop, arrays: Collection[str]) -> bool:
+    """Tell whether a loop goes over cells of some arrays that it reads."""
+    return any(
+        not each.is_write and each.access.array in arrays and mentions(each.access, loop.variable)
+        for node in nodes(loop.body)
+        if isinstance(node, Assign | If)
+        for each in accesses(node)
+    )

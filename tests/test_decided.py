@@ -1,0 +1,108 @@
+"""Tests of the same unchanged data come out alike, and what they rule out is not listed."""
+
+from __future__ import annotations
+
+import pytest
+
+from looptrans.transforms.parallelize import parallelize
+from looptrans.transforms.privatize import privatize
+from tests.analysis import lines, verdicts
+from tests.oracle.compare import compare
+from tests.steps import agrees, read
+
+NEST = """
+def f(x, y, z, N):
+    s = 0.0
+    for i in range(N):
+        if {first}:
+            s = y[i]
+        if {second}:
+            z[i] = s
+"""
+FROM_START = "may flow/value S1 -> S3 s () () -"
+SAME = "may flow/value S2 -> S3 s (=) (0) -"
+EARLIER = "may flow/value S2 -> S3 s (<) (*) i"
+
+
+def flow_of_s(first: str, second: str) -> list[str]:
+    text = NEST.format(first=first, second=second)
+    compare(text, {"N": 4}, {}, {"data_guard"}, seconds=60.0)
+    return [line for line in lines(text, "flow/value") if " s " in line]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("x[i] > 0", "x[i] > 0"),
+        ("not x[i] > 0", "not x[i] > 0"),
+        ("x[i] > 0", "x[i] > 0 and i > 1"),
+        ("x[i] > 0 or x[i + 1] > 0", "x[i] > 0 or x[i + 1] > 0"),
+        ("x[i] > x[0]", "x[i] > x[0] and x[i + 1] > 0"),
+    ],
+)
+def test_what_runs_whenever_the_read_does_hides_what_was_before(first: str, second: str) -> None:
+    assert flow_of_s(first, second) == [SAME]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("x[i] > 0", "not x[i] > 0"),
+        ("not x[i] > 0", "x[i] > 0"),
+        ("x[i] > 0", "x[i] <= 0"),
+        ("x[i] == 1 and x[i + 1] > 0", "x[i] != 1"),
+    ],
+)
+def test_what_never_both_runs_hands_nothing_on(first: str, second: str) -> None:
+    assert flow_of_s(first, second) == [FROM_START, EARLIER]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("x[i] > 0", "x[i + 1] > 0"),  # another cell
+        ("x[i] > 0 and x[i + 1] > 0", "x[i] > 0"),  # more is asked of the write
+        ("not x[i] > 0", "not x[i] <= 0"),  # nan
+        ("y[i] > 0", "z[i] > 0"),  # another array
+        ("x[i] > 0", "x[i] > 0 or i > 1"),  # not always asked
+    ],
+)
+def test_what_is_decided_otherwise_is_kept(first: str, second: str) -> None:
+    assert flow_of_s(first, second) == [FROM_START, SAME, EARLIER]
+
+
+def test_a_test_of_what_is_written_may_come_out_otherwise() -> None:
+    text = NEST.format(first="x[i] > 0", second="x[i] > 0").replace("z[i] = s", "x[i + 1] = s")
+    found = [line for line in lines(text, "flow/value") if " s " in line]
+    assert found == [FROM_START, SAME, EARLIER]
+
+
+def test_tests_in_two_loops_are_of_one_cell_at_one_iteration() -> None:
+    text = """
+def f(x, y, z, w, N):
+    for i in range(N):
+        if x[i] > 0:
+            y[i] = z[i]
+    for j in range(N):
+        if x[N - 1 - j] > 0:
+            w[j] = y[N - 1 - j]
+        else:
+            w[j] = 2 * y[N - 1 - j]
+"""
+    compare(text, {"N": 4}, {}, {"data_guard"}, seconds=60.0)
+    assert lines(text, "flow/value") == ["may flow/value S1 -> S2 y () () -"]
+
+
+def test_a_local_that_is_set_and_read_under_one_test_is_private() -> None:
+    text = """
+def f(c: Float[Array, "N"], x: Float[Array, "N"], y: Float[Array, "N"]):
+    for i in range(N):
+        if c[i] > 0.0:
+            t = 2.0 * x[i]
+        if c[i] > 0.0:
+            y[i] = t * t
+"""
+    found = verdicts(text)["i"]
+    assert (found.flow.decision, found.memory.decision) == ("parallel", "privatize")
+    step = privatize(read(text), "i")
+    assert agrees(step) and agrees(parallelize(step.after, "i"))
