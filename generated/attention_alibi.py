@@ -92,6 +92,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -240,7 +251,7 @@ def attention_alibi_kernel(
     lse_ptr += b * stride_lse_b
     lse_ptr += h * stride_lse_h
 
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
     l = tl.zeros([BLOCK_I], tl.float32)  # S5
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further

@@ -241,6 +241,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -389,7 +400,7 @@ def attention_alibi_kernel(
     lse_ptr += b * stride_lse_b
     lse_ptr += h * stride_lse_h
 
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
     l = tl.zeros([BLOCK_I], tl.float32)  # S5
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
@@ -702,7 +713,7 @@ def attention_alibi_backward_dQ_kernel(
 
     S_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
     dslopes_part = tl.zeros([BLOCK_I], tl.float32)
-    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    dQ = _hidden_zeros(BLOCK_I, BLOCK_E, 0, M)  # no constants, or ptxas lets each product wait
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
     j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J
@@ -902,8 +913,8 @@ def attention_alibi_backward_dK_dV_kernel(
         dV_ptr += h * stride_dV_h
 
     S_2_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
-    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
-    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    dK = _hidden_zeros(BLOCK_J, BLOCK_E, 0, N)  # no constants, or ptxas lets each product wait
+    dV = _hidden_zeros(BLOCK_J, BLOCK_D, 1, N)  # no constants, or ptxas lets each product wait
     i_start = tl.maximum(0, j_first)  # no row begins earlier
     # all rows have begun
     i_begun = i_start + (
@@ -1550,7 +1561,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op(_free("attention_alibi_forward_9ad47d28"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_forward_4d694966"), mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1569,7 +1580,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_alibi_backward_9ad47d28"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_backward_4d694966"), mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -92,6 +92,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -238,7 +249,7 @@ def attention_bias_kernel(
 
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_I], tl.float32)
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,

@@ -266,6 +266,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -418,7 +429,7 @@ def attention_bias_kernel(
 
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_I], tl.float32)
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
@@ -727,7 +738,7 @@ def attention_bias_backward_dQ_kernel(
         dQ_ptr += h * stride_dQ_h
 
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
-    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    dQ = _hidden_zeros(BLOCK_I, BLOCK_E, 0, M)  # no constants, or ptxas lets each product wait
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
@@ -918,8 +929,8 @@ def attention_bias_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += h * stride_dV_h
 
-    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
-    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    dK = _hidden_zeros(BLOCK_J, BLOCK_E, 0, N)  # no constants, or ptxas lets each product wait
+    dV = _hidden_zeros(BLOCK_J, BLOCK_D, 1, N)  # no constants, or ptxas lets each product wait
     i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
     K_je = tl.load(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
@@ -1174,7 +1185,7 @@ def attention_bias_backward_dbias_kernel_footprint(
     shared = num_stages * width * (
         BLOCK_I * BLOCK_E + BLOCK_J * BLOCK_E + BLOCK_I * BLOCK_D + BLOCK_J * BLOCK_D
     )
-    held = 2 * BLOCK_I * BLOCK_J
+    held = 3 * BLOCK_I * BLOCK_J
     return shared, held
 
 
@@ -1817,7 +1828,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_bb5a5667"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_02078132"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1838,7 +1849,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_bb5a5667"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_02078132"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     top: torch.Tensor, log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -308,6 +308,17 @@ import triton.language as tl
 
 
 @triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
+@triton.jit
 def _uniform(key, first, second, third):
     """A number in [0, 1): the first word of Philox4x32-10 at (first, second, third, 0)."""
     first = tl.cast(first, tl.uint32)
@@ -468,7 +479,7 @@ def attention_dropout_kernel(
 
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_I], tl.float32)
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
     j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J
@@ -780,7 +791,7 @@ def attention_dropout_backward_dQ_kernel(
 
     S_scale = scale * 1.4426950408889634  # in units of log2(e)
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
-    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    dQ = _hidden_zeros(BLOCK_I, BLOCK_E, 0, M)  # no constants, or ptxas lets each product wait
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
     j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J
@@ -1042,8 +1053,8 @@ def attention_dropout_backward_dK_dV_kernel(
         dV_ptr += h * stride_dV_h
 
     S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
-    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
-    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    dK = _hidden_zeros(BLOCK_J, BLOCK_E, 0, N)  # no constants, or ptxas lets each product wait
+    dV = _hidden_zeros(BLOCK_J, BLOCK_D, 1, N)  # no constants, or ptxas lets each product wait
     i_start = tl.maximum(0, j_first)  # no row begins earlier
     # all rows have begun
     i_begun = i_start + (
@@ -1933,7 +1944,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_forward_f50478ed"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_455ad70e"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1953,7 +1964,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_backward_f50478ed"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_455ad70e"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -94,6 +94,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -242,7 +253,7 @@ def attention_dropout_mask_kernel(
 
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_I], tl.float32)
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
@@ -377,7 +388,7 @@ def attention_dropout_mask_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_mask_kernel_default = {
-    2: attention_dropout_mask_kernel_config(64, 64, 0, 8, 3),
+    2: attention_dropout_mask_kernel_config(128, 32, 0, 8, 3),
     4: attention_dropout_mask_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -386,19 +397,10 @@ attention_dropout_mask_kernel_tuned = {
     2: _Tuned(
         attention_dropout_mask_kernel,
         [
-            attention_dropout_mask_kernel_config(*row)
-            for row in [
-                (64, 64, 0, 8, 3), (128, 32, 0, 8, 2), (128, 32, 0, 8, 3), (128, 64, 0, 8, 2),
-                (128, 64, 0, 8, 3), (128, 128, 0, 8, 2), (128, 128, 0, 8, 3), (64, 32, 0, 4, 2),
-                (64, 32, 0, 4, 3), (64, 64, 0, 4, 2), (64, 64, 0, 4, 3), (64, 128, 0, 4, 2),
-                (64, 128, 0, 4, 3), (128, 32, 0, 4, 2), (128, 32, 0, 4, 3), (128, 64, 0, 4, 2),
-                (128, 64, 0, 4, 3), (128, 128, 0, 4, 2), (128, 128, 0, 4, 3), (64, 64, 1, 8, 3),
-                (128, 32, 1, 8, 2), (128, 32, 1, 8, 3), (128, 64, 1, 8, 2), (128, 64, 1, 8, 3),
-                (128, 128, 1, 8, 2), (128, 128, 1, 8, 3), (64, 32, 1, 4, 2), (64, 32, 1, 4, 3),
-                (64, 64, 1, 4, 2), (64, 64, 1, 4, 3), (64, 128, 1, 4, 2), (64, 128, 1, 4, 3),
-                (128, 32, 1, 4, 2), (128, 32, 1, 4, 3), (128, 64, 1, 4, 2), (128, 64, 1, 4, 3),
-                (128, 128, 1, 4, 2), (128, 128, 1, 4, 3),
-            ]
+            attention_dropout_mask_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_dropout_mask_kernel_footprint, 2),

@@ -273,6 +273,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -424,7 +435,7 @@ def attention_dropout_mask_kernel(
 
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)
     l = tl.zeros([BLOCK_I], tl.float32)
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
@@ -561,7 +572,7 @@ def attention_dropout_mask_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_mask_kernel_default = {
-    2: attention_dropout_mask_kernel_config(64, 64, 0, 8, 3),
+    2: attention_dropout_mask_kernel_config(128, 32, 0, 8, 3),
     4: attention_dropout_mask_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -570,19 +581,10 @@ attention_dropout_mask_kernel_tuned = {
     2: _Tuned(
         attention_dropout_mask_kernel,
         [
-            attention_dropout_mask_kernel_config(*row)
-            for row in [
-                (64, 64, 0, 8, 3), (128, 32, 0, 8, 2), (128, 32, 0, 8, 3), (128, 64, 0, 8, 2),
-                (128, 64, 0, 8, 3), (128, 128, 0, 8, 2), (128, 128, 0, 8, 3), (64, 32, 0, 4, 2),
-                (64, 32, 0, 4, 3), (64, 64, 0, 4, 2), (64, 64, 0, 4, 3), (64, 128, 0, 4, 2),
-                (64, 128, 0, 4, 3), (128, 32, 0, 4, 2), (128, 32, 0, 4, 3), (128, 64, 0, 4, 2),
-                (128, 64, 0, 4, 3), (128, 128, 0, 4, 2), (128, 128, 0, 4, 3), (64, 64, 1, 8, 3),
-                (128, 32, 1, 8, 2), (128, 32, 1, 8, 3), (128, 64, 1, 8, 2), (128, 64, 1, 8, 3),
-                (128, 128, 1, 8, 2), (128, 128, 1, 8, 3), (64, 32, 1, 4, 2), (64, 32, 1, 4, 3),
-                (64, 64, 1, 4, 2), (64, 64, 1, 4, 3), (64, 128, 1, 4, 2), (64, 128, 1, 4, 3),
-                (128, 32, 1, 4, 2), (128, 32, 1, 4, 3), (128, 64, 1, 4, 2), (128, 64, 1, 4, 3),
-                (128, 128, 1, 4, 2), (128, 128, 1, 4, 3),
-            ]
+            attention_dropout_mask_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+            )
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_dropout_mask_kernel_footprint, 2),
@@ -740,7 +742,7 @@ def attention_dropout_mask_backward_dQ_kernel(
 
     S_scale = scale * 1.4426950408889634  # in units of log2(e)
     dscale_part = tl.zeros([BLOCK_I], tl.float32)
-    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    dQ = _hidden_zeros(BLOCK_I, BLOCK_E, 0, M)  # no constants, or ptxas lets each product wait
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
@@ -842,7 +844,7 @@ def attention_dropout_mask_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_mask_backward_dQ_kernel_default = {
-    2: attention_dropout_mask_backward_dQ_kernel_config(64, 64, 8, 3),
+    2: attention_dropout_mask_backward_dQ_kernel_config(64, 32, 8, 3),
     4: attention_dropout_mask_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -852,7 +854,7 @@ attention_dropout_mask_backward_dQ_kernel_tuned = {
         attention_dropout_mask_backward_dQ_kernel,
         [
             attention_dropout_mask_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (64, 32, 128), (8, 4), (3, 2))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_dropout_mask_backward_dQ_kernel_footprint, 2),
@@ -1000,8 +1002,8 @@ def attention_dropout_mask_backward_dK_dV_kernel(
         dV_ptr += h * stride_dV_h
 
     S_2_scale = scale * 1.4426950408889634  # in units of log2(e)
-    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
-    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    dK = _hidden_zeros(BLOCK_J, BLOCK_E, 0, N)  # no constants, or ptxas lets each product wait
+    dV = _hidden_zeros(BLOCK_J, BLOCK_D, 1, N)  # no constants, or ptxas lets each product wait
     i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
     K_je = tl.load(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
@@ -1119,7 +1121,7 @@ def attention_dropout_mask_backward_dK_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_dropout_mask_backward_dK_dV_kernel_default = {
-    2: attention_dropout_mask_backward_dK_dV_kernel_config(64, 64, 8, 3),
+    2: attention_dropout_mask_backward_dK_dV_kernel_config(64, 32, 8, 3),
     4: attention_dropout_mask_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
@@ -1129,7 +1131,7 @@ attention_dropout_mask_backward_dK_dV_kernel_tuned = {
         attention_dropout_mask_backward_dK_dV_kernel,
         [
             attention_dropout_mask_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (64, 32, 128), (8, 4), (3, 2))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_dropout_mask_backward_dK_dV_kernel_footprint, 2),
@@ -1848,7 +1850,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_forward_b1ca844d"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_forward_a4a35289"), mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1868,7 +1870,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_backward_b1ca844d"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_backward_a4a35289"), mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

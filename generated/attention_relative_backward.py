@@ -285,6 +285,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -437,7 +448,7 @@ def attention_relative_kernel(
     lse_ptr += b * stride_lse_b
     lse_ptr += h * stride_lse_h
 
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
     l = tl.zeros([BLOCK_I], tl.float32)  # S5
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
@@ -752,7 +763,7 @@ def attention_relative_backward_dQ_kernel(
     dQ_ptr += b * stride_dQ_b
     dQ_ptr += h * stride_dQ_h
 
-    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    dQ = _hidden_zeros(BLOCK_I, BLOCK_E, 0, M)  # no constants, or ptxas lets each product wait
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     Q_ie = tl.load(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
@@ -939,8 +950,8 @@ def attention_relative_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += h * stride_dV_h
 
-    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
-    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    dK = _hidden_zeros(BLOCK_J, BLOCK_E, 0, N)  # no constants, or ptxas lets each product wait
+    dV = _hidden_zeros(BLOCK_J, BLOCK_D, 1, N)  # no constants, or ptxas lets each product wait
     i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
     K_je = tl.load(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
@@ -1885,7 +1896,7 @@ def attention_relative_backward(
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_db378a0d"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_3c73e27f"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1906,7 +1917,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_db378a0d"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_3c73e27f"), mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, top: torch.Tensor,
     log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -62,6 +62,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -207,7 +218,7 @@ def attention_retention_kernel(
     O_ptr += b * stride_O_b
     O_ptr += h * stride_O_h
 
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
     j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J

@@ -188,6 +188,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -333,7 +344,7 @@ def attention_retention_kernel(
     O_ptr += b * stride_O_b
     O_ptr += h * stride_O_h
 
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
     j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J
@@ -562,7 +573,7 @@ def attention_retention_backward_dQ_kernel(
         dQ_ptr += h * stride_dQ_h
 
     drate_part = tl.zeros([BLOCK_I], tl.float32)
-    dQ = tl.zeros([BLOCK_I, BLOCK_E], tl.float32)
+    dQ = _hidden_zeros(BLOCK_I, BLOCK_E, 0, M)  # no constants, or ptxas lets each product wait
     j_stop = tl.minimum(N, i_last + 1)  # no row goes further
     # blocks before this one are full
     j_full = tl.maximum(tl.minimum(N, i_first + 1), 0) // BLOCK_J * BLOCK_J
@@ -751,8 +762,8 @@ def attention_retention_backward_dK_dV_kernel(
         dV_ptr += b * stride_dV_b
         dV_ptr += h * stride_dV_h
 
-    dK = tl.zeros([BLOCK_J, BLOCK_E], tl.float32)
-    dV = tl.zeros([BLOCK_J, BLOCK_D], tl.float32)
+    dK = _hidden_zeros(BLOCK_J, BLOCK_E, 0, N)  # no constants, or ptxas lets each product wait
+    dV = _hidden_zeros(BLOCK_J, BLOCK_D, 1, N)  # no constants, or ptxas lets each product wait
     i_start = tl.maximum(0, j_first)  # no row begins earlier
     # all rows have begun
     i_begun = i_start + (
@@ -1343,7 +1354,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op(_free("attention_retention_forward_88518669"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_forward_cfa84c8b"), mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1359,7 +1370,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_retention_backward_88518669"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_backward_cfa84c8b"), mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -105,6 +105,17 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+
+
 class _Timed(triton.Config):
     """A configuration that is timed; Triton keeps times under this text, so for each GPU apart."""
 
@@ -343,7 +354,7 @@ def matmul_backward_dA_kernel(
     i = block_i * BLOCK_I + tl.arange(0, BLOCK_I)
     k = block_k * BLOCK_K + tl.arange(0, BLOCK_K)
 
-    dA = tl.zeros([BLOCK_I, BLOCK_K], tl.float32)
+    dA = _hidden_zeros(BLOCK_I, BLOCK_K, 0, M)  # no constants, or ptxas lets each product wait
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
@@ -468,7 +479,7 @@ def matmul_backward_dB_kernel(
     k = block_k * BLOCK_K + tl.arange(0, BLOCK_K)
     j = block_j * BLOCK_J + tl.arange(0, BLOCK_J)
 
-    dB = tl.zeros([BLOCK_K, BLOCK_J], tl.float32)
+    dB = _hidden_zeros(BLOCK_K, BLOCK_J, 0, K)  # no constants, or ptxas lets each product wait
     i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
     # Full blocks.
     for i_first in range(0, i_full, BLOCK_I):
@@ -917,7 +928,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op(_free("matmul_forward_8f1cc6c2"), mutates_args=())
+@torch.library.custom_op(_free("matmul_forward_a265eddc"), mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -931,7 +942,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op(_free("matmul_backward_8f1cc6c2"), mutates_args=())
+@torch.library.custom_op(_free("matmul_backward_a265eddc"), mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from looptrans.cli.main import main
+from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.frontend import load
-from looptrans.runtime.inspect import Inspected, inspect
+from looptrans.runtime.inspect import Inspected, backward_module, inspect
 from looptrans.runtime.inspect_job import Measurement
+from looptrans.variants import Options, compose
+from tests.analysis import program
 
 SPECS = Path(__file__).parent.parent / "specs"
 
@@ -86,3 +90,29 @@ def test_matmul_on_hopper(
         block = config["BLOCK_I"] * config["BLOCK_J"] * config["BLOCK_K"]
         assert multiply_adds(loop["matrix_opcodes"], kernel["threads"]) == block
         assert loop["exp2"] == loop["divisions"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        # Read, looked up and bent between the products: blocks of 64 keys spilled 216 bytes.
+        (Options(relative=True, causal=True, mask="BHMN", softcap="given"), ["_dQ"]),
+        # Constants where a loop is skipped: these three waited for each matrix instruction.
+        (Options(bias="HMN", dropout="philox", causal=True, lse=True), ["attention", "_dK_dV"]),
+        (Options(weights="retention", causal=True, dropout="mask"), ["_dQ"]),
+        (Options(layout="packed", documents=True, alibi="BH", lse=True), ["_dK_dV"]),
+        (Options(pages=True, differential=True), ["_dK_dV_dK2"]),
+    ],
+    ids=["bent", "drawn", "decayed", "packed", "paged"],
+)
+def test_compositions_on_hopper(options: Options, names: list[str]) -> None:
+    found = emitted_with_backward(program(compose(options).text))
+    module = backward_module(found, both=True)
+    endings = tuple(f"{name}_kernel" for name in names)
+    pairs = zip(module.kernels, module.called, strict=True)
+    kernels, called = zip(*(pair for pair in pairs if pair[1].endswith(endings)), strict=True)
+    assert len(called) == len(names)
+    chosen = replace(module, kernels=kernels, called=called)
+    for each in inspect(chosen, ["cuda:90"], "bfloat16", {"E": 128, "D": 128}, {}).kernels:
+        assert isinstance(each.result, Measurement), each.result
+        assert not each.gates, each.kernel

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from itertools import product
+from math import inf
 
-from looptrans.blocks.expr import Call, Dim, Dot, Expr, Load, dims_of, walk
+from looptrans.blocks.expr import Dim, Dot, Expr, Load, dims_of, walk
 from looptrans.blocks.footprint import Footprints, fitted, footprints_of, held
 from looptrans.blocks.ops import ElementLoop, Op, TileLoop, exprs_of, ops_in
 from looptrans.blocks.program import Choice, Config
+from looptrans.blocks.strain import Strain, strain, strains_of
 
 # What defaults are chosen for: a head size, and the shared memory of a program on sm_90. On other
 # GPUs, and for larger heads, a launch makes of them what fits.
 _LANES = 128
 _SHARED = 227 * 1024
-# Rows, columns and warps of default configurations, the first that leaves enough room is taken, and
-# how many numbers of blocks a thread then holds: where it is close to what it may hold, whether
-# sm_90 spills depends on trifles. The first table is for up to two products in a loop.
-_FEW = ((128, 64, 8), (128, 32, 8), (64, 64, 8), (64, 32, 4), (32, 32, 4)), 112
+# Rows and columns of default configurations, eight warps each: the first that leaves enough room is
+# taken. The first table is for up to two products in a loop. What is worked on element by element
+# is then gone before the next block, and the numbers a thread holds say whether it has room.
+_FEW = (128, 64), (128, 32), (64, 64), (64, 32), (64, 16)
+_MOST = 112
 _PLAIN = 64  # a block of a plain product, and nothing beside it
-_MANY = ((64, 32, 8), (64, 64, 8), (64, 16, 8), (32, 32, 4)), 120
-# Drawing a random number for each element takes registers of its own: beside many products, less.
-_DRAWN = 72
-# The bytes of a row of a loaded block: of less, sm_90 waits for each matrix instruction.
-_ROW = 64
+# Of more products, the last need what the first began with: see `strain`, whose limits stand with
+# the blocks. Addresses do not become fewer with the blocks, so that less of them fits beside.
+_MANY = (64, 32, 124), (64, 16, 117), (32, 32, 80), (32, 16, inf)
 
 
 def choices(
@@ -52,8 +53,8 @@ def choices(
         needed = footprints_of(body, exact)
         if len(rows) == 2:
             return _of_two_rows(rows, tiles, needed)
-        draws = any(isinstance(e, Call) and e.function == "uniform" for e in _everything(body))
-        return _of_rows(rows, tiles, needed, few=_most_in_a_loop(body) <= 2, draws=draws)
+        strains = strains_of(body) if _most_in_a_loop(body) > 2 else None
+        return _of_rows(rows, tiles, needed, strains)
     if not products and largest == 3 and len(rows) == 1 and tiles:
         return (_of_rows_alone(rows[0].block or "", tiles),) * 2
     if products or largest > 2:
@@ -121,6 +122,8 @@ def _of_two_rows(
         stages: tuple[int, ...] = (3, 4)
     else:
         start = Config({first: 64, second: 64}, 8, 2)
+        if held(needed, start, _lanes(needed)) > _PLAIN:
+            start = Config({first: 64, second: 32}, 8, 2)
         areas = ((64, 64, 4), (64, 64, 8), (64, 128, 8), (128, 64, 8), (128, 128, 8))
         stages = (2, 3)
     narrow = fitted(needed, start, _lanes(needed), 2, _SHARED)
@@ -152,7 +155,10 @@ def _of_two_rows(
 
 
 def _of_rows(
-    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], needed: Footprints, *, few: bool, draws: bool
+    rows: tuple[Dim, ...],
+    tiles: tuple[Dim, ...],
+    needed: Footprints,
+    strains: tuple[Strain, ...] | None,
 ) -> tuple[Choice, Choice]:
     """Return the configurations of products of a block of rows with one block after another.
 
@@ -160,27 +166,29 @@ def _of_rows(
         rows: The dimensions of rows.
         tiles: Those of tiles.
         needed: What its loops need.
-        few: Whether no loop has more than two products: the blocks of more fill the registers.
-        draws: Whether random numbers are drawn.
+        strains: What they need registers for, where one has more than two products: the blocks of
+            those fill the registers.
     """
     names = tuple(dict.fromkeys(d.block or "" for d in (*rows, *tiles)))
     own = {d.block or "" for d in rows}
-    sizes, most = _FEW if few else _MANY
-    if draws and not few:
-        most = _DRAWN
+    lanes = _lanes(needed)
 
     def config(row: int, tile: int, warps: int, stages: int) -> Config:
         return Config({n: row if n in own else tile for n in names}, warps, stages)
 
-    starts = [config(row, tile, warps, 3) for row, tile, warps in sizes]
-    lanes = _lanes(needed)
-    wide_rows = [each for each in starts if _least_row(needed, each, lanes) >= _ROW] or starts
-    roomy = (each for each in wide_rows if held(needed, each, lanes) <= most)
-    narrow = fitted(needed, next(roomy, starts[-1]), lanes, 2, _SHARED)
+    def has_room(each: Config, most: float) -> bool:
+        if strains is None:
+            return held(needed, each, lanes) <= most
+        return strain(strains, each, lanes) <= most
+
+    sizes = [(*size, _MOST) for size in _FEW] if strains is None else _MANY
+    starts = [(config(row, tile, 8, 3), most) for row, tile, most in sizes]
+    roomy = (start for start, most in starts if has_room(start, most))
+    narrow = fitted(needed, next(roomy, starts[-1][0]), lanes, 2, _SHARED)
     wide = config(32, 32, 8, 1)
     # Four warps multiply 64 rows at once: of eight, half would only share their columns, which is
     # for sums that fill the registers of four.
-    high_and_warps = ((128, 8), (64, 4), (128, 4), *(() if few else ((64, 8),)))
+    high_and_warps = ((128, 8), (64, 4), (128, 4), *(() if strains is None else ((64, 8),)))
     return (
         Choice(
             narrow,
@@ -205,13 +213,6 @@ def _of_rows(
             ),
         ),
     )
-
-
-def _least_row(needed: Footprints, config: Config, lanes: dict[str, int]) -> int:
-    """Return the bytes of the shortest row of a block that is loaded in a loop."""
-    sizes = {**lanes, **config.blocks}
-    pieces = [piece for each in needed for piece in each.staged if len(piece.sizes) > 1]
-    return min((sizes[p.sizes[-1]] * (p.bytes or 2) for p in pieces), default=_ROW)
 
 
 def _lanes(needed: Footprints) -> dict[str, int]:

@@ -26,12 +26,13 @@ from looptrans.blocks.expr import (
     Expr,
     Load,
     Name,
+    Number,
     children,
     dims_of,
     kind_of,
     walk,
 )
-from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of, ops_in
 from looptrans.blocks.program import Config, Kernel
 
 MOST_HELD = 144
@@ -126,7 +127,7 @@ def footprints_of(body: tuple[Op, ...], exact: frozenset[str]) -> Footprints:
         body: What a program does.
         exact: The arrays that are in float32 whatever the inputs are.
     """
-    found = [_footprint(loop, before, exact) for loop, before in _loops(body, ())]
+    found = [needs_of(loop, exact) for loop in loops_of(body)]
     return tuple(dict.fromkeys(found))
 
 
@@ -206,19 +207,68 @@ def fitted(
     return config
 
 
-def _loops(
-    ops: tuple[Op, ...], before: tuple[Op, ...]
-) -> Iterator[tuple[tuple[Op, ...], tuple[Op, ...]]]:
-    """Yield what is done in each innermost loop with products, and what is done before it.
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """An innermost loop with products.
+
+    Attributes:
+        ops: What is done in it, and in branches inside.
+        before: What is done before it, and outside of it.
+        after: The names that are read behind it, before what it is inside of is over.
+        depth: How many loops it is inside of.
+    """
+
+    ops: tuple[Op, ...]
+    before: tuple[Op, ...]
+    after: frozenset[str]
+    depth: int
+
+    @property
+    def parts(self) -> Iterator[Expr]:
+        """Everything that is worked out in it."""
+        return _parts(self.ops)
+
+    @property
+    def sums(self) -> tuple[Let, ...]:
+        """What it adds to blocks that were begun before it."""
+        begun = {op.name for op in self.before if isinstance(op, Let)}
+        lets = [op for op in self.ops if isinstance(op, Let) and op.name in begun]
+        return tuple({op.name: op for op in lets if len(op.dims or dims_of(op.value)) > 1}.values())
+
+    @property
+    def kept(self) -> tuple[Let, ...]:
+        """The blocks begun before it that other loops add to, and that are read behind it."""
+        own = {op.name for op in self.sums}
+        lets = [op for op in self.before if isinstance(op, Let) and isinstance(op.value, Number)]
+        kept = [op for op in lets if len(op.dims) > 1 and op.name in self.after - own]
+        return tuple({op.name: op for op in kept}.values())
+
+
+def loops_of(
+    ops: tuple[Op, ...],
+    before: tuple[Op, ...] = (),
+    after: frozenset[str] = frozenset(),
+    depth: int = 0,
+) -> Iterator[Inner]:
+    """Yield the innermost loops with products.
 
     Products outside of all loops are taken to be those of a loop of their own.
+
+    Args:
+        ops: What is done.
+        before: What is done before that.
+        after: The names that are read later.
+        depth: How many loops all that is inside of.
     """
-    own = list(_plain(ops))
-    inner = [op for op in own if isinstance(op, TileLoop | ElementLoop)]
-    if any(isinstance(part, Dot) for part in _parts(own)):
-        yield tuple(own), before
-    for loop in inner:
-        yield from _loops(loop.body, (*before, *own))
+    own = tuple(_plain(ops))
+    plain = tuple(op for op in own if not isinstance(op, TileLoop | ElementLoop))
+    if any(isinstance(part, Dot) for part in _parts(plain)):
+        yield Inner(plain, before, after, max(depth - 1, 0))
+    for number, loop in enumerate(own):
+        if isinstance(loop, TileLoop | ElementLoop):
+            later = ops_in(own[number + 1 :])
+            names = {p.name for p in _parts(later) if isinstance(p, Name)}
+            yield from loops_of(loop.body, (*before, *plain), after | names, depth + 1)
 
 
 def _plain(ops: Iterable[Op]) -> Iterator[Op]:
@@ -235,15 +285,18 @@ def _parts(ops: Iterable[Op]) -> Iterator[Expr]:
             yield from walk(expr)
 
 
-def _footprint(ops: tuple[Op, ...], before: tuple[Op, ...], exact: frozenset[str]) -> Footprint:
+def needs_of(loop: Inner, exact: frozenset[str] = frozenset()) -> Footprint:
+    """Return what one loop needs.
+
+    Args:
+        loop: The loop.
+        exact: The arrays that are in float32 whatever the inputs are.
+    """
+    ops, before = loop.ops, loop.before
     products = list(dict.fromkeys(part for part in _parts(ops) if isinstance(part, Dot)))
-    started = {op.name for op in before if isinstance(op, Let)}
-    carried = [
-        op
-        for op in ops
-        if isinstance(op, Let) and op.name in started and any(_is(op.value, p) for p in products)
-    ]
-    sums = {part for op in carried for part in walk(op.value) if isinstance(part, Dot)}
+    added = {op.name for op in loop.sums}
+    into = [op.value for op in ops if isinstance(op, Let) and op.name in added]
+    sums = {part for value in into for part in walk(value) if isinstance(part, Dot)}
     sides = [side for product in products for side in (product.left, product.right)]
     operands = {side.operand if isinstance(side, Cast) else side for side in sides}
     names = {side.name for side in operands if isinstance(side, Name)}
@@ -259,7 +312,7 @@ def _footprint(ops: tuple[Op, ...], before: tuple[Op, ...], exact: frozenset[str
     resident += [Piece(_sizes(side), 4) for side in pairs]
     staged = [_piece(load, exact) for _, load in loads]
     beside = [_sizes(load) for name, load in loads if name not in names and load not in operands]
-    numbers = [_sizes(op.value) for op in carried]
+    numbers = [sizes_of(op) for op in (*loop.sums, *loop.kept)]
     begun = {product.accumulator for product in products}
     numbers += [_sizes(product) for product in products if product not in sums | begun]
     numbers += [sizes for sizes in beside if len(sizes) > 1]
@@ -269,13 +322,20 @@ def _footprint(ops: tuple[Op, ...], before: tuple[Op, ...], exact: frozenset[str
 
 def _places(ops: tuple[Op, ...]) -> list[Sizes]:
     """Return the blocks of integers and conditions that stand beside those of numbers."""
-    compared: dict[Expr, None] = {}
-    found: list[Sizes] = []
+    looked_up, worked, compared = integers_of(ops)
+    # The first condition costs little: it is gone before the next product.
+    return [_sizes(each) for each in (*looked_up, *worked, *compared[1:])]
+
+
+def integers_of(ops: tuple[Op, ...]) -> tuple[list[Expr], list[Expr], list[Expr]]:
+    """Return places of elements that are looked up, other integers, and conditions: the blocks."""
+    looked_up: list[Expr] = []
     worked: dict[Expr, None] = {}
+    compared: dict[Expr, None] = {}
 
     def look(expr: Expr) -> None:
         if isinstance(expr, Load):
-            found.extend(_sizes(each) for each in expr.subscripts if len(dims_of(each)) > 1)
+            looked_up.extend(each for each in expr.subscripts if len(dims_of(each)) > 1)
             return
         if isinstance(expr, Binary) and len(dims_of(expr)) > 1:
             if expr.op in _COMPARED and kind_of(expr.left) == "int":
@@ -290,8 +350,7 @@ def _places(ops: tuple[Op, ...]) -> list[Sizes]:
     for op in ops:
         for expr in exprs_of(op):
             look(expr)
-    # The first condition costs little: it is gone before the next product.
-    return [*found, *map(_sizes, worked), *map(_sizes, list(compared)[1:])]
+    return looked_up, list(worked), list(compared)
 
 
 _COMPARED = ("<", "<=", ">", ">=", "==", "!=")
@@ -313,10 +372,6 @@ def _is_of_inputs(side: Expr) -> bool:
     return isinstance(side, Load) or (isinstance(side, Name) and side.holds is not None)
 
 
-def _is(value: Expr, product: Dot) -> bool:
-    return any(part is product or part == product for part in walk(value))
-
-
 def _loads(ops: Iterable[Op]) -> list[tuple[str, Load]]:
     """Return what is loaded, each with the name it is given, or none."""
     found: list[tuple[str, Load]] = []
@@ -330,6 +385,11 @@ def _loads(ops: Iterable[Op]) -> list[tuple[str, Load]]:
 def _piece(load: Load, exact: frozenset[str]) -> Piece:
     width = {"int": 8, "bool": 1}.get(load.kind, 4 if load.array in exact else None)
     return Piece(_sizes(load), width)
+
+
+def sizes_of(let: Let) -> Sizes:
+    """Return the sides of a block that is named."""
+    return tuple(dim.block or "" for dim in let.dims or dims_of(let.value))
 
 
 def _sizes(expr: Expr) -> Sizes:

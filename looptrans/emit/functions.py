@@ -49,6 +49,17 @@ HELPERS: Mapping[str, str] = {
 # error of 2**-16. Triton's interpreter, which has no such pairs, multiplies float32.
 _PAIRS = tl.constexpr("ieee" if triton.knobs.runtime.interpret else "bf16x3")
 """,
+    "_hidden_zeros": '''\
+@triton.jit
+def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
+    """Zeros that are no constants to a compiler: it does not know that no size is negative.
+
+    Nor that they are equal, and so one number: each has a place of its own, in steps of 16, which
+    may be known to divide the size.
+    """
+    place = (number * rows + tl.arange(0, rows)[:, None]) * columns + tl.arange(0, columns)[None, :]
+    return tl.where(place * 16 < -size, 1.0, 0.0)
+''',
     "_multiply": """\
 @triton.jit
 def _multiply(left, right):

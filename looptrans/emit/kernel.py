@@ -44,6 +44,7 @@ from looptrans.emit.arguments import (
     BlockSize,
     decorator,
 )
+from looptrans.emit.begun import BEGUN, hidden_zeros, size_of
 from looptrans.emit.expressions import SUM, Expressions
 from looptrans.emit.first_blocks import counts_wide, first_blocks, worked_out
 from looptrans.emit.grid import Demand, block_number, decoded, lanes
@@ -142,6 +143,7 @@ class _Writer:
     counts: Counter[str] = field(init=False)
     widths: Widths = field(init=False)
     loaded: frozenset[str] = field(init=False)
+    hidden: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.expr = Expressions(self.kernel)
@@ -153,6 +155,7 @@ class _Writer:
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
         nodes = (node for op in self.ops for expr in exprs_of(op) for node in walk(expr))
         self.loaded = frozenset(node.array for node in nodes if isinstance(node, Load))
+        self.hidden = hidden_zeros(self.ops)
         self.expr.flipped = _flipped(self.ops)
         self.expr.widths = self.widths = Widths.of(self.text_body)
         self._choose_names()
@@ -252,7 +255,10 @@ class _Writer:
             match op:
                 case Let():
                     waiting = True
-                    lines += self._labelled(self._let(op), op.labels, op.note, depth)
+                    hidden = self._hidden(op)
+                    text = hidden or self._let(op)
+                    note = BEGUN if hidden and not op.note else op.note
+                    lines += self._labelled(text, op.labels, note, depth)
                 case Store(array, subscripts, value, mask, labels, note, folded):
                     text = self.expr.store(array, subscripts, value, mask, folded)
                     is_guarded = array in self.optional
@@ -416,6 +422,19 @@ class _Writer:
             self.widths.wide.add(let.name)
             text = f"tl.cast({text}, {self.expr.index_type()})"
         return f"{name} = {text}"
+
+    def _hidden(self, let: Let) -> str:
+        """Return zeros that are no constants to a compiler, where a sum begins with them."""
+        is_begun = isinstance(let.value, Number) and _is_zero(let.value)
+        size = size_of(let, self.kernel) if is_begun and let.name in self.hidden else None
+        if size is None:
+            return ""
+        self.expr.used.helpers.add("_hidden_zeros")
+        self.expr.tensors.add(let.name)
+        sides = ", ".join(self.expr.block(dim.block or "") for dim in let.dims)
+        name = self.expr.scope.name("name", let.name, wanted=let.name)
+        number = self.hidden.index(let.name)
+        return f"{name} = _hidden_zeros({sides}, {number}, {self.expr.scalar(size)})"
 
     def _labelled(self, text: str, labels: Sequence[str], note: str, depth: int) -> list[str]:
         """Return a statement with the labels of the listing's statements it comes from."""
