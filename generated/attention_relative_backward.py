@@ -179,8 +179,7 @@
 #         return O, lse, top, log_l
 #
 # The steps from there to the backward kernels:
-#   1. keep what each row adds to drelative, and join it behind the rows
-#   2. run b, h, i, e, j, d and x in parallel, s_sum, s, S, P, dP, dS, ds_sum, s_sum_2, s_2, S_2,
+#   1. run b, h, i, e, j, d and x in parallel, s_sum, s, S, P, dP, dS, ds_sum, s_sum_2, s_2, S_2,
 #      P_2, dP_2, dS_2, ds_sum_2, s_sum_3, s_3, S_3, P_3, dP_3 and dS_3 private to an iteration
 #
 # Where they end; the labels in the backward kernels are those of this nest:
@@ -196,7 +195,6 @@
 #         dO: Float[Array, "B H M D"],
 #         dlse: Float32[Array, "B H M"]
 #     ):
-#         drelative_part = full((H, M + N - 1, B), 0.0, dtype=float32)
 #         delta = zeros((B, H, M), dtype=float32)
 #         dQ = zeros((B, H, M, E))
 #         dK = zeros((B, H, N, E))
@@ -246,8 +244,7 @@
 #             private: (s_sum_3, s_3, S_3, P_3, dP_3, dS_3)
 #             for x in parallel(0, M + N - 1):
 #                 private: (s_sum_3, s_3, S_3, P_3, dP_3, dS_3)
-#                 for b in parallel(0, B):
-#                     private: (s_sum_3, s_3, S_3, P_3, dP_3, dS_3)
+#                 for b in range(0, B):
 #                     for j in range(0, N):
 #                         if x + j - N + 1 >= 0:
 #                             if x + j - N + 1 < M:
@@ -268,12 +265,12 @@
 #                                     * V[b, h, j, d] for d in range(0, D)
 #                                 )
 #                                 dS_3 = P_3 * (dP_3 - delta[b, h, x + j - N + 1])  # S25
-#                                 drelative_part[h, x, b] = drelative_part[h, x, b] + dS_3  # S26
-#         for h in parallel(0, H):
-#             for x in parallel(0, M + N - 1):
-#                 for b in range(0, B):
-#                     drelative[h, x] = drelative[h, x] + drelative_part[h, x, b]  # S27
+#                                 drelative[h, x] = drelative[h, x] + dS_3  # S26
 #         return dQ, dK, dV, drelative
+#
+# Notes:
+#   - the loop b runs one iteration at a time in each program: the loop j inside carries values of
+#     the state
 
 # ruff: noqa: E741
 
@@ -1097,8 +1094,8 @@ attention_relative_backward_dK_dV_kernel_tuned = {
 
 
 @triton.jit
-def attention_relative_backward_drelative_part_kernel(
-    Q_ptr, K_ptr, V_ptr, relative_ptr, top_ptr, log_l_ptr, dO_ptr, drelative_part_ptr, delta_ptr,
+def attention_relative_backward_drelative_kernel(
+    Q_ptr, K_ptr, V_ptr, relative_ptr, top_ptr, log_l_ptr, dO_ptr, delta_ptr, drelative_ptr,
     stride_Q_b, stride_Q_h, stride_Q_2, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
@@ -1106,23 +1103,22 @@ def attention_relative_backward_drelative_part_kernel(
     stride_top_b, stride_top_h, stride_top_2,
     stride_log_l_b, stride_log_l_h, stride_log_l_2,
     stride_dO_b, stride_dO_h, stride_dO_2, stride_dO_d,
-    stride_drelative_part_h, stride_drelative_part_x, stride_drelative_part_b,
     stride_delta_b, stride_delta_h, stride_delta_2,
+    stride_drelative_h, stride_drelative_x,
     B, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_X: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
 ):
-    """A program does BLOCK_X iterations of x, for one h and one b.
+    """A program does BLOCK_X iterations of x, for one h.
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), relative (H, M + N - 1), top (B, H, M),
     log_l (B, H, M), dO (B, H, M, D), delta (B, H, M).
-    Writes drelative_part (H, M + N - 1, B).
+    Writes drelative (H, M + N - 1).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_x = tl.cdiv(M + N - 1, BLOCK_X)
-    h = pid // blocks_x // B
-    b = pid // blocks_x % B
+    h = pid // blocks_x
     x_first = (pid % blocks_x) * BLOCK_X
     x_last = tl.minimum(x_first + BLOCK_X, M + N - 1) - 1
     x = x_first + tl.arange(0, BLOCK_X)
@@ -1131,336 +1127,276 @@ def attention_relative_backward_drelative_part_kernel(
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
     # What is the same throughout the program goes into the pointers.
-    Q_ptr += b * stride_Q_b
     Q_ptr += h * stride_Q_h
-    K_ptr += b * stride_K_b
     K_ptr += h * stride_K_h
-    V_ptr += b * stride_V_b
     V_ptr += h * stride_V_h
     relative_ptr += h * stride_relative_h
-    top_ptr += b * stride_top_b
     top_ptr += h * stride_top_h
-    log_l_ptr += b * stride_log_l_b
     log_l_ptr += h * stride_log_l_h
-    dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    drelative_part_ptr += h * stride_drelative_part_h
-    drelative_part_ptr += b * stride_drelative_part_b
-    delta_ptr += b * stride_delta_b
     delta_ptr += h * stride_delta_h
+    drelative_ptr += h * stride_drelative_h
 
-    drelative_part = tl.zeros([BLOCK_X], tl.float32)
-    j_start = tl.maximum(0, N - x_last - 1)  # no row begins earlier
-    j_stop = tl.minimum(N, N + M - x_first - 1)  # no row goes further
-    # all rows have begun
-    j_begun = j_start + (
-        tl.maximum(tl.maximum(0, N - x_first - 1) - j_start, 0) + BLOCK_J - 1
-    ) // BLOCK_J * BLOCK_J
-    # blocks before this one are full
-    j_full = j_begun + tl.maximum(
-        tl.minimum(N, N + M - x_last - 1) - j_begun, 0
-    ) // BLOCK_J * BLOCK_J
+    drelative = tl.zeros([BLOCK_X], tl.float32)
     relative_x = tl.load(relative_ptr + x * stride_relative_x, mask=x < M + N - 1, other=0.0)  # S22
-    # Some rows have not begun.
-    for j_first in range(j_start, tl.minimum(j_begun, j_stop), BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        Q_xje = tl.load(
-            Q_ptr
-            + (x[:, None, None] + j[None, :, None] - N + 1) * stride_Q_2
-            + e[None, None, :] * stride_Q_e,
-            mask=(
-                (x[:, None, None] < M + N - 1)
-                & (j[None, :, None] < j_stop)
-                & e_in[None, None, :]
-                & (tl.arange(0, BLOCK_J)[None, :, None] < N + M - x[:, None, None] - 1 - j_first)
-                & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
-            ),
-            other=0.0
-        )  # S20
-        K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-            mask=(j[:, None] < j_stop) & e_in[None, :],
-            other=0.0
-        )  # S20
-        s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
-        s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
-        S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
-        top_xj = tl.load(
-            top_ptr + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
-            mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
-            ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-            other=0.0
-        )  # S23
-        log_l_xj = tl.load(
-            log_l_ptr + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
-            mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
-            ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-            other=0.0
-        )  # S23
-        P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
-        dO_xjd = tl.load(
-            dO_ptr
-            + (x[:, None, None] + j[None, :, None] - N + 1) * stride_dO_2
-            + d[None, None, :] * stride_dO_d,
-            mask=(
-                (x[:, None, None] < M + N - 1)
-                & (j[None, :, None] < j_stop)
-                & d_in[None, None, :]
-                & (tl.arange(0, BLOCK_J)[None, :, None] < N + M - x[:, None, None] - 1 - j_first)
-                & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
-            ),
-            other=0.0
-        )  # S24
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
-            other=0.0
-        )  # S24
-        dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
-        delta_xj = tl.load(
-            delta_ptr + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
-            mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
-            ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-            other=0.0
-        )  # S25
-        dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
-        drelative_part = drelative_part + tl.sum(
-            tl.where(
-                (
-                    tl.arange(0, BLOCK_J)[None, :]
-                    < tl.minimum(j_stop, N + M - x - 1)[:, None] - j_first
-                )
-                & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-                dS_3,
-                0.0
-            ),
-            axis=1
-        )  # S26
-    # Full blocks.
-    for j_first in range(j_begun, j_full, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        Q_xje = tl.load(
-            Q_ptr
-            + (x[:, None, None] + j[None, :, None] - N + 1) * stride_Q_2
-            + e[None, None, :] * stride_Q_e,
-            mask=(x[:, None, None] < M + N - 1) & e_in[None, None, :],
-            other=0.0
-        )  # S20
-        K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e, mask=e_in[None, :], other=0.0
-        )  # S20
-        s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
-        s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
-        S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
-        top_xj = tl.load(
-            top_ptr + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
-            mask=x[:, None] < M + N - 1,
-            other=0.0
-        )  # S23
-        log_l_xj = tl.load(
-            log_l_ptr + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
-            mask=x[:, None] < M + N - 1,
-            other=0.0
-        )  # S23
-        P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
-        dO_xjd = tl.load(
-            dO_ptr
-            + (x[:, None, None] + j[None, :, None] - N + 1) * stride_dO_2
-            + d[None, None, :] * stride_dO_d,
-            mask=(x[:, None, None] < M + N - 1) & d_in[None, None, :],
-            other=0.0
-        )  # S24
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d, mask=d_in[None, :], other=0.0
-        )  # S24
-        dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
-        delta_xj = tl.load(
-            delta_ptr + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
-            mask=x[:, None] < M + N - 1,
-            other=0.0
-        )  # S25
-        dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
-        drelative_part = drelative_part + tl.sum(dS_3, axis=1)  # S26
-    # Some rows have ended.
-    for j_first in range(j_full, j_stop, BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        Q_xje = tl.load(
-            Q_ptr
-            + (x[:, None, None] + j[None, :, None] - N + 1) * stride_Q_2
-            + e[None, None, :] * stride_Q_e,
-            mask=(
-                (x[:, None, None] < M + N - 1)
-                & (j[None, :, None] < j_stop)
-                & e_in[None, None, :]
-                & (tl.arange(0, BLOCK_J)[None, :, None] < N + M - x[:, None, None] - 1 - j_first)
-                & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
-            ),
-            other=0.0
-        )  # S20
-        K_je = tl.load(
-            K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-            mask=(j[:, None] < j_stop) & e_in[None, :],
-            other=0.0
-        )  # S20
-        s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
-        s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
-        S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
-        top_xj = tl.load(
-            top_ptr + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
-            mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
-            ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-            other=0.0
-        )  # S23
-        log_l_xj = tl.load(
-            log_l_ptr + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
-            mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
-            ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-            other=0.0
-        )  # S23
-        P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
-        dO_xjd = tl.load(
-            dO_ptr
-            + (x[:, None, None] + j[None, :, None] - N + 1) * stride_dO_2
-            + d[None, None, :] * stride_dO_d,
-            mask=(
-                (x[:, None, None] < M + N - 1)
-                & (j[None, :, None] < j_stop)
-                & d_in[None, None, :]
-                & (tl.arange(0, BLOCK_J)[None, :, None] < N + M - x[:, None, None] - 1 - j_first)
-                & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
-            ),
-            other=0.0
-        )  # S24
-        V_jd = tl.load(
-            V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
-            other=0.0
-        )  # S24
-        dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
-        delta_xj = tl.load(
-            delta_ptr + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
-            mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
-            ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-            other=0.0
-        )  # S25
-        dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
-        drelative_part = drelative_part + tl.sum(
-            tl.where(
-                (
-                    tl.arange(0, BLOCK_J)[None, :]
-                    < tl.minimum(j_stop, N + M - x - 1)[:, None] - j_first
-                )
-                & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-                dS_3,
-                0.0
-            ),
-            axis=1
-        )  # S26
-    tl.store(
-        drelative_part_ptr + x * stride_drelative_part_x, drelative_part, mask=x < M + N - 1
-    )  # S26
+    # The loop j inside carries values of the state.
+    for b in range(tl.cast(0, INDEX), B):
+        j_start = tl.maximum(0, N - x_last - 1)  # no row begins earlier
+        j_stop = tl.minimum(N, N + M - x_first - 1)  # no row goes further
+        # all rows have begun
+        j_begun = j_start + (
+            tl.maximum(tl.maximum(0, N - x_first - 1) - j_start, 0) + BLOCK_J - 1
+        ) // BLOCK_J * BLOCK_J
+        # blocks before this one are full
+        j_full = j_begun + tl.maximum(
+            tl.minimum(N, N + M - x_last - 1) - j_begun, 0
+        ) // BLOCK_J * BLOCK_J
+        # Some rows have not begun.
+        for j_first in range(j_start, tl.minimum(j_begun, j_stop), BLOCK_J):
+            j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+            Q_xje = tl.load(
+                Q_ptr
+                + b * stride_Q_b
+                + (x[:, None, None] + j[None, :, None] - N + 1) * stride_Q_2
+                + e[None, None, :] * stride_Q_e,
+                mask=(
+                    (x[:, None, None] < M + N - 1)
+                    & (j[None, :, None] < j_stop)
+                    & e_in[None, None, :]
+                    & (
+                        tl.arange(0, BLOCK_J)[None, :, None]
+                        < N + M - x[:, None, None] - 1 - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
+                ),
+                other=0.0
+            )  # S20
+            K_je = tl.load(
+                K_ptr + b * stride_K_b + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+                mask=(j[:, None] < j_stop) & e_in[None, :],
+                other=0.0
+            )  # S20
+            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
+            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
+            S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
+            top_xj = tl.load(
+                top_ptr + b * stride_top_b + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
+                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                other=0.0
+            )  # S23
+            log_l_xj = tl.load(
+                log_l_ptr + b * stride_log_l_b + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
+                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                other=0.0
+            )  # S23
+            P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
+            dO_xjd = tl.load(
+                dO_ptr
+                + b * stride_dO_b
+                + (x[:, None, None] + j[None, :, None] - N + 1) * stride_dO_2
+                + d[None, None, :] * stride_dO_d,
+                mask=(
+                    (x[:, None, None] < M + N - 1)
+                    & (j[None, :, None] < j_stop)
+                    & d_in[None, None, :]
+                    & (
+                        tl.arange(0, BLOCK_J)[None, :, None]
+                        < N + M - x[:, None, None] - 1 - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
+                ),
+                other=0.0
+            )  # S24
+            V_jd = tl.load(
+                V_ptr + b * stride_V_b + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < j_stop) & d_in[None, :],
+                other=0.0
+            )  # S24
+            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
+            delta_xj = tl.load(
+                delta_ptr + b * stride_delta_b + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
+                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                other=0.0
+            )  # S25
+            dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
+            drelative = drelative + tl.sum(
+                tl.where(
+                    (
+                        tl.arange(0, BLOCK_J)[None, :]
+                        < tl.minimum(j_stop, N + M - x - 1)[:, None] - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                    dS_3,
+                    0.0
+                ),
+                axis=1
+            )  # S26
+        # Full blocks.
+        for j_first in range(j_begun, j_full, BLOCK_J):
+            j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+            Q_xje = tl.load(
+                Q_ptr
+                + b * stride_Q_b
+                + (x[:, None, None] + j[None, :, None] - N + 1) * stride_Q_2
+                + e[None, None, :] * stride_Q_e,
+                mask=(x[:, None, None] < M + N - 1) & e_in[None, None, :],
+                other=0.0
+            )  # S20
+            K_je = tl.load(
+                K_ptr + b * stride_K_b + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+                mask=e_in[None, :],
+                other=0.0
+            )  # S20
+            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
+            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
+            S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
+            top_xj = tl.load(
+                top_ptr + b * stride_top_b + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
+                mask=x[:, None] < M + N - 1,
+                other=0.0
+            )  # S23
+            log_l_xj = tl.load(
+                log_l_ptr + b * stride_log_l_b + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
+                mask=x[:, None] < M + N - 1,
+                other=0.0
+            )  # S23
+            P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
+            dO_xjd = tl.load(
+                dO_ptr
+                + b * stride_dO_b
+                + (x[:, None, None] + j[None, :, None] - N + 1) * stride_dO_2
+                + d[None, None, :] * stride_dO_d,
+                mask=(x[:, None, None] < M + N - 1) & d_in[None, None, :],
+                other=0.0
+            )  # S24
+            V_jd = tl.load(
+                V_ptr + b * stride_V_b + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=d_in[None, :],
+                other=0.0
+            )  # S24
+            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
+            delta_xj = tl.load(
+                delta_ptr + b * stride_delta_b + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
+                mask=x[:, None] < M + N - 1,
+                other=0.0
+            )  # S25
+            dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
+            drelative = drelative + tl.sum(dS_3, axis=1)  # S26
+        # Some rows have ended.
+        for j_first in range(j_full, j_stop, BLOCK_J):
+            j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
+            Q_xje = tl.load(
+                Q_ptr
+                + b * stride_Q_b
+                + (x[:, None, None] + j[None, :, None] - N + 1) * stride_Q_2
+                + e[None, None, :] * stride_Q_e,
+                mask=(
+                    (x[:, None, None] < M + N - 1)
+                    & (j[None, :, None] < j_stop)
+                    & e_in[None, None, :]
+                    & (
+                        tl.arange(0, BLOCK_J)[None, :, None]
+                        < N + M - x[:, None, None] - 1 - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
+                ),
+                other=0.0
+            )  # S20
+            K_je = tl.load(
+                K_ptr + b * stride_K_b + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
+                mask=(j[:, None] < j_stop) & e_in[None, :],
+                other=0.0
+            )  # S20
+            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
+            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
+            S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
+            top_xj = tl.load(
+                top_ptr + b * stride_top_b + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
+                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                other=0.0
+            )  # S23
+            log_l_xj = tl.load(
+                log_l_ptr + b * stride_log_l_b + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
+                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                other=0.0
+            )  # S23
+            P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
+            dO_xjd = tl.load(
+                dO_ptr
+                + b * stride_dO_b
+                + (x[:, None, None] + j[None, :, None] - N + 1) * stride_dO_2
+                + d[None, None, :] * stride_dO_d,
+                mask=(
+                    (x[:, None, None] < M + N - 1)
+                    & (j[None, :, None] < j_stop)
+                    & d_in[None, None, :]
+                    & (
+                        tl.arange(0, BLOCK_J)[None, :, None]
+                        < N + M - x[:, None, None] - 1 - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
+                ),
+                other=0.0
+            )  # S24
+            V_jd = tl.load(
+                V_ptr + b * stride_V_b + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j[:, None] < j_stop) & d_in[None, :],
+                other=0.0
+            )  # S24
+            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
+            delta_xj = tl.load(
+                delta_ptr + b * stride_delta_b + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
+                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
+                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
+                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                other=0.0
+            )  # S25
+            dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
+            drelative = drelative + tl.sum(
+                tl.where(
+                    (
+                        tl.arange(0, BLOCK_J)[None, :]
+                        < tl.minimum(j_stop, N + M - x - 1)[:, None] - j_first
+                    )
+                    & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
+                    dS_3,
+                    0.0
+                ),
+                axis=1
+            )  # S26
+    tl.store(drelative_ptr + x * stride_drelative_x, drelative, mask=x < M + N - 1)  # S26
 
 
-def attention_relative_backward_drelative_part_kernel_config(
-    BLOCK_X, BLOCK_J, num_warps, num_stages
-):
+def attention_relative_backward_drelative_kernel_config(BLOCK_X, BLOCK_J, num_warps, num_stages):
     blocks = {"BLOCK_X": BLOCK_X, "BLOCK_J": BLOCK_J}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-attention_relative_backward_drelative_part_kernel_default = (
-    attention_relative_backward_drelative_part_kernel_config(1, 64, 4, 2)
-)
-
-# The fastest of these is used on a GPU, found once for like sizes, and kept.
-attention_relative_backward_drelative_part_kernel_tuned = _Tuned(
-    attention_relative_backward_drelative_part_kernel,
-    [
-        attention_relative_backward_drelative_part_kernel_config(
-            BLOCK_X, BLOCK_J, num_warps, num_stages
-        )
-        for (BLOCK_X, BLOCK_J), num_warps, num_stages in itertools.product(
-            ((1, 64), (1, 16), (1, 32), (1, 128), (4, 4), (4, 16), (8, 8)), (4, 8), (2, 1)
-        )
-    ],
-    key=["B", "M", "N", "E", "D"],
-)
-
-
-@triton.jit
-def attention_relative_backward_drelative_kernel(
-    drelative_part_ptr, drelative_ptr,
-    stride_drelative_part_h, stride_drelative_part_x, stride_drelative_part_b,
-    stride_drelative_h, stride_drelative_x,
-    B, M, N,
-    INDEX: tl.constexpr,
-    BLOCK_X: tl.constexpr, BLOCK_B: tl.constexpr,
-):
-    """A program does BLOCK_X iterations of x, for one h.
-
-    Reads drelative_part (H, M + N - 1, B).
-    Writes drelative (H, M + N - 1).
-    """
-    pid = tl.program_id(0).to(INDEX)
-    blocks_x = tl.cdiv(M + N - 1, BLOCK_X)
-    h = pid // blocks_x
-    x = (pid % blocks_x) * BLOCK_X + tl.arange(0, BLOCK_X)
-    # What is the same throughout the program goes into the pointers.
-    drelative_part_ptr += h * stride_drelative_part_h
-    drelative_ptr += h * stride_drelative_h
-
-    drelative = tl.zeros([BLOCK_X], tl.float32)
-    b_full = B // BLOCK_B * BLOCK_B  # blocks before this one are full
-    # Full blocks.
-    for b_first in range(0, b_full, BLOCK_B):
-        b = (b_first + tl.arange(0, BLOCK_B)).to(INDEX)
-        drelative_part_xb = tl.load(
-            drelative_part_ptr
-            + x[:, None] * stride_drelative_part_x
-            + b[None, :] * stride_drelative_part_b,
-            mask=x[:, None] < M + N - 1,
-            other=0.0
-        )  # S27
-        drelative = drelative + tl.sum(drelative_part_xb.to(tl.float32), axis=1)  # S27
-    # The last, partial block.
-    for b_first in range(b_full, B, BLOCK_B):
-        b = (b_first + tl.arange(0, BLOCK_B)).to(INDEX)
-        drelative_part_xb = tl.load(
-            drelative_part_ptr
-            + x[:, None] * stride_drelative_part_x
-            + b[None, :] * stride_drelative_part_b,
-            mask=(x[:, None] < M + N - 1) & (b[None, :] < B),
-            other=0.0
-        )  # S27
-        drelative = drelative + tl.sum(drelative_part_xb.to(tl.float32), axis=1)  # S27
-    tl.store(drelative_ptr + x * stride_drelative_x, drelative, mask=x < M + N - 1)  # S27
-
-
-def attention_relative_backward_drelative_kernel_config(BLOCK_X, BLOCK_B, num_warps, num_stages):
-    blocks = {"BLOCK_X": BLOCK_X, "BLOCK_B": BLOCK_B}
-    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
-
-
-# Used where nothing is timed.
 attention_relative_backward_drelative_kernel_default = (
-    attention_relative_backward_drelative_kernel_config(4, 512, 4, 2)
+    attention_relative_backward_drelative_kernel_config(1, 64, 4, 2)
 )
 
 # The fastest of these is used on a GPU, found once for like sizes, and kept.
 attention_relative_backward_drelative_kernel_tuned = _Tuned(
     attention_relative_backward_drelative_kernel,
     [
-        attention_relative_backward_drelative_kernel_config(*row)
-        for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
+        attention_relative_backward_drelative_kernel_config(BLOCK_X, BLOCK_J, num_warps, num_stages)
+        for (BLOCK_X, BLOCK_J), num_warps, num_stages in itertools.product(
+            ((1, 64), (1, 16), (1, 32), (1, 128), (4, 4), (4, 16), (8, 8)), (4, 8), (2, 1)
+        )
     ],
-    key=["B", "M", "N"],
+    key=["B", "M", "N", "E", "D"],
 )
 
 
@@ -1717,9 +1653,6 @@ def attention_relative_backward(
         "dlse", dlse, (B, H, M), "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
     )
     wanted = _wanted(wanted, ("dQ", "dK", "dV", "drelative"))
-    drelative_part = None
-    if "drelative" in wanted:
-        drelative_part = torch.full((H, M + N - 1, B), 0.0, dtype=torch.float32, device=Q.device)
     delta = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     dQ = None
     if "dQ" in wanted:
@@ -1734,9 +1667,7 @@ def attention_relative_backward(
     if "drelative" in wanted:
         drelative = torch.full((H, M + N - 1), 0.0, dtype=Q.dtype, device=Q.device)
     index = _index_type(
-        *_given(
-            Q, K, V, relative, top, log_l, O, dO, dlse, drelative_part, delta, dQ, dK, dV, drelative
-        )
+        *_given(Q, K, V, relative, top, log_l, O, dO, dlse, delta, dQ, dK, dV, drelative)
     )
     width = Q.element_size()
 
@@ -1843,37 +1774,6 @@ def attention_relative_backward(
             )
 
     if _INTERPRETED or not tune:
-        run = attention_relative_backward_drelative_part_kernel
-        blocks = attention_relative_backward_drelative_part_kernel_default.all_kwargs()
-    else:
-        run = attention_relative_backward_drelative_part_kernel_tuned
-        blocks = {}
-
-    def grid(meta):
-        return (H * B * triton.cdiv(M + N - 1, meta["BLOCK_X"]),)
-
-    if min(H, B, M + N - 1) > 0 and "drelative" in wanted:
-        with torch.cuda.device_of(Q):
-            run[grid](
-                Q, K, V, relative, top, log_l, dO, drelative_part, delta,
-                *Q.stride(),
-                *K.stride(),
-                *V.stride(),
-                *relative.stride(),
-                *top.stride(),
-                *log_l.stride(),
-                *dO.stride(),
-                *drelative_part.stride(),
-                *delta.stride(),
-                B, M, N,
-                E=E, D=D,
-                INDEX=index,
-                BLOCK_E=max(1, triton.next_power_of_2(E)),
-                BLOCK_D=max(1, triton.next_power_of_2(D)),
-                **blocks, enable_fp_fusion=True,
-            )
-
-    if _INTERPRETED or not tune:
         run = attention_relative_backward_drelative_kernel
         blocks = attention_relative_backward_drelative_kernel_default.all_kwargs()
     else:
@@ -1886,17 +1786,27 @@ def attention_relative_backward(
     if min(H, M + N - 1) > 0 and "drelative" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                drelative_part, drelative,
-                *drelative_part.stride(),
+                Q, K, V, relative, top, log_l, dO, delta, drelative,
+                *Q.stride(),
+                *K.stride(),
+                *V.stride(),
+                *relative.stride(),
+                *top.stride(),
+                *log_l.stride(),
+                *dO.stride(),
+                *delta.stride(),
                 *drelative.stride(),
                 B, M, N,
+                E=E, D=D,
                 INDEX=index,
+                BLOCK_E=max(1, triton.next_power_of_2(E)),
+                BLOCK_D=max(1, triton.next_power_of_2(D)),
                 **blocks, enable_fp_fusion=True,
             )
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_3c73e27f"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_dd051aa8"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1917,7 +1827,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_3c73e27f"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_dd051aa8"), mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, top: torch.Tensor,
     log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -446,7 +447,7 @@ def beyond(x: Float[Array, "N"]):
     return y
 """)
     assert main(["verify", str(path), "--dtype", "float32"]) == 1
-    assert "x[7] is outside the array" in capsys.readouterr().out
+    assert re.search(r"x\[\d\] is outside the array", capsys.readouterr().out)
 
 
 def test_integers_are_reduced_as_integers(tmp_path: Path) -> None:

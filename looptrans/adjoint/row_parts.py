@@ -95,7 +95,8 @@ def with_parts_of_rows(program: Program) -> RowParts | None:
     for each in found:
         rows = _rows(others, each)
         # A part that other loops tell cells apart of would be as large as what it is added to.
-        if {loop.variable for loop in rows} > _names(each.target):
+        told = {loop.variable for loop in rows}
+        if told > _names(each.target) and _has_results(program, each, told):
             added.append(replace(each, rows=rows))
     if not added:
         return None
@@ -131,6 +132,20 @@ def _candidates(program: Program) -> list[_Added]:
         if plain and all(site.place.label == place.label for site in sites):
             found.append(_Added(place, target, added[0], ()))
     return found
+
+
+def _has_results(program: Program, each: _Added, rows: set[str]) -> bool:
+    """Tell whether the nest has other results, of which each row has its own.
+
+    A nest of a single result has a program for each of its cells, and needs no more.
+    """
+    outermost = node_at(program, each.place.loop_positions[0])
+    return not each.target.indices or any(
+        target.array != each.target.array and _names(target) >= rows
+        for node in nodes((outermost,))
+        if isinstance(node, Assign)
+        for target in node.targets
+    )
 
 
 def _names(access: Access) -> set[str]:

@@ -127,8 +127,33 @@ def _hands_on(sites: tuple[AccessSite, ...], write: AccessSite, axis: int) -> Po
         around = any(len(lane) > len(position) for lane in lanes)
         if loop.execution == "sequential" and around and loop.variable not in named:
             read = any(not each.relation.is_write for each in inside)
-            return position if read else None
+            shared = any(_is_part_of_a_program(each, axis, position) for each in inside)
+            return position if read and not shared else None
     return None
+
+
+def _is_part_of_a_program(site: AccessSite, axis: int, loop: Position) -> bool:
+    """Tell whether parallel iterations around a loop have parts of a row each.
+
+    A row that several programs set must not be gone over whole: each would store all of it.
+    """
+    if site.access.rank:
+        return False
+    place = site.place
+    inner = {each.variable: each.range for each in place.loops}
+    inner |= {each.variable: each.range for each in site.relation.generators}
+    depth = place.loop_positions.index(loop)
+    programs = {each.variable for each in place.loops[:depth] if each.execution == "parallel"}
+    found: set[str] = set()
+    waiting = list(variables(site.access.indices[axis]))
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            bounds = inner.get(name)
+            ends = () if bounds is None else (bounds.start, bounds.stop)
+            waiting += [each for end in ends for each in variables(end)]
+    return bool(found & programs)
 
 
 _Around = Mapping[str, tuple[Range, str]]
@@ -222,9 +247,9 @@ class _Row:
 
     def _alone(self, node: Assign, around: _Around) -> Node:
         """Return a statement that sets one cell of a row as a loop that looks for it."""
-        if self.looks or len(node.targets) != 1 or node.targets[0].array != self.array.name:
-            return node
         target = node.targets[0]
+        if self.looks or len(node.targets) != 1 or target.array != self.array.name or target.rank:
+            return node
         index = target.indices[self.axis]
         if any(around[name][1] == "parallel" for name in variables(index) if name in around):
             return node

@@ -79,7 +79,7 @@ def emitted_backward(found: Backward, form: Form = "kernels") -> EmittedBackward
     kept = {s.name for s in found.saved if s.name not in found.listing.outputs}
     forward = _in_float32(lowered(found.forward), kept & exact)
     rounding = Rounding(found.recomputed, found.weights, found.logarithms)
-    backward = _in_float32(lowered(program, rounded=rounding), exact)
+    backward = _in_float32(lowered(program, rounded=rounding, constant=True), exact)
     return _module(found, forward, backward, form)
 
 

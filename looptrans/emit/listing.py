@@ -39,19 +39,21 @@ class Emitted:
     blocks: BlockProgram
 
 
-def lowered(program: Program, *, rounded: Rounding | None = None) -> BlockProgram:
+def lowered(
+    program: Program, *, rounded: Rounding | None = None, constant: bool = False
+) -> BlockProgram:
     """Return a listing as operations on blocks.
 
     Args:
         program: The listing.
         rounded: Which operands of matrix products are rounded to 16 bits, see `lower`.
+        constant: Whether it may make what it returns and do no more, as where gradients are all 0.
 
     Raises:
         Refused: It cannot be run in blocks.
     """
     if not any(isinstance(node, Assign) for node in nodes(program.body)):
-        if program.outputs:
-            # What it returns is made, and no more: so it is with gradients that are all 0.
+        if constant:
             try:
                 return lower(derive(program, "fold"), rounded=rounded)
             except NotLowered as error:
