@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from looptrans.blocks.arithmetic import LN2, LOG2E
-from looptrans.blocks.expr import Binary, Call, Dot, Name, walk
+from looptrans.blocks.expr import Binary, Call, Dot, Name, dims_of, walk
 from looptrans.blocks.ops import Let, exprs_of, ops_in
 from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
@@ -249,3 +249,28 @@ def test_where_a_mask_is_added_the_maximum_and_the_logarithm_are_kept_apart() ->
     assert "(S - top_i.to(tl.float32)[:, None]) * 1.4426950408889634" in loop
     assert "- (log_l_i.to(tl.float32) * 1.4426950408889634)[:, None]" in loop
     assert "-inf" not in loop[: loop.index("dK_dV_kernel(")]
+
+
+ENTROPY = """
+def entropy(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
+    U = zeros(M)
+    for i in range(0, M):
+        m = max(Q[i] @ K[j] for j in range(0, N))
+        l = sum(exp(Q[i] @ K[j] - m) for j in range(0, N))
+        for j in range(0, N):
+            p = exp(Q[i] @ K[j] - m) / l
+            U[i] -= p * (Q[i] @ K[j] - m - log(l))
+    return U
+"""
+
+
+def test_a_maximum_that_is_taken_off_scores_themselves_stays_exact() -> None:
+    """It is one of them: their difference is 0, which units of log2(e) and back would not leave."""
+    (kernel,) = emitted(program(ENTROPY)).blocks.kernels
+    lets = [op for op in ops_in(kernel.body) if isinstance(op, Let)]
+    assert not any(part == LN2 for let in lets for part in walk(let.value))
+    # Both loops, in full blocks and in partial ones, have the same exponents for the same score.
+    powers = [p for op in lets for e in exprs_of(op) for p in walk(e) if isinstance(p, Call)]
+    taken = [p.arguments[0] for p in powers if p.function == "exp2" and len(dims_of(p)) == 2]
+    assert len(taken) == 4
+    assert all(isinstance(each, Binary) and each.op == "-" for each in taken)

@@ -43,6 +43,22 @@ def f(x: Float[Array, "N"], w: Float[Array, "N"]):
         run += P[i] * w[i]
         y[i] = exp(0.1 * run)
     return y, P
+### a sum of all so far, among scores
+def f(Q: Float[Array, "B N E"], K: Float[Array, "B N E"], V: Float[Array, "B N D"],
+      F: Float[Array, "B N"]):
+    c = zeros((B, N)); O = zeros((B, N, D))
+    for b in range(B):
+        for t in range(N):
+            c[b, t] = (c[b, t - 1] if t > 0 else 0.0) - log(1 + exp(-F[b, t]))
+        for i in range(N):
+            m = max(Q[b, i] @ K[b, j] + c[b, i] - c[b, j] for j in range(i + 1))
+            l = sum(exp(Q[b, i] @ K[b, j] + c[b, i] - c[b, j] - m) for j in range(i + 1))
+            for d in range(D):
+                O[b, i, d] = sum(
+                    exp(Q[b, i] @ K[b, j] + c[b, i] - c[b, j] - m) * V[b, j, d]
+                    for j in range(i + 1)
+                ) / l
+    return O
 ### downwards, and what is read elsewhere
 def f(A: Float[Array, "T"], X: Float[Array, "T"]):
     h = zeros(T + 1); y = zeros(T)

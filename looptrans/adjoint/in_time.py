@@ -11,7 +11,7 @@ dependences tell whether anything is set, or added to, after it was read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice, permutations
@@ -20,14 +20,14 @@ from typing import Final, TypeGuard
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.recurrences import Tied
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.values import ZERO
+from looptrans.algebra.values import ZERO, add
 from looptrans.analysis.api import dependences, groups
 from looptrans.ir.affine import difference, is_same, total
 from looptrans.ir.condition import Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
-from looptrans.ir.value import Access, Range
+from looptrans.ir.value import Access, Range, Read
 from looptrans.ir.walk import accesses, nodes, touched
 from looptrans.transforms.ends_asked import end_of, parts_of, start_of
 from looptrans.transforms.naming import binders, fresh_name
@@ -52,20 +52,97 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
     """
     nests = tuple(each for nest in nests for each in rewritten((nest,), _ended))
     touched = [_touched(tied.closed(_only_set(nest))) for nest in nests]
-    edges = [
-        (n, m)
-        for n, (_, writes) in enumerate(touched)
-        for m, (reads, others) in enumerate(touched)
-        if n != m and (writes & reads or (n < m and writes & others))
-    ]
+    setting = [_set_before(nests, n, tied) for n in range(len(nests))]
+    free = groups(len(nests), _edges(touched, setting))
+    apart = {(n, m) for n in range(len(nests)) for m in range(len(nests))} - {
+        (n, m) for members in free for n in members for m in members
+    }
+    for n, adders in enumerate(setting):
+        adders &= {m for m in adders if (n, m) in apart}
+        if adders:
+            nests = (*nests[:n], _added(nests[n], tied), *nests[n + 1 :])
     found: list[Node] = []
-    for members in groups(len(nests), edges):
+    for members in groups(len(nests), _edges(touched, setting)):
         reads, writes = touched[members[0]]
         if len(members) == 1 and not reads & writes:
             found.append(tied.closed(nests[members[0]]))
         else:
             found.append(_running([nests[n] for n in members], tied, around))
     return found
+
+
+def _edges(
+    touched: list[tuple[set[str], set[str]]], setting: list[set[int]]
+) -> list[tuple[int, int]]:
+    """Return which nests come before which others: those that set what they read, or change.
+
+    Args:
+        touched: What each nest reads and writes.
+        setting: For each nest the later ones whose additions may come before what it sets.
+    """
+    return [
+        (n, m)
+        for n, (_, writes) in enumerate(touched)
+        for m, (reads, others) in enumerate(touched)
+        if n != m and (writes & reads or (n < m and writes & others and m not in setting[n]))
+    ]
+
+
+def _set_before(nests: tuple[Node, ...], number: int, tied: Tied) -> set[int]:
+    """Return the later nests that only add to what a nest sets of what is carried, and no more.
+
+    Sums commute: what is set once in an array of zeros may be added instead, behind them.
+    """
+    own = nests[number]
+    names = touched((own,), writes=True)
+    if not _sets_once(own, names & tied.carried):
+        return set()
+    found = set()
+    for m in range(number + 1, len(nests)):
+        other = nests[m]
+        common = names & touched((other,), writes=True)
+        if common and common <= tied.carried and _adds(other, common):
+            found.add(m)
+    return found
+
+
+def _statements(node: Node, names: Collection[str]) -> list[Assign]:
+    """Return the statements that write to some arrays."""
+    inside = (n for n in nodes((node,)) if isinstance(n, Assign))
+    return [n for n in inside if any(target.array in names for target in n.targets)]
+
+
+def _adds(node: Node, names: Collection[str]) -> bool:
+    """Tell whether a nest only adds to some arrays."""
+    return all(
+        len(n.values) == len(n.targets) == 1
+        and (own := accumulation(n.targets[0], n.values[0])) is not None
+        and own[0] == "sum"
+        for n in _statements(node, names)
+    )
+
+
+def _sets_once(node: Node, names: Collection[str]) -> bool:
+    """Tell whether a nest sets cells of some arrays, each in one statement."""
+    statements = _statements(node, names)
+    targets = [target.array for n in statements for target in n.targets]
+    return (
+        bool(targets)
+        and len(set(targets)) == len(targets) == len(statements)
+        and all(accumulation(n.targets[0], n.values[0], elsewhere=True) is None for n in statements)
+    )
+
+
+def _added(nest: Node, tied: Tied) -> Node:
+    """Return a nest that adds what it sets of what is carried."""
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Assign) or node.targets[0].array not in tied.carried:
+            return (node,)
+        return (replace(node, values=(add(Read(node.targets[0]), node.values[0]),)),)
+
+    (one,) = rewritten((nest,), change)
+    return one
 
 
 def _ended(node: Node) -> tuple[Node, ...]:
@@ -291,7 +368,7 @@ def _turned(variables: frozenset[str], node: Node) -> tuple[Node, ...]:
 
 
 def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
-    """Tell whether nothing is set, or added to, after it was read."""
+    """Tell whether nothing is set, or added to, after it was read, or set after it was added to."""
     closed = tied.closed(_only_set(nest))
     elsewhere = {
         each.access.array
@@ -302,6 +379,17 @@ def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
     } - touched((closed,), writes=True)
     known = [Assign("S", (Access(name, ()),), (ZERO,)) for name in sorted(elsewhere)]
     whole = tied.with_arrays(replace(around, body=(*around.body, *known, closed), outputs=()))
-    late = dependences(whole, bases=("memory",), kinds=("anti",), witnesses=False)
+    late = dependences(whole, bases=("memory",), kinds=("anti", "output"), witnesses=False)
     arrays = {array.name for array in whole.arrays if array.rank}
-    return late.unknown is None and all(each.array not in arrays for each in late.dependences)
+    statements = [n for n in nodes((nest,)) if isinstance(n, Assign)]
+    labelled = [n for n in nodes(whole.body[-1:]) if isinstance(n, Assign)]
+    sets = {
+        n.label
+        for n, written in zip(labelled, statements, strict=True)
+        for target, value in zip(written.targets, written.values, strict=False)
+        if accumulation(target, value) is None
+    }
+    return late.unknown is None and not any(
+        each.array in arrays and (each.kind == "anti" or each.sink in sets)
+        for each in late.dependences
+    )

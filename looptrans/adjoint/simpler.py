@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
+from looptrans.adjoint.own_names import OwnNames, with_own_names
 from looptrans.adjoint.picking import Picked, with_picks_added
 from looptrans.adjoint.row_parts import RowParts, with_parts_of_rows
 from looptrans.adjoint.within import Within, with_loops_within
@@ -38,6 +39,7 @@ _Seen: TypeAlias = (
     | Ended
     | Inward
     | MadeOnce
+    | OwnNames
     | Outward
     | WholeLoops
     | OneByOne
@@ -50,6 +52,7 @@ _Seen: TypeAlias = (
 # Loops over all of what blocks are of, and what is free outside of what carries.
 ORDER: Final = (
     "idle guards",
+    "own names",
     "first terms",
     "guarded ends",
     "tiles made once",
@@ -106,6 +109,7 @@ def why_blocks_stay(program: Program) -> tuple[str, ...]:
 
 _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
+    "own names": with_own_names,
     "first terms": lambda p: with_first_terms_inside(program_of_indices(p)),
     "guarded ends": lambda p: with_guarded_ends(program_of_indices(p)),
     "tiles made once": lambda p: with_arrays_made_once(program_of_indices(p), tiles=True),

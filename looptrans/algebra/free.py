@@ -23,7 +23,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Index, Int, Param, Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.value import Range, Subscript, Whole
+from looptrans.ir.value import Create, Range, Subscript, Whole
 from looptrans.ir.walk import live_out, nodes, placed
 from looptrans.transforms.accesses import AccessSite, sites_of
 from looptrans.transforms.extents import extreme, is_never_negative
@@ -296,7 +296,12 @@ def _is_set_first(sites: tuple[AccessSite, ...], loop: Position) -> bool:
     """Tell whether every read of an array in a loop has a write before it in the same iteration."""
     writes = [s for s in sites if s.relation.is_write and loop in s.place.loop_positions]
     return all(
-        any(is_overwritten(read, write) or _is_gone_over(read, write, loop) for write in writes)
+        any(
+            is_overwritten(read, write)
+            or is_made_anew(read, write)
+            or _is_gone_over(read, write, loop)
+            for write in writes
+        )
         for read in sites
         if not read.relation.is_write
     )
@@ -335,4 +340,27 @@ def is_overwritten(read: AccessSite, write: AccessSite) -> bool:
         and named <= {loop.variable for loop in mine.loops}
         and not inner & named
         and not {g.variable for g in read.relation.generators} & named
+    )
+
+
+def is_made_anew(read: AccessSite, write: AccessSite) -> bool:
+    """Tell by the text whether an array is always made anew just before a cell of it is read."""
+    mine, other = write.place, read.place
+    block = mine.position[:-1]
+    return (
+        is_creation(write)
+        and write.relation.condition == ALWAYS
+        and other.position[: len(block)] == block
+        and other.position[len(block)] > mine.position[-1]
+    )
+
+
+def is_creation(site: AccessSite) -> bool:
+    """Tell whether an access is that of a statement that makes a whole array."""
+    node = site.place.node
+    return (
+        site.relation.is_write
+        and isinstance(node, Assign)
+        and len(node.values) == 1
+        and isinstance(node.values[0], Create)
     )

@@ -52,7 +52,7 @@ from looptrans.blocks.ops import Let, ops_in
 from looptrans.blocks.runs import Part
 from looptrans.blocks.serial import RunSerially
 from looptrans.blocks.sites import Path
-from looptrans.blocks.units import in_units
+from looptrans.blocks.units import in_units, is_taken_off_elements
 from looptrans.blocks.values import Values, split, value_terms
 from looptrans.ir import value as source
 from looptrans.ir.condition import Data
@@ -99,6 +99,8 @@ class Appending:
         self.base = len(self.b.guards)
         found = []
         for array, state in self.states.items():
+            if is_taken_off_elements(self.b.program.body, self.body, array):
+                continue
             if state.operator in ("max", "min") and not state.is_moved:
                 units = in_units(self.body, array, set(self.pure - self.b.kept))
                 if units is not None:

@@ -182,6 +182,8 @@ def _body(
 ) -> tuple[Op, ...]:
     """Write exponentials as powers of two.
 
+    A score is masked where a block is partial, under the name it has: that is known of it still.
+
     Args:
         ops: Where they are.
         found: The numbers before all loops.
@@ -190,6 +192,7 @@ def _body(
         rows: Whether also those of rows are worked out again and again.
     """
     known: dict[str, Let] = {}
+    masked: dict[str, Let] = {}
     twins = dict(around)
     changed: list[Op | _Twin] = []
     for op in ops:
@@ -197,6 +200,7 @@ def _body(
             inside = _names_set(op.body)
             for name in inside:
                 _forget(known, name)
+                _forget(masked, name)
                 twins.pop(name, None)
             looped = isinstance(op, TileLoop | ElementLoop)
             own = _has_products(op.body) if looped else beside
@@ -205,7 +209,7 @@ def _body(
             continue
         used: list[Let] = []
         within = partial(_power, beside=beside, rows=rows)
-        power = partial(within, known=known, twins=twins, used=used, found=found)
+        power = partial(within, known=known, masked=masked, twins=twins, used=used, found=found)
         value = mapped(op.value, power)
         labels = tuple(dict.fromkeys((*(v for let in used for v in let.labels), *op.labels)))
         if isinstance(op, Store):
@@ -215,14 +219,27 @@ def _body(
         if twin is not None:
             changed.append(twin)
         changed.append(replace(op, value=value, labels=labels))
+        before = {**known, **masked}.get(op.name)
         _forget(known, op.name)
+        _forget(masked, op.name)
         twins.pop(op.name, None)
         if twin is not None:
             twins[op.name] = twin
         if op.name not in {part.name for part in walk(op.value) if isinstance(part, Name)}:
             known[op.name] = op
+        elif before is not None and _only_masks(op):
+            masked[op.name] = before
     kept = [op for op in changed if not isinstance(op, _Twin) or op.name is not None]
     return tuple(op.let() if isinstance(op, _Twin) else op for op in kept)
+
+
+def _only_masks(op: Let) -> bool:
+    """Tell whether a statement leaves elements of what it sets as they are, or sets infinities."""
+    match op.value:
+        case Where(_, Name(name), Number(value)):
+            return name == op.name and isinf(value)
+        case _:
+            return False
 
 
 def _names_set(ops: tuple[Op, ...]) -> set[str]:
@@ -245,6 +262,7 @@ def _forget(known: dict[str, Let], name: str) -> None:
 def _power(
     part: Expr,
     known: dict[str, Let],
+    masked: dict[str, Let],
     twins: dict[str, _Twin],
     used: list[Let],
     found: _Factors,
@@ -260,7 +278,7 @@ def _power(
     lets: list[Let] = []
     opened = _terms(argument, known, lets)
     asked = {term.name for _, term in opened if isinstance(term, Name)} & twins.keys()
-    otherwise = _taken_off(argument, known, found.small) if beside else None
+    otherwise = _taken_off(argument, {**known, **masked}, found.small) if beside else None
     # Outside loops there is no time to be saved.
     if not asked and not any(dim.role == "tile" for dim in whole):
         return otherwise if rows else None

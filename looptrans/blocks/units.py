@@ -24,7 +24,7 @@ from looptrans.ir.value import (
     value_children,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import inner_bodies, nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,28 @@ def in_units(body: tuple[Node, ...], state: str, pure: set[str]) -> Units | None
     if any(makeup_of_value(s, made, LARGEST).given for s in scores if not _is_read(s, members)):
         return None
     return Units(frozenset(members), frozenset(folded))
+
+
+def is_taken_off_elements(block: tuple[Node, ...], body: tuple[Node, ...], state: str) -> bool:
+    """Tell whether a loop beside that of a maximum reads it elsewhere than in exponents.
+
+    Of scores close to the maximum their difference is exact there; a maximum that went to units of
+    log2(e) and back would leave it an error of the size of the maximum.
+
+    Args:
+        block: Nodes in which, or inside which, the loop of the maximum stands.
+        body: Its body.
+        state: The array that holds the maximum.
+    """
+    if any(isinstance(node, Loop) and node.body is body for node in block):
+        return any(
+            ("other", state) in _uses(node.body, {state})
+            for node in block
+            if isinstance(node, Loop) and node.body is not body
+        )
+    return any(
+        is_taken_off_elements(inner, body, state) for node in block for inner in inner_bodies(node)
+    )
 
 
 def _is_too_large(value: Value) -> bool:

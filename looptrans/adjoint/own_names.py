@@ -1,0 +1,161 @@
+"""Loops that use one name for things of their own, which get names of their own.
+
+    for i: m = -inf                           for i: m = -inf
+           for j: m = max(m, x[i, j])                for j: m = max(m, x[i, j])
+    for j: m = -inf                   ->      for j: m0 = -inf
+           for i: m = max(m, x[i, j])                for i: m0 = max(m0, x[i, j])
+
+What is kept for a row of one loop has another place than what is kept for a row of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from looptrans.algebra.free import is_creation, is_made_anew, is_overwritten
+from looptrans.ir.program import Assign, Declaration, Loop, Program
+from looptrans.ir.rewrite import with_accesses
+from looptrans.ir.value import Access, Create, Range
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import live_out, nodes
+from looptrans.transforms.accesses import AccessSite, listed, sites_of
+from looptrans.transforms.nest import fresh_name
+from looptrans.transforms.tree import Position, node_at, replace_at
+
+_Around = tuple[tuple[str, Range], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """A loop and what it uses a name for.
+
+    Attributes:
+        position: The place of the loop.
+        sites: Its accesses.
+    """
+
+    position: Position
+    sites: tuple[AccessSite, ...]
+
+    @property
+    def around(self) -> _Around:
+        """The loops around all accesses, outermost first."""
+        first, *others = (site.place for site in self.sites)
+        found = []
+        for loop, position in zip(first.loops, first.loop_positions, strict=True):
+            if any(position not in place.loop_positions for place in others):
+                break
+            found.append((loop.variable, loop.range))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNames:
+    """A program whose loops have names of their own.
+
+    Attributes:
+        program: The program afterwards.
+        names: Those that several loops used.
+    """
+
+    program: Program
+    names: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """What was done, as a phrase."""
+        return f"give each loop that uses {listed(self.names)} a name of its own for it"
+
+    @property
+    def certificate(self) -> Certificate:
+        """What shows that the two mean the same."""
+        law = f"no loop reads what another has left in {listed(self.names)}"
+        reason = "each sets it in the block, or a block around it, in which it is read"
+        return Certificate("storage", law, "legal", reason)
+
+
+def with_own_names(program: Program) -> OwnNames | None:
+    """Give names that several loops use, each for rows of its own, another name in each.
+
+    Args:
+        program: The program.
+    """
+    after, changed = program, []
+    for name, loops in _shared(program):
+        changed.append(name)
+        names: dict[_Around, str] = {}
+        for each in loops:
+            new = name if not names else fresh_name(after, name, names.values())
+            new = names.setdefault(each.around, new)
+            after = _renamed(after, each, name, new)
+    return OwnNames(after, tuple(changed)) if changed else None
+
+
+def _renamed(program: Program, loop: _Uses, old: str, new: str) -> Program:
+    """Give an array another name in a loop, and the shape it is made with there."""
+
+    def renamed(access: Access) -> Access:
+        return replace(access, array=new) if access.array == old else access
+
+    node = node_at(program, loop.position)
+    after = replace_at(program, loop.position, with_accesses((node,), renamed))
+    made = {value.shape for site in loop.sites for value in _creations(site)}
+    array = program.array(old)
+    array = replace(array, name=new, shape=made.pop() if len(made) == 1 else array.shape)
+    others = tuple(each for each in after.arrays if each.name != new)
+    return replace(after, arrays=(*others, array))
+
+
+def _shared(program: Program) -> Iterator[tuple[str, tuple[_Uses, ...]]]:
+    """Yield the locals that loops of one block use for rows of their own, with these loops."""
+    outside = set(live_out(program))
+    created = {node.array for node in nodes(program.body) if isinstance(node, Declaration)}
+    for array in program.arrays:
+        sites = sites_of(program, array.name)
+        if array.role != "local" or array.name in outside | created or not sites:
+            continue
+        loops = _loops(program, sites)
+        if len({each.around for each in loops}) > 1 and all(map(_is_own, loops)):
+            yield array.name, loops
+
+
+def _loops(program: Program, sites: tuple[AccessSite, ...]) -> tuple[_Uses, ...]:
+    """Return the loops of one block that hold all accesses; none where one is in no loop."""
+    depth = 0
+    while len({site.place.position[: depth + 1] for site in sites}) == 1:
+        if depth + 1 >= min(len(site.place.position) for site in sites):
+            return ()
+        depth += 1
+    found: dict[Position, list[AccessSite]] = {}
+    for site in sites:
+        found.setdefault(site.place.position[: depth + 1], []).append(site)
+    if not all(_is_loop(program, position) for position in found):
+        return ()
+    return tuple(_Uses(position, tuple(each)) for position, each in found.items())
+
+
+def _is_loop(program: Program, position: Position) -> bool:
+    try:
+        node = node_at(program, position)
+    except IndexError:
+        return False
+    return isinstance(node, Loop) and node.execution == "sequential" and not node.private
+
+
+def _is_own(loop: _Uses) -> bool:
+    """Tell whether everything that is read in a loop has been set in it just before."""
+    writes = [site for site in loop.sites if site.relation.is_write]
+    return bool(writes) and all(
+        any(is_overwritten(site, write) or is_made_anew(site, write) for write in writes)
+        for site in loop.sites
+        if not site.relation.is_write
+    )
+
+
+def _creations(site: AccessSite) -> list[Create]:
+    """Return the creation in a statement that makes an array."""
+    node = site.place.node
+    if not isinstance(node, Assign) or not is_creation(site):
+        return []
+    return [value for value in node.values if isinstance(value, Create)]
