@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from looptrans.adjoint.divided import Divided, with_weights_divided
 from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.lets import program_of_indices
 from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
@@ -36,6 +37,7 @@ from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 _Seen: TypeAlias = (
     Unasked
     | Begun
+    | Divided
     | Ended
     | Inward
     | MadeOnce
@@ -53,6 +55,7 @@ _Seen: TypeAlias = (
 ORDER: Final = (
     "idle guards",
     "own names",
+    "weights divided",
     "first terms",
     "guarded ends",
     "tiles made once",
@@ -110,6 +113,7 @@ def why_blocks_stay(program: Program) -> tuple[str, ...]:
 _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
     "own names": with_own_names,
+    "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
     "first terms": lambda p: with_first_terms_inside(program_of_indices(p)),
     "guarded ends": lambda p: with_guarded_ends(program_of_indices(p)),
     "tiles made once": lambda p: with_arrays_made_once(program_of_indices(p), tiles=True),
