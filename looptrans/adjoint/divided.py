@@ -14,19 +14,33 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.totals import EXPONENTIALS
 from looptrans.adjoint.weights import summands
+from looptrans.algebra.cells import value_moved
 from looptrans.algebra.free import is_overwritten
 from looptrans.algebra.values import add
 from looptrans.ir.creation import creation_of
+from looptrans.ir.index import Index, Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Binary, Call, Const, Read, Reduce, Select, Unary, Value
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Const,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+    walk_value,
+)
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, placed
 from looptrans.transforms.accesses import AccessSite, listed, sites_of
 from looptrans.transforms.tree import node_at, replace_at
 
 _Signed = tuple[int, Value]
+_Moved = dict[str, Index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +82,23 @@ class _Logarithm:
     write: AccessSite
     terms: tuple[_Signed, ...]
 
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """What is read for it."""
+        return tuple(
+            part.access
+            for _, term in self.terms
+            for part in walk_value(term)
+            if isinstance(part, Read)
+        )
+
+    def at(self, program: Program, read: Read, place: Placed) -> tuple[_Signed, ...] | None:
+        """Return the sum by its names where it is read; None where it may be another one."""
+        names = _still(program, self, read, place)
+        if names is None:
+            return None
+        return tuple((sign, value_moved(term, names)) for sign, term in self.terms)
+
 
 def with_weights_divided(program: Program) -> Divided | None:
     """Divide by sums of exponentials instead of taking their logarithms off exponents.
@@ -76,9 +107,9 @@ def with_weights_divided(program: Program) -> Divided | None:
         program: The program.
     """
     found = {array.name: _logarithm(program, array.name) for array in program.arrays}
-    known = {name: each for name, each in found.items() if each is not None}
+    logarithms = {name: each for name, each in found.items() if each is not None}
     after, names, sums = program, dict[str, None](), dict[str, None]()
-    for place in placed(program) if known else ():
+    for place in placed(program) if logarithms else ():
         if not isinstance(place.node, Assign):
             continue
 
@@ -93,16 +124,17 @@ def with_weights_divided(program: Program) -> Divided | None:
             above: list[_Signed] = []
             below: list[Read] = []
             for sign, part in summands(exponent, 1):
-                name = part.access.array if isinstance(part, Read) else ""
-                if sign > 0 or name not in known or not _holds(program, known[name], part, place):
+                known = logarithms.get(part.access.array) if isinstance(part, Read) else None
+                terms = None
+                if sign < 0 and known is not None and isinstance(part, Read):
+                    terms = known.at(program, part, place)
+                if terms is None or not any(_sum_in(each, function) for _, each in terms):
                     above.append((sign, part))
                     continue
-                logs = [_sum_in(each, function) for _, each in known[name].terms]
-                if not any(logs):
-                    above.append((sign, part))
-                    continue
-                names[name] = None
-                for (own, each), inside in zip(known[name].terms, logs, strict=True):
+                assert isinstance(part, Read)
+                names[part.access.array] = None
+                for own, each in terms:
+                    inside = _sum_in(each, function)
                     if inside is None:
                         above.append((-own, each))
                     else:
@@ -206,40 +238,90 @@ def _is_never_negative(value: Value, name: str) -> bool:
             return False
 
 
-def _holds(program: Program, known: _Logarithm, read: Value, place: Placed) -> bool:
-    """Tell whether what is read is still the sum that it was set to, by names of the same value."""
-    assert isinstance(read, Read)
-    write = known.write
+def _still(program: Program, known: _Logarithm, read: Read, place: Placed) -> _Moved | None:
+    """Return what names of the sum are called where it is read; None where it may be another."""
     sites = [
         site
         for site in sites_of(program, read.access.array)
         if site.place.position == place.position and not site.relation.is_write
     ]
-    if not sites or not all(is_overwritten(site, write) for site in sites):
-        return False
-    block = write.place.position[:-1]
-    inner = {loop.variable for loop in place.loops[len(write.place.loops) :]}
+    if sites and all(is_overwritten(site, known.write) for site in sites):
+        return {} if _is_kept(program, known, place, sites) else None
+    return _in_a_nest_before(program, known, read, place)
+
+
+def _is_kept(program: Program, known: _Logarithm, place: Placed, sites: list[AccessSite]) -> bool:
+    """Tell whether the sum is still the same where it is read behind it, in one block."""
+    write = known.write.place
+    block = write.position[:-1]
+    inner = {loop.variable for loop in place.loops[len(write.loops) :]}
     inner |= {g.variable for site in sites for g in site.relation.generators}
-    for _, part in known.terms:
-        access = _access(part)
-        if inner & {name for index in access.indices for name in index_variables(index)}:
+    for access in known.accesses:
+        if inner & _names(access):
             return False
         for site in sites_of(program, access.array):
             position = site.place.position
-            if (
-                site.relation.is_write
-                and position[: len(block)] == block
-                and position[len(block)] > write.place.position[-1]
-            ):
+            behind = position[: len(block)] == block and position[len(block)] > write.position[-1]
+            if site.relation.is_write and behind:
                 return False
     return True
 
 
-def _access(part: Value) -> Access:
-    match part:
-        case Read(access):
-            return access
-        case Call(_, (Read(access),)):
-            return access
-        case _:
-            raise AssertionError(part)
+def _in_a_nest_before(
+    program: Program, known: _Logarithm, read: Read, place: Placed
+) -> _Moved | None:
+    """Return which loops of the reader go over what loops of an earlier nest have gone over."""
+    write, target = known.write.place, known.write.access
+    pairs = enumerate(zip(write.position, place.position, strict=False))
+    depth = next((n for n, (one, other) in pairs if one != other), None)
+    if depth is None or write.position[depth] > place.position[depth] or write.branches:
+        return None
+    shared = sum(len(position) <= depth for position in write.loop_positions)
+    mine = {loop.variable: loop for loop in write.loops[shared:]}
+    theirs = {loop.variable: loop for loop in place.loops[shared:]}
+    names: _Moved = {}
+    for one, other in zip(target.indices, read.access.indices, strict=True):
+        if isinstance(one, Var) and one.name in mine:
+            if not isinstance(other, Var) or one.name in names or other.name not in theirs:
+                return None
+            if mine[one.name].range != theirs[other.name].range:
+                return None
+            names[one.name] = other
+        elif one != other:
+            return None
+    outer = {loop.variable for loop in write.loops[:shared]}
+    bound = {
+        g.variable
+        for site in sites_of(program, read.access.array)
+        if site.place.position == place.position
+        for g in site.relation.generators
+    }
+    if bound & {name for index in names.values() for name in index_variables(index)}:
+        return None
+    if names.keys() != mine.keys() or outer & theirs.keys() or outer & mine.keys():
+        return None
+    if len(mine) < len(write.loops) - shared or len(theirs) < len(place.loops) - shared:
+        return None
+    ends = [end for loop in mine.values() for end in (loop.range.start, loop.range.stop)]
+    if not {name for end in ends for name in index_variables(end)} <= outer:
+        return None
+    nest = write.position[: depth + 1]
+    for access in known.accesses:
+        for site in sites_of(program, access.array):
+            position = site.place.position
+            if not site.relation.is_write or position[:depth] != nest[:depth]:
+                continue
+            own = position[: depth + 1] == nest and (
+                position < write.position
+                and site.access == access
+                and _names(access) >= mine.keys()
+                and site.place.loop_positions[: len(write.loops)] == write.loop_positions
+            )
+            if position[depth] >= nest[depth] and not own:
+                return None
+    return names
+
+
+def _names(access: Access) -> set[str]:
+    """Return the variables in the subscripts of an access."""
+    return {name for index in access.indices for name in index_variables(index)}

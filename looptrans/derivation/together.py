@@ -22,7 +22,7 @@ from looptrans.derivation.loops_as_sums import (
 from looptrans.derivation.passes import Passes, brought_out, passes
 from looptrans.derivation.side_by_side import worth_joining
 from looptrans.derivation.work import Work, loop_name
-from looptrans.ir.program import Loop, Node, Program
+from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.walk import placed
 from looptrans.transforms.tree import (
     Position,
@@ -127,18 +127,30 @@ def _taken_apart(work: Work, find: Callable[[Program], tuple[Branching, ...]]) -
 
 
 def _neighbours(work: Work) -> list[tuple[str, str]]:
-    """Return loops of the same range next to each other that are worth joining."""
+    """Return loops of the same range next to each other that are worth joining.
+
+    So is a loop with nothing but statements, where the one behind it is worth joining with the one
+    before: `for i: L[i] = m[i] + log(l[i])` between two passes.
+    """
+
+    def joins(a: Node, b: Node) -> bool:
+        return (
+            isinstance(a, Loop)
+            and isinstance(b, Loop)
+            and a.range == b.range
+            and worth_joining(work.program, a, b)
+            and not work.reduces(a)
+            and not work.reduces(b)
+        )
+
     found = []
     for _, block in _blocks(work.program):
-        for a, b in pairwise(block):
-            if (
-                isinstance(a, Loop)
-                and isinstance(b, Loop)
-                and a.range == b.range
-                and worth_joining(work.program, a, b)
-                and not work.reduces(a)
-                and not work.reduces(b)
-            ):
+        for number, (a, b) in enumerate(pairwise(block)):
+            if not isinstance(a, Loop) or not isinstance(b, Loop):
+                continue
+            is_plain = all(isinstance(node, Assign) for node in b.body)
+            is_between = a.range == b.range and is_plain and number + 2 < len(block)
+            if joins(a, b) or (is_between and joins(a, block[number + 2])):
                 found.append((loop_name(a), loop_name(b)))
     return found
 
