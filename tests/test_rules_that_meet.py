@@ -1,0 +1,85 @@
+"""Listings in which rules meet that know nothing of each other: right, or refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+
+from looptrans.adjoint.backward import backward
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.blocks.lower import lower
+from looptrans.blocks.program import NotLowered
+from looptrans.cli.main import main
+from looptrans.derivation.derive import derive
+from tests.analysis import program
+
+# A guard alone tells which iteration of r sets a cell that it keeps from one t to the next.
+SHARED = {
+    "guarded": """
+def guarded(X: Float[Array, "N T"]):
+    u = zeros(N)
+    w = zeros(N)
+    for r in range(2):
+        for t in range(T):
+            for i in range(N):
+                if i // 4 == r:
+                    w[i] = u[i] + X[i, t]
+            for i in range(N):
+                if i // 4 == r:
+                    u[i] = tanh(w[i])
+    return u
+""",
+    "overlapping": """
+def overlapping(X: Float[Array, "R T"]):
+    u = zeros(R + 3)
+    for r in range(R):
+        for t in range(T):
+            for i in range(3):
+                if i == 0:
+                    u[r + i] = tanh(u[r + i] + X[r, t])
+    return u
+""",
+}
+# A row set anew as a whole, one element of which an iteration hands to the next.
+SET_ANEW = """
+def anew(X: Float[Array, "R T N"]):
+    out = zeros((R, N))
+    for r in range(R):
+        u = zeros(N)
+        v = zeros(N)
+        for t in range(T):
+            for i in range(N):
+                v[i] = u[i] + X[r, t, i]
+            for i in range(1, N):
+                u[i] = 0.5 * v[i - 1]
+        for i in range(N):
+            out[r, i] = u[i] + v[i]
+    return out
+"""
+
+
+def assert_verified(text: str, sizes: str, file: Path, passes: str = "both") -> None:
+    """Assert that kernels give what the listing gives, at sizes with a semicolon between sets."""
+    file.write_text(text)
+    sets = [part for each in sizes.split(";") for part in ("--sizes", each.strip())]
+    assert main(["verify", str(file), "--pass", passes, "--dtype", "float32", *sets]) == 0
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_programs_store_no_cells_that_a_guard_gives_to_others(name: str) -> None:
+    with pytest.raises(NotLowered, match=r"no subscript tells which cells of u .* iteration of r"):
+        lower(derive(program(SHARED[name]), "fold"))
+
+
+def test_rows_set_as_a_whole_are_kept_as_a_whole(tmp_path: Path) -> None:
+    assert_verified(SET_ANEW, "R=2,T=3,N=5", tmp_path / "anew.py", "forward")
+    with pytest.raises(NotDifferentiated, match="no closed form"):
+        backward(program(SET_ANEW))
