@@ -66,11 +66,29 @@ def anew(X: Float[Array, "R T N"]):
 """
 
 
-def assert_verified(text: str, sizes: str, file: Path, passes: str = "both") -> None:
+# An argument in float32 beside one of any type.
+EXACT = """
+def exact(x: Float[Array, "N M"], w: Float32[Array, "M"]):
+    y = zeros(N)
+    for i in range(N):
+        y[i] = sum(x[i, j] * w[j] for j in range(M))
+    return y
+"""
+# What 16 bits are no type for: it is added to where it lies.
+ADDED = """
+def added(x: Int[Array, "N", "0:K"], v: Float[Array, "N"], s: Float32[Array, "K"]):
+    for n in range(N):
+        s[x[n]] = s[x[n]] + v[n]
+"""
+
+
+def assert_verified(
+    text: str, sizes: str, file: Path, passes: str = "both", dtypes: str = "float32"
+) -> None:
     """Assert that kernels give what the listing gives, at sizes with a semicolon between sets."""
     file.write_text(text)
     sets = [part for each in sizes.split(";") for part in ("--sizes", each.strip())]
-    assert main(["verify", str(file), "--pass", passes, "--dtype", "float32", *sets]) == 0
+    assert main(["verify", str(file), "--pass", passes, "--dtype", dtypes, *sets]) == 0
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -83,3 +101,8 @@ def test_rows_set_as_a_whole_are_kept_as_a_whole(tmp_path: Path) -> None:
     assert_verified(SET_ANEW, "R=2,T=3,N=5", tmp_path / "anew.py", "forward")
     with pytest.raises(NotDifferentiated, match="no closed form"):
         backward(program(SET_ANEW))
+
+
+def test_an_argument_in_float32_is_so_in_any_run_and_so_is_its_gradient(tmp_path: Path) -> None:
+    assert_verified(EXACT, "N=3,M=5", tmp_path / "exact.py", "both", "float32,float16")
+    assert_verified(ADDED, "N=30,K=5", tmp_path / "added.py", "forward", "float32,float16")
