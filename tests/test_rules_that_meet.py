@@ -80,6 +80,25 @@ def added(x: Int[Array, "N", "0:K"], v: Float[Array, "N"], s: Float32[Array, "K"
     for n in range(N):
         s[x[n]] = s[x[n]] + v[n]
 """
+# Rows keep parts of what all of them add to: of two things.
+TWO_TOTALS = """
+def totals(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], k: Int[Array, "M"]):
+    O = zeros((H, M))
+    total = zeros(H)
+    squares = zeros(H)
+    if M > 1:
+        for h in range(H):
+            for i in range(M):
+                if k[i] > 0:
+                    z = 0.0
+                    for j in range(N):
+                        s = sum(Q[h, i, e] * K[h, j, e] for e in range(E))
+                        z = z + s
+                        total[h] = total[h] + s
+                        squares[h] = squares[h] + s * s
+                    O[h, i] = z
+    return O, total, squares
+"""
 
 
 def assert_verified(
@@ -106,3 +125,7 @@ def test_rows_set_as_a_whole_are_kept_as_a_whole(tmp_path: Path) -> None:
 def test_an_argument_in_float32_is_so_in_any_run_and_so_is_its_gradient(tmp_path: Path) -> None:
     assert_verified(EXACT, "N=3,M=5", tmp_path / "exact.py", "both", "float32,float16")
     assert_verified(ADDED, "N=30,K=5", tmp_path / "added.py", "forward", "float32,float16")
+
+
+def test_two_sums_of_one_nest_are_each_joined_behind_it(tmp_path: Path) -> None:
+    assert_verified(TWO_TOTALS, "H=3,M=4,N=5,E=2; H=2,M=3,N=0,E=2", tmp_path / "totals.py")
