@@ -8,18 +8,21 @@ from pathlib import Path
 
 import pytest
 
+torch = pytest.importorskip("torch")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
-from looptrans.adjoint.backward import backward
-from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.blocks.lower import lower
-from looptrans.blocks.program import NotLowered
-from looptrans.cli.main import main
-from looptrans.derivation.derive import derive
-from tests.analysis import program
+from looptrans.adjoint.backward import backward  # noqa: E402
+from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
+from looptrans.blocks.lower import lower  # noqa: E402
+from looptrans.blocks.program import NotLowered  # noqa: E402
+from looptrans.cli.main import main  # noqa: E402
+from looptrans.derivation.derive import derive  # noqa: E402
+from looptrans.emit.listing import emitted  # noqa: E402
+from looptrans.runtime.load import load_module  # noqa: E402
+from tests.analysis import program  # noqa: E402
 
 # A guard alone tells which iteration of r sets a cell that it keeps from one t to the next.
 SHARED = {
@@ -99,6 +102,22 @@ def totals(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], k: Int[Array, "M"
                     O[h, i] = z
     return O, total, squares
 """
+# The first term of a fold of integers: an infinity, or 0.0, would make floats of them.
+INTEGERS = """
+def integers(x: Int[Array, "B N"]):
+    top = zeros(B, dtype=int)
+    total = zeros(B, dtype=int)
+    for b in range(B):
+        m = x[b, 0]
+        for j in range(1, N):
+            m = max(m, x[b, j])
+        s = x[b, 0]
+        for j in range(1, N):
+            s = s + x[b, j]
+        top[b] = m
+        total[b] = s
+    return top, total
+"""
 
 
 def assert_verified(
@@ -129,3 +148,11 @@ def test_an_argument_in_float32_is_so_in_any_run_and_so_is_its_gradient(tmp_path
 
 def test_two_sums_of_one_nest_are_each_joined_behind_it(tmp_path: Path) -> None:
     assert_verified(TWO_TOTALS, "H=3,M=4,N=5,E=2; H=2,M=3,N=0,E=2", tmp_path / "totals.py")
+
+
+def test_integers_are_folded_as_integers(tmp_path: Path) -> None:
+    made = emitted(program(INTEGERS))
+    x = torch.tensor([[2**25 + 1, 5], [2**40 + 1, 2**40 - 1]])
+    top, total = load_module("met_integers", made.text, tmp_path / "i.py").integers(x)
+    assert top.tolist() == x.amax(1).tolist()
+    assert total.tolist() == x.sum(1).tolist()
