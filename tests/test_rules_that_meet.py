@@ -21,7 +21,9 @@ from looptrans.blocks.program import NotLowered  # noqa: E402
 from looptrans.cli.main import main  # noqa: E402
 from looptrans.derivation.derive import derive  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
+from looptrans.ir.listing import listing as text_of  # noqa: E402
 from looptrans.runtime.load import load_module  # noqa: E402
+from looptrans.transforms.powers import with_powers_of_two  # noqa: E402
 from tests.analysis import program  # noqa: E402
 
 # A guard alone tells which iteration of r sets a cell that it keeps from one t to the next.
@@ -118,6 +120,14 @@ def integers(x: Int[Array, "B N"]):
         total[b] = s
     return top, total
 """
+# Powers of integers are integers, which float32 does not hold beyond 2 ** 24.
+POWERS = """
+def powers(x: Int[Array, "N"]):
+    y = zeros(N, dtype=int)
+    for i in range(N):
+        y[i] = (x[i] + 1) ** 3
+    return y
+"""
 
 
 def assert_verified(
@@ -156,3 +166,11 @@ def test_integers_are_folded_as_integers(tmp_path: Path) -> None:
     top, total = load_module("met_integers", made.text, tmp_path / "i.py").integers(x)
     assert top.tolist() == x.amax(1).tolist()
     assert total.tolist() == x.sum(1).tolist()
+
+
+def test_powers_of_integers_are_integers(tmp_path: Path) -> None:
+    x = torch.tensor([2**20, 5, -(2**19)])
+    powers = load_module("met_powers", emitted(program(POWERS)).text, tmp_path / "p.py").powers
+    assert powers(x).tolist() == ((x + 1) ** 3).tolist()
+    kept = text_of(with_powers_of_two(program(POWERS.replace("(x[i] + 1) ** 3", "2 ** x[i]"))))
+    assert "2 ** x[i]" in kept
