@@ -128,6 +128,34 @@ def powers(x: Int[Array, "N"]):
         y[i] = (x[i] + 1) ** 3
     return y
 """
+# Two sums over one loop, the first of which is under a guard, beside what iterations hand on.
+BESIDE = """
+def beside(X: Float[Array, "T D"], W: Float[Array, "D D"], h0: Float[Array, "D"]):
+    h = zeros((T + 1, D))
+    q = zeros((T, D))
+    for r in range(D):
+        h[0, r] = h0[r]
+    for t in range(T):
+        for r in range(D):
+            for s in range(D):
+                if X[t, s] > 0.0:
+                    q[t, r] = q[t, r] + h[t, s]
+                h[t + 1, r] = h[t + 1, r] + 0.3 * W[s, r] * h[t, s]
+    return h, q
+"""
+# Sums over a part of a row that starts behind each of its elements; the row may have none.
+BEHIND = """
+def behind(X: Float[Array, "T D"], W: Float[Array, "D D"]):
+    h = ones((T + 1, D))
+    y = zeros(T)
+    for t in range(T - 1, -1, -1):
+        for s in range(D):
+            u = tanh(h[t + 1, s] + X[t, s])
+            y[t] = y[t] + u
+            for r in range(s):
+                h[t, r] += u * W[s, r] * 0.3
+    return h, y
+"""
 
 
 def assert_verified(
@@ -174,3 +202,11 @@ def test_powers_of_integers_are_integers(tmp_path: Path) -> None:
     assert powers(x).tolist() == ((x + 1) ** 3).tolist()
     kept = text_of(with_powers_of_two(program(POWERS.replace("(x[i] + 1) ** 3", "2 ** x[i]"))))
     assert "2 ** x[i]" in kept
+
+
+def test_a_sum_beside_one_under_a_guard_is_not_under_it(tmp_path: Path) -> None:
+    assert_verified(BESIDE, "T=3,D=5", tmp_path / "beside.py", "forward")
+
+
+def test_where_there_is_no_row_no_loop_over_blocks_runs(tmp_path: Path) -> None:
+    assert_verified(BEHIND, "T=3,D=5; T=4,D=0", tmp_path / "behind.py", "forward")
