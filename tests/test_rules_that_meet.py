@@ -156,6 +156,19 @@ def behind(X: Float[Array, "T D"], W: Float[Array, "D D"]):
                 h[t, r] += u * W[s, r] * 0.3
     return h, y
 """
+# The first iteration sets what the others find: each reads the cell that another one has written.
+FIRST = """
+def first(X: Float[Array, "T D"]):
+    h = zeros((T + 1, D))
+    for t in range(T):
+        if t == 0:
+            for d in range(D):
+                h[t + 1, d] = X[t, d]
+        else:
+            for d in range(D):
+                h[t + 1, d] = tanh(h[t, d] * 0.5 + X[t, d])
+    return h
+"""
 
 
 def assert_verified(
@@ -210,3 +223,7 @@ def test_a_sum_beside_one_under_a_guard_is_not_under_it(tmp_path: Path) -> None:
 
 def test_where_there_is_no_row_no_loop_over_blocks_runs(tmp_path: Path) -> None:
     assert_verified(BEHIND, "T=3,D=5; T=4,D=0", tmp_path / "behind.py", "forward")
+
+
+def test_a_cell_of_the_iteration_before_is_not_one_of_this_iteration(tmp_path: Path) -> None:
+    assert_verified(FIRST, "T=4,D=3; T=1,D=2; T=0,D=2", tmp_path / "first.py")

@@ -14,11 +14,22 @@ from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.state import LoopAround, Place, Position, State, Version
 from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.ir.affine import is_same
 from looptrans.ir.condition import Condition, negation, with_operands
 from looptrans.ir.index import Var
 from looptrans.ir.program import Assign
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Const, Holds, Read, Reduce, Select, Value
+from looptrans.ir.value import (
+    Access,
+    Const,
+    Holds,
+    Read,
+    Reduce,
+    Select,
+    Subscript,
+    Value,
+    Whole,
+)
 from looptrans.ir.walk import Placed
 
 
@@ -127,7 +138,7 @@ def _check(state: State, access: Access, version: Version, place: Place, accumul
             continue
         if position in version.dimensions:
             dimension = version.dimensions.index(position)
-            if access.subscripts[dimension] == Var(mine[position].variable):
+            if _is_one(access.subscripts[dimension], version.subscripts[dimension]):
                 fresh.add(position)
                 continue
             raise NotDifferentiated(
@@ -147,6 +158,10 @@ def _check(state: State, access: Access, version: Version, place: Place, accumul
                 f"{access.array} is read as the last iteration of a loop left it", place.label
             )
     _check_later(state, access, place, mine, fresh, accumulates)
+
+
+def _is_one(one: Subscript, other: Subscript) -> bool:
+    return not isinstance(one, Whole) and not isinstance(other, Whole) and is_same(one, other)
 
 
 def _check_later(
