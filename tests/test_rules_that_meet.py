@@ -169,6 +169,25 @@ def first(X: Float[Array, "T D"]):
                 h[t + 1, d] = tanh(h[t, d] * 0.5 + X[t, d])
     return h
 """
+# Of the same array, cells that earlier iterations have set, and one that a later one will set.
+EARLIER = """
+def earlier(X: Float[Array, "T"]):
+    a = ones(T + 1)
+    b = zeros(T)
+    for t in range(T):
+        a[t + 1] = X[t] * X[t]
+        b[t] = a[t] * a[t]
+    return b
+"""
+LATER = """
+def later(X: Float[Array, "T"]):
+    a = ones(T)
+    b = zeros(T)
+    for t in range(1, T):
+        a[t - 1] = X[t] * X[t]
+        b[t] = a[t] * 2.0
+    return b
+"""
 
 
 def assert_verified(
@@ -227,3 +246,6 @@ def test_where_there_is_no_row_no_loop_over_blocks_runs(tmp_path: Path) -> None:
 
 def test_a_cell_of_the_iteration_before_is_not_one_of_this_iteration(tmp_path: Path) -> None:
     assert_verified(FIRST, "T=4,D=3; T=1,D=2; T=0,D=2", tmp_path / "first.py")
+    assert_verified(EARLIER, "T=4; T=1; T=0", tmp_path / "earlier.py")
+    with pytest.raises(NotDifferentiated, match="another iteration of t may have written it"):
+        backward(program(LATER))
