@@ -188,6 +188,18 @@ def later(X: Float[Array, "T"]):
         b[t] = a[t] * 2.0
     return b
 """
+# A row of o has no elements where D is 0: lengths may then go beyond the rows that o has.
+BEYOND = """
+def beyond(X: Float[Array, "M D"], n: Int[Array, "M"], a: Float[Array, "L"], b: Float[Array, "N"]):
+    o = zeros((N, D))
+    q = zeros(L)
+    for i in range(M):
+        for j in range(n[i]):
+            for d in range(D):
+                o[j, d] = o[j, d] + X[i, d] * b[j]
+            q[j] = q[j] + a[j]
+    return o, q
+"""
 
 
 def assert_verified(
@@ -249,3 +261,10 @@ def test_a_cell_of_the_iteration_before_is_not_one_of_this_iteration(tmp_path: P
     assert_verified(EARLIER, "T=4; T=1; T=0", tmp_path / "earlier.py")
     with pytest.raises(NotDifferentiated, match="another iteration of t may have written it"):
         backward(program(LATER))
+
+
+def test_where_a_size_is_0_what_its_loop_touches_bounds_nothing(tmp_path: Path) -> None:
+    beyond = load_module("met_beyond", emitted(program(BEYOND)).text, tmp_path / "b.py").beyond
+    a = torch.arange(1.0, 8.0)
+    _, q = beyond(torch.zeros(2, 0), torch.tensor([5, 7]), a, torch.zeros(2))
+    assert q.tolist() == [2.0, 4.0, 6.0, 8.0, 10.0, 6.0, 7.0]
