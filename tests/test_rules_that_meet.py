@@ -244,6 +244,8 @@ def test_powers_of_integers_are_integers(tmp_path: Path) -> None:
     x = torch.tensor([2**20, 5, -(2**19)])
     powers = load_module("met_powers", emitted(program(POWERS)).text, tmp_path / "p.py").powers
     assert powers(x).tolist() == ((x + 1) ** 3).tolist()
+    with pytest.raises(NotLowered, match="y holds integers, and powers are worked out in float32"):
+        lower(derive(program(POWERS.replace("(x[i] + 1) ** 3", "2 ** x[i] + 1")), "fold"))
     kept = text_of(with_powers_of_two(program(POWERS.replace("(x[i] + 1) ** 3", "2 ** x[i]"))))
     assert "2 ** x[i]" in kept
 
