@@ -331,6 +331,24 @@ def test_copies_have_a_name_of_their_own_where_another_use_has_the_name() -> Non
     assert agrees(step) and agrees(parallelize(step.after, "i"))
 
 
+def test_the_other_use_of_a_name_may_read_what_it_was_created_with() -> None:
+    program = read("""
+        def f(x: Float[Array, "N"], y: Float[Array, "N"], z: Float[Array, "N"]):
+            t = zeros(2)
+            for i in range(N):
+                t[0] = 2.0 * x[i]
+                z[i] = t[0] + t[1]
+            for j in range(N):
+                t[0] = y[j] + 1.0
+                y[j] = t[0] * t[0]
+        """)
+    step = privatize(program, "j")
+    assert step.verdict.decision == "legal"
+    assert "private: t1\n" in code(step)
+    assert agrees(step)
+    assert facts(privatize(program, "i", "t"))[0] == "illegal"
+
+
 def test_a_name_that_cannot_be_told_apart_stays() -> None:
     program = read("""
         def f(x: Float[Array, "N L"], y: Float[Array, "N L"], n: Int[Array, "N", "0:L+1"]):

@@ -133,7 +133,12 @@ def _fold(program: Program, loop: Loop) -> tuple[Access, float, Value] | None:
         found = accumulation(target, value)
         if found is None or found[2] != ALWAYS or target.rank or mentions(target, loop.variable):
             return None
-        return target, OF_NOTHING[found[0]], _put(found[1], named)
+        nothing = OF_NOTHING[found[0]]
+        if program.array(target.array).element != "float":
+            if nothing != 0:  # an infinity is no integer
+                return None
+            nothing = 0
+        return target, nothing, _put(found[1], named)
     return None
 
 

@@ -14,11 +14,22 @@ from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.state import LoopAround, Place, Position, State, Version
 from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.ir.affine import difference, form_of, is_same
 from looptrans.ir.condition import Condition, negation, with_operands
-from looptrans.ir.index import Var
+from looptrans.ir.index import Int, Var
 from looptrans.ir.program import Assign
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Const, Holds, Read, Reduce, Select, Value
+from looptrans.ir.value import (
+    Access,
+    Const,
+    Holds,
+    Read,
+    Reduce,
+    Select,
+    Subscript,
+    Value,
+    Whole,
+)
 from looptrans.ir.walk import Placed
 
 
@@ -127,7 +138,11 @@ def _check(state: State, access: Access, version: Version, place: Place, accumul
             continue
         if position in version.dimensions:
             dimension = version.dimensions.index(position)
-            if access.subscripts[dimension] == Var(mine[position].variable):
+            ends = access.subscripts[dimension], version.subscripts[dimension]
+            if _is_one(*ends) or (
+                set(version.loops) <= set(version.dimensions)
+                and _is_earlier(state, access.array, position, mine[position], *ends)
+            ):
                 fresh.add(position)
                 continue
             raise NotDifferentiated(
@@ -147,6 +162,23 @@ def _check(state: State, access: Access, version: Version, place: Place, accumul
                 f"{access.array} is read as the last iteration of a loop left it", place.label
             )
     _check_later(state, access, place, mine, fresh, accumulates)
+
+
+def _is_earlier(
+    state: State, array: str, loop: Position, around: LoopAround, read: Subscript, set_: Subscript
+) -> bool:
+    """Tell whether a cell is what the one statement that sets any has set iterations before."""
+    writers = state.writers.get(array, ())
+    if len(writers) != 1 or isinstance(read, Whole) or isinstance(set_, Whole):
+        return False
+    step = dict(zip(writers[0].loop_positions, writers[0].loops, strict=True))[loop].range.step
+    factor = form_of(set_).terms.get(Var(around.variable), 0)
+    apart = difference(set_, read)
+    return isinstance(apart, Int) and abs(factor) == 1 and apart.value * factor * step > 0
+
+
+def _is_one(one: Subscript, other: Subscript) -> bool:
+    return not isinstance(one, Whole) and not isinstance(other, Whole) and is_same(one, other)
 
 
 def _check_later(

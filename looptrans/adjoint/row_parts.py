@@ -101,12 +101,17 @@ def with_parts_of_rows(program: Program) -> RowParts | None:
     if not added:
         return None
     body = program.body
+    made: list[Node] = []
+    behind: dict[int, list[Node]] = {}
     taken: set[str] = set()
     for each in added:
         name = fresh_name(program, f"{each.target.array.replace('.', '_')}_part", taken)
         taken.add(name)
         body = _with_part(body, each, name)
-    text = listing(replace(program, body=body))
+        made.append(_begun(each, name))
+        behind.setdefault(each.place.position[0], []).append(_joined(each, name))
+    nests = [each for n, node in enumerate(body) for each in (node, *behind.get(n, ()))]
+    text = listing(replace(program, body=(*made, *nests)))
     after = parse(Source(f"<{program.name}>", text))
     return RowParts(after, tuple(dict.fromkeys(each.target.array for each in added)))
 
@@ -205,31 +210,37 @@ def _is_size(stop: Index) -> bool:
     return not variables(stop) and not opaque_terms(stop)
 
 
+def _part(each: _Added, name: str) -> Access:
+    return Access(name, tuple(Var(loop.variable) for loop in each.rows))
+
+
 def _with_part(body: tuple[Node, ...], each: _Added, name: str) -> tuple[Node, ...]:
-    """Return a body in which a statement adds to its row's part, joined behind the outermost."""
-    part = Access(name, tuple(Var(loop.variable) for loop in each.rows))
+    """Return a body in which a statement adds to its row's part."""
+    part, own = _part(each, name), Read(each.target)
 
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Assign) or node.label != each.place.label:
             return (node,)
-        own = Read(each.target)
         (value,) = node.values
         value = replaced(value, lambda v: Read(part) if v == own else None)
         return (replace(node, targets=(part,), values=(value,), augmented=False),)
 
-    at = each.place.loop_positions[0][0]
-    number = Const(OF_NOTHING[each.operator])
+    return rewritten(body, change)
+
+
+def _begun(each: _Added, name: str) -> Node:
+    """Return that the parts are what nothing folds to."""
     shape = tuple(loop.range.stop for loop in each.rows)
-    made = Declaration(name, Create("full", shape, number, "float32"))
-    joined: Value
-    if each.operator == "sum":
-        joined = Binary("+", Read(each.target), Read(part))
-    else:
-        joined = Call(each.operator, (Read(each.target), Read(part)))
-    inner: tuple[Node, ...] = (Assign("S", (each.target,), (joined,)),)
+    return Declaration(name, Create("full", shape, Const(OF_NOTHING[each.operator]), "float32"))
+
+
+def _joined(each: _Added, name: str) -> Node:
+    """Return the loops that join the parts of rows."""
+    both = (Read(each.target), Read(_part(each, name)))
+    joined: Value = Binary("+", *both) if each.operator == "sum" else Call(each.operator, both)
+    inner: Node = Assign("S", (each.target,), (joined,))
     own = _names(each.target)
     # What tells the cells apart is outermost.
     for loop in sorted(each.rows, key=lambda loop: loop.variable not in own)[::-1]:
-        inner = (Loop(loop.variable, loop.range, inner),)
-    changed = list(rewritten(body, change))
-    return (made, *changed[: at + 1], *inner, *changed[at + 1 :])
+        inner = Loop(loop.variable, loop.range, (inner,))
+    return inner

@@ -11,7 +11,7 @@ from looptrans.ir.affine import sides
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.program import Program
-from looptrans.ir.value import Access, Const, Generator
+from looptrans.ir.value import Access, Const, Generator, Subscript
 from looptrans.ir.walk import Placed
 
 Position = tuple[int, ...]
@@ -68,7 +68,8 @@ class Version:
         name: The definition or the input; None where it is a number or nothing.
         number: The number every cell holds, if that is known.
         loops: The loops around the statement.
-        dimensions: For each dimension, the loop whose variable is its subscript.
+        dimensions: For each dimension, the loop whose variable its subscript goes with.
+        subscripts: What is written, `t + 1` of `h[t + 1]`, in the system's names.
         expanded: The loops each iteration of which has a version of its own, in order.
         operator: `sum`, `max` or `min` where it accumulates over loops.
         inner: The definition that holds where `needs` does, in terms of `indices`.
@@ -82,6 +83,7 @@ class Version:
     number: Const | None = None
     loops: tuple[Position, ...] = ()
     dimensions: tuple[Position | None, ...] = ()
+    subscripts: tuple[Subscript, ...] = ()
     expanded: tuple[Position, ...] = ()
     operator: str = ""
     inner: str | None = None

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.printing import shape_text
@@ -28,7 +29,7 @@ from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Pro
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.step import same_names
-from looptrans.ir.value import Access, Create, Range, Read
+from looptrans.ir.value import Access, Create, Range, Read, Subscript
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, placed, touched
 from looptrans.transforms.check import check_storage
@@ -38,6 +39,7 @@ from looptrans.transforms.naming import fresh_label, fresh_name
 from looptrans.transforms.nest import LoopPath, RangeNotFound
 
 Position = tuple[int, ...]
+_Own = TypeVar("_Own", bound=Subscript)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class _State:
         start, _, _, end = self.cells
         return total(end if self.loop.loop.range.step == 1 else start, 1)
 
-    def placed(self, own: tuple[Index, ...], time: Index) -> tuple[Index, ...]:
+    def placed(self, own: tuple[_Own, ...], time: Index) -> tuple[_Own | Index, ...]:
         """Return subscripts, or extents, with that of time among them."""
         first, last = ([own[n] for n in part] for part in self.order)
         return (*first, time, *last)
@@ -395,7 +397,7 @@ class _Moving:
     def _cell(self, time: Index, access: Access) -> Access:
         if access.array != self.state.array.name:
             return access
-        own = self.state.placed(access.indices, time)
+        own = self.state.placed(access.subscripts, time)
         return Access(self.kept, (*(d.subscript for d in self.state.outer), *own))
 
     def _is_in(self, branch: Position) -> bool:

@@ -97,6 +97,7 @@ def write(state: State, place: Place, target: Access, value: Value) -> None:
     version = Version(
         loops=tuple(x.position for x in around.loops),
         dimensions=solved.dimensions,
+        subscripts=target.subscripts,
         expanded=tuple(x.position for x in expanded),
     )
     if not needs and isinstance(new, Const) and not isinstance(new.value, bool):
@@ -174,6 +175,8 @@ def join(state: State, array: str, one: Version) -> None:
     if not (one.lost and other.lost and one.inner and other.inner):
         return
     if (one.expanded, one.dimensions) != (other.expanded, other.dimensions):
+        return
+    if one.subscripts != other.subscripts:
         return
     indices = state.system.definitions[other.inner].indices
     cells = tuple(Var(v) for v in other.indices)
@@ -255,6 +258,7 @@ def _accumulated(
     version = Version(
         loops=tuple(x.position for x in around.loops),
         dimensions=solved.dimensions,
+        subscripts=target.subscripts,
         expanded=tuple(x.position for x in expanded),
         operator=function,
     )

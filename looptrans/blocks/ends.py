@@ -16,6 +16,9 @@ from looptrans.ir.affine import difference
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index
 
+# What rows that are not there end at: where none is, no loop runs, and 32 bits hold the difference.
+_BEYOND = 2**30
+
 
 def at(b: Builder, bound: Bound, without: Index) -> Expr:
     """Return a bound of each row; rows that do not have it have another."""
@@ -42,7 +45,7 @@ def end(b: Builder, bound: Bound, without: Index, want: Literal["min", "max"]) -
     for dim in vectors:
         exists = b.inside((dim,))
         if exists is not None:
-            expr = Where(exists, expr, Number(-(2**31) if want == "max" else 2**31 - 1))
+            expr = Where(exists, expr, Number(-_BEYOND if want == "max" else _BEYOND))
         expr = Reduce(want, dim, expr)
     return expr
 

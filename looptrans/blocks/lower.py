@@ -239,6 +239,7 @@ class _Lowering:
         first = body[0] if len(body) == 1 else None
         if isinstance(first, Loop) and first.execution == "parallel" and first.range.step == 1:
             loops, path = grid_of(first, (0,), program)
+        at = {loop.variable: (group[0][0], *path[1 : n + 1]) for n, loop in enumerate(loops)}
         inner = loops[-1].body if loops else body
         rows = rows_of(loops, alone) if loops else ()
         # Blocks of rows next to each other read the same: their programs run side by side.
@@ -246,7 +247,7 @@ class _Lowering:
         statements = {n.label: n for n in nodes(body) if isinstance(n, Assign)}
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]
-        storage = stored(program, all_sites, grid, statements, memory[0])
+        storage = stored(program, all_sites, at, statements, memory[0])
         b = Builder(
             program,
             storage,

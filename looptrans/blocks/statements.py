@@ -9,7 +9,18 @@ from looptrans.blocks.appending import Appending
 from looptrans.blocks.arithmetic import as_float, both, conjuncts, mentions
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import reduced, summed
-from looptrans.blocks.expr import Cast, Dim, Expr, Name, Where, dims_of, kind_of, union
+from looptrans.blocks.expr import (
+    Call,
+    Cast,
+    Dim,
+    Expr,
+    Name,
+    Where,
+    dims_of,
+    kind_of,
+    union,
+    walk,
+)
 from looptrans.blocks.magnitude import bounds
 from looptrans.blocks.ops import Let, Store
 from looptrans.blocks.program import NotLowered
@@ -145,6 +156,12 @@ class Statements:
         appended: bool,
     ) -> None:
         element = self.b.program.array(array).element
+        if element == "int" and kind_of(value) == "float" and any(map(_is_power, walk(value))):
+            raise NotLowered(
+                f"{array} holds integers, and powers are worked out in float32, which has not all "
+                "of them beyond 2 ** 24: write them as products",
+                label,
+            )
         storage = self.b.storage[array]
         if storage.place == "register" and self.shapes.turned(storage, subscripts):
             raise NotLowered(f"{array} would have to be set over other lanes than its own", label)
@@ -290,3 +307,7 @@ class Statements:
             raise NotLowered(f"whether {array} is written depends on {outside[0].name}", label)
         mask = both(self.b.inside(dims), *guards)
         self.b.emit(Store(array, places, value, mask, (label,)))
+
+
+def _is_power(expr: Expr) -> bool:
+    return isinstance(expr, Call) and expr.function == "pow"

@@ -12,8 +12,10 @@ What is none of these would go from one lane to another through memory, and is r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Mapping, Set
 
+from looptrans.algebra.cells import is_own_cell
+from looptrans.algebra.free import freed
 from looptrans.analysis.api import is_written_once
 from looptrans.blocks.cells import with_cell
 from looptrans.blocks.common_lanes import with_common_lanes
@@ -24,14 +26,15 @@ from looptrans.blocks.storage import Storage
 from looptrans.ir.affine import difference, simplified
 from looptrans.ir.index import Int, Var
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Program
+from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Access, Value, Whole
+from looptrans.transforms.tree import LoopPath, Position, node_at
 
 
 def stored(
     program: Program,
     sites: tuple[Site, ...],
-    rows: Iterable[str],
+    grid: Mapping[str, Position],
     statements: dict[str, Assign],
     kept: Set[str],
 ) -> dict[str, Storage]:
@@ -40,14 +43,14 @@ def stored(
     Args:
         program: The program.
         sites: All accesses of the kernel.
-        rows: The variables of the grid.
+        grid: The variables of the grid, and where in the program their loops are,
+            outermost first.
         statements: The kernel's statements by label.
         kept: The arrays that must be in memory when the kernel ends.
 
     Raises:
         NotLowered: A value would go from one lane to another through memory.
     """
-    grid = frozenset(rows)
     grouped: dict[str, list[Site]] = {}
     for site in sites:
         grouped.setdefault(site.array, []).append(site)
@@ -64,7 +67,7 @@ def _storage(
     program: Program,
     name: str,
     sites: tuple[Site, ...],
-    grid: frozenset[str],
+    grid: Mapping[str, Position],
     statements: dict[str, Assign],
     written: set[str],
     *,
@@ -92,8 +95,9 @@ def _storage(
     is_scalar = program.array(name).rank == 0
     if not is_scalar and len(writes) == 1 and len(sites) == 1:
         return Storage(name, "streamed", sites)
-    register = with_cell(Storage(name, "register", sites, kept=kept), grid)
-    if register is not None:
+    register = with_cell(Storage(name, "register", sites, kept=kept), frozenset(grid))
+    shared = _shared(program, name, sites, grid) if register is not None and kept else None
+    if register is not None and shared is None:
         return register
     definition = _definition(program, sites, writes, statements, written)
     if definition is not None:
@@ -101,6 +105,12 @@ def _storage(
     reads = [site for site in sites if not site.is_write]
     if not reads and not is_scalar and is_written_once(program, name):
         return Storage(name, "streamed", sites)
+    if shared is not None:
+        raise NotLowered(
+            f"no subscript tells which cells of {name} are set by which iteration of {shared}: "
+            "each would have a block of them, and store all of it",
+            writes[0].label,
+        )
     site = _in_the_way(reads, writes)
     text = access_text(Access(name, site.subscripts))
     where = access_text(Access(name, writes[0].subscripts))
@@ -117,6 +127,30 @@ def _storage(
         "go from one lane to another through memory",
         site.label,
     )
+
+
+def _shared(
+    program: Program, name: str, sites: tuple[Site, ...], grid: Mapping[str, Position]
+) -> str | None:
+    """Return a loop of the grid whose iterations have no cells of an array to themselves.
+
+    What a guard, or a loop that may not run, says of who sets a cell is lost where a program stores
+    all that it keeps.
+    """
+    cells = [Access(name, site.subscripts) for site in sites]
+    outer: list[str] = []
+    for variable, position in grid.items():
+        loop = node_at(program, position)
+        assert isinstance(loop, Loop)
+        is_one = difference(loop.range.stop, loop.range.start) == Int(1)
+        own = is_own_cell(cells, variable, outer)
+        outer.append(variable)
+        if is_one or own:
+            continue
+        free = freed(program, LoopPath(loop, position))
+        if free is None or name not in free.own:
+            return variable
+    return None
 
 
 def _in_the_way(reads: list[Site], writes: list[Site]) -> Site:

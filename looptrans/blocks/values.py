@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 
 from looptrans.blocks.arithmetic import (
     LOG2E,
@@ -52,6 +53,8 @@ from looptrans.ir.value import (
 )
 
 _SAME = ("stop_gradient", "copy")
+# Of integers, which float32 would round.
+_MOST_FACTORS = 8
 _FLOATS = ("float16", "bfloat16")
 _ELEMENTWISE = ("exp2", "log", "log2", "sqrt", "abs", "tanh", "sin", "cos")
 
@@ -214,8 +217,8 @@ class Values:
 
     def _power(self, left: Expr, right: Expr) -> Expr:
         exponent = right.value if isinstance(right, Number) else None
-        if kind_of(left) == "int" and exponent == 2:
-            return Binary("*", left, left)
+        if kind_of(left) == "int" and isinstance(exponent, int) and 1 <= exponent <= _MOST_FACTORS:
+            return reduce(lambda found, each: Binary("*", found, each), [left] * exponent)
         if exponent == 1:
             return as_float(left)
         if exponent == 0.5:

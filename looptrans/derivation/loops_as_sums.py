@@ -22,7 +22,7 @@ from looptrans.derivation.passes import NAMES
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
 from looptrans.frontend.elements import element_of
-from looptrans.ir.condition import conjunction
+from looptrans.ir.condition import ALWAYS, Condition, conjunction
 from looptrans.ir.creation import creation_of
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.monoids import OF_NOTHING
@@ -296,14 +296,15 @@ def _total(
     program: Program, loop: Loop, update: Assign, left: tuple[Node, ...] = ()
 ) -> Reduce | None:
     """Return what a loop adds up, where that is all it does, or what is left is done without it."""
+    around: Condition = ALWAYS
     match loop.body:
         case _ if left:
             number = next(n for n, node in enumerate(loop.body) if node is update)
             given = tuple(n for n in loop.body[:number] if not _adds_up(n, loop.variable))
         case (*_, Assign() as last) if last is update:
             given = loop.body[:-1]
-        case (If(_, (Assign() as last,), ()),) if last is update:
-            given = ()
+        case (If(asked, (Assign() as last,), ()),) if last is update:
+            given, around = (), asked
         case _:
             return None
     if len(update.targets) != 1 or len(update.values) != 1:
@@ -313,8 +314,7 @@ def _total(
     if found is None or target.rank or mentions(target, loop.variable):
         return None
     name, term, condition = found
-    if isinstance(loop.body[0], If):
-        condition = conjunction(loop.body[0].condition, condition)
+    condition = conjunction(around, condition)
     kinds = {array.name: array.element for array in program.arrays}
     total = Reduce(name, (Generator(loop.variable, loop.range, condition),), term)
     known = _temporaries(program, loop, given, target)

@@ -168,7 +168,7 @@ def _cut(program: Program, made: Pieces, around: list[Loop]) -> Range:
     end = _end(program, bounds.stop, ranges, "highest")
     if begin is None or end is None:
         which = bounds.start if begin is None else bounds.stop
-        along = extent_along(program, made.node, writes=False)
+        along = extent_along(program, made.node, writes=False, surely=False)
         if along is None:
             raise NotDone(
                 f"it is not known how far {made.node.variable} runs at most: {index_text(which)} "

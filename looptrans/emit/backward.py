@@ -74,8 +74,8 @@ def emitted_backward(found: Backward, form: Form = "kernels") -> EmittedBackward
     program = found.program if form == "kernels" else _formed(found, form)
     declared = {s.name for s in found.saved} | set(found.incoming.values())
     exact = {a.name for a in found.program.arrays if a.name in declared and _is_exact(a.annotation)}
-    arrays = {a.name for a in found.listing.arrays}
-    exact |= {gradient for name, gradient in found.gradients.items() if name not in arrays}
+    rounded = {a.name for a in found.listing.arrays if not _is_exact(a.annotation)}
+    exact |= {gradient for name, gradient in found.gradients.items() if name not in rounded}
     kept = {s.name for s in found.saved if s.name not in found.listing.outputs}
     forward = _in_float32(lowered(found.forward), kept & exact)
     rounding = Rounding(found.recomputed, found.weights, found.logarithms)

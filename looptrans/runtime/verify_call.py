@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from looptrans.executor.inputs import Inputs
-from looptrans.ir.program import Declaration, Program
+from looptrans.ir.program import Array, Declaration, Program
 from looptrans.runtime.traffic_watch import watched
 from looptrans.runtime.verify_inputs import with_arrays
 from looptrans.runtime.verify_memory import ODD_LAYOUTS, Guarded, guarded, to_array, to_tensor
@@ -30,7 +30,7 @@ def rounded(program: Program, inputs: Inputs, dtype: str) -> Inputs:
     """
     floats = {array.name for array in program.arrays if array.element == "float"}
     arrays = {
-        name: to_array(to_tensor(values, getattr(torch, dtype)))
+        name: to_array(to_tensor(values, argument_type(program, name, dtype)))
         for name, values in inputs.arrays.items()
         if name in floats
     }
@@ -43,14 +43,11 @@ def guarded_arguments(
 ) -> dict[str, Guarded]:
     """Return the arrays as tensors, each with strides of its own where they are to be odd."""
     odd = strides == "odd"
-    types = {
-        "float": getattr(torch, dtype),
-        "int": torch.int32 if odd else torch.int64,
-        "bool": torch.bool,
-    }
+    types = {"int": torch.int32 if odd else torch.int64, "bool": torch.bool}
     found = {}
     for number, (name, values) in enumerate(inputs.arrays.items()):
-        own = types[program.array(name).element]
+        element = program.array(name).element
+        own = types[element] if element in types else argument_type(program, name, dtype)
         found[name] = laid_out(to_tensor(values, own), device, number, odd=odd)
     return found
 
@@ -59,6 +56,16 @@ def laid_out(tensor: torch.Tensor, device: str, number: int, *, odd: bool) -> Gu
     """Return a tensor inside guard zones, the number deciding which odd strides it has."""
     layout = ODD_LAYOUTS[number % len(ODD_LAYOUTS)] if odd else "contiguous"
     return guarded(tuple(tensor.shape), tensor.dtype, device, layout, tensor)
+
+
+def argument_type(program: Program, name: str, dtype: str) -> torch.dtype:
+    """Return the type of a floating-point argument: its own, else that of the inputs."""
+    own: torch.dtype = torch.float32 if _is_exact(program.array(name)) else getattr(torch, dtype)
+    return own
+
+
+def _is_exact(array: Array) -> bool:
+    return (array.annotation or "").startswith("Float32[")
 
 
 def element_type(program: Program, name: str, dtype: str) -> torch.dtype:
@@ -76,8 +83,10 @@ def element_type(program: Program, name: str, dtype: str) -> torch.dtype:
             return own
     if array.element != "float":
         return torch.bool if array.element == "bool" else torch.int64
-    has_floats = any(a.role == "input" and a.element == "float" for a in program.arrays)
-    return getattr(torch, dtype) if has_floats else torch.float32
+    if array.role == "input":
+        return argument_type(program, name, dtype)
+    floats = [a for a in program.arrays if a.role == "input" and a.element == "float"]
+    return torch.float32 if all(map(_is_exact, floats)) else getattr(torch, dtype)
 
 
 def once_rounded(values: Any, dtype: torch.dtype) -> Any:

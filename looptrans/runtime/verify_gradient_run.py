@@ -24,6 +24,7 @@ from looptrans.runtime.reference import Outputs
 from looptrans.runtime.verification import OutputError, Run
 from looptrans.runtime.verify_call import (
     Strides,
+    argument_type,
     called,
     element_type,
     guarded_arguments,
@@ -312,9 +313,9 @@ class GradientRun:
 
     def _type(self, argument: str) -> torch.dtype:
         """Return the type that the gradient of an argument should have."""
-        is_array = argument in self.inputs.arrays
-        own: torch.dtype = getattr(torch, self.dtype) if is_array else torch.float32
-        return own
+        if argument not in self.inputs.arrays:
+            return torch.float32
+        return argument_type(self.found.listing, argument, self.dtype)
 
     def _compared(
         self,

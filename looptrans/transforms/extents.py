@@ -138,7 +138,9 @@ def declared_range(program: Program, bounds: Range) -> Range:
     )
 
 
-def extent_along(program: Program, loop: Loop, *, writes: bool) -> Index | None:
+def extent_along(
+    program: Program, loop: Loop, *, writes: bool, surely: bool = True
+) -> Index | None:
     """Return what the variable of a loop stays below: an extent that each iteration stays within.
 
         for i in range(cu[b], cu[b + 1]): O[i, d] = …             i < T, where O has T rows
@@ -148,11 +150,13 @@ def extent_along(program: Program, loop: Loop, *, writes: bool) -> Index | None:
         program: The program.
         loop: The loop.
         writes: Whether only what is written counts.
+        surely: Whether an element that loops over a size touch counts only where each iteration
+            sets nothing but elements within the extent: where the size is 0 they touch nothing.
 
     Returns:
         The extent; None where there is nothing that every iteration has one such element of.
     """
-    for node in _in_any_case(loop.body):
+    for node, is_touched in _in_any_case(loop.body):
         for relation in accesses(node):
             if relation.condition != ALWAYS or (writes and not relation.is_write):
                 continue
@@ -167,9 +171,26 @@ def extent_along(program: Program, loop: Loop, *, writes: bool) -> Index | None:
                 shape = program.array(array).shape
                 for subscript, extent in zip(subscripts, shape, strict=True):
                     found = extent and _end_along(subscript, extent, loop.variable)
-                    if found is not None:
+                    if found is None:
+                        continue
+                    if is_touched or not surely or _sets_within(program, loop, found):
                         return found
     return None
+
+
+def _sets_within(program: Program, loop: Loop, end: Index) -> bool:
+    """Tell whether the elements of arrays that a loop sets all lie below an end along it."""
+    targets = [t for n in nodes(loop.body) if isinstance(n, Assign) for t in n.targets]
+    return all(
+        any(
+            extent is not None and _end_along(subscript, extent, loop.variable) == end
+            for subscript, extent in zip(
+                target.subscripts, program.array(target.array).shape, strict=True
+            )
+        )
+        for target in targets
+        if target.subscripts and target.array not in loop.private
+    )
 
 
 def _end_along(subscript: Subscript, extent: Index, variable: str) -> Index | None:
@@ -186,16 +207,25 @@ def _end_along(subscript: Subscript, extent: Index, variable: str) -> Index | No
             return None
 
 
-def _in_any_case(body: tuple[Node, ...]) -> Iterator[Assign | If]:
-    """Yield what is done in a block under no condition, and in no loop that data may empty."""
+def _in_any_case(
+    body: tuple[Node, ...], *, surely: bool = True
+) -> Iterator[tuple[Assign | If, bool]]:
+    """Yield what is done in a block under no condition, and in no loop that data may empty.
+
+    Beside each stands whether it is done whatever the sizes are.
+    """
     for node in body:
         match node:
             case Assign() | If():
-                yield node
+                yield node, surely
             case Loop() if _is_of_sizes(node.range):
-                yield from _in_any_case(node.body)
+                yield from _in_any_case(node.body, surely=surely and _is_some(node.range))
             case _:
                 pass
+
+
+def _is_some(bounds: Range) -> bool:
+    return isinstance(bounds.stop, Int) and bounds.stop.value > 0
 
 
 def _is_of_sizes(bounds: Range) -> bool:

@@ -83,12 +83,15 @@ def _private(program: Program, path: LoopPath, called: str, names: tuple[str, ..
     done, images = finished(after, same_names(program, after))
     verdict = check_storage(program, done, images)
     shared = [name for name in names if sites_outside(program, name, path.position)]
-    if verdict.decision == "legal" and shared:
-        after = _with_own_names(program, path, names, shared)
-        done, images = finished(after, same_names(program, after))
-        verdict = check_storage(program, done, images)
-        if verdict.decision == "unknown":
+    if verdict.decision != "unknown" and shared:
+        renamed = _with_own_names(program, path, names, shared)
+        apart, others = finished(renamed, same_names(program, renamed))
+        other = check_storage(program, apart, others)
+        if verdict.decision == "legal" and other.decision == "unknown":
             raise _is_used_outside(program, path, shared[0])
+        # What stands outside may read what would be nobody's, but for the name of its own.
+        if "legal" in (verdict.decision, other.decision):
+            done, images, verdict = apart, others, other
     return Step(called, program, done, verdict, images)
 
 
