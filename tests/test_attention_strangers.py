@@ -471,3 +471,92 @@ def test_what_time_hands_over_has_one_type_in_both_passes() -> None:
     (torch.softmax(scores, -1) @ v).sum().backward()
     for one, other in zip(given, wide, strict=True):
         torch.testing.assert_close(one.grad.double(), other.grad, rtol=2e-2, atol=1e-2)
+
+
+BOTH_WAYS = """
+def both_ways(A: Float[Array, "N E"], T: Float[Array, "N E"], s: float):
+    loss = 0.0
+    for i in range(N):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            x = s * (A[i] @ T[j])
+            t = max(m, x)
+            l = l * exp(m - t) + exp(x - t)
+            m = t
+        loss += (m + log(l) - s * (A[i] @ T[i])) / N
+    for j in range(N):
+        m = -inf
+        l = 0.0
+        for i in range(N):
+            x = s * (A[i] @ T[j])
+            t = max(m, x)
+            l = l * exp(m - t) + exp(x - t)
+            m = t
+        loss += (m + log(l) - s * (A[j] @ T[j])) / N
+    return loss
+"""
+
+
+def test_names_that_two_nests_use_for_rows_of_their_own() -> None:
+    """What was kept for each i had no place where the other nest kept it for each j."""
+
+    def torch_(a: Any, t: Any, s: float) -> Any:
+        x, own = s * a @ t.T, torch.arange(len(a))
+        return torch.nn.functional.cross_entropy(x, own) + torch.nn.functional.cross_entropy(
+            x.T, own
+        )
+
+    compare(BOTH_WAYS, torch_, normal((19, 5), (19, 5)), [0.7])
+
+
+MADE_TWICE = """
+def made_twice(X: Float[Array, "M N"], Y: Float[Array, "M N"]):
+    A = zeros(M); B = zeros(N)
+    for i in range(M):
+        w = zeros(N)
+        for j in range(N):
+            w[j] = X[i, j] * 2
+        for j in range(N):
+            A[i] += w[j] * Y[i, j]
+    for j in range(N):
+        w = zeros(M)
+        for i in range(M):
+            w[i] = X[i, j] * 3
+        for i in range(M):
+            B[j] += w[i] * Y[i, j] * A[i]
+    return B
+"""
+
+
+def test_rows_of_two_lengths_under_one_name() -> None:
+    def torch_(x: Any, y: Any) -> Any:
+        return 3 * ((x * y) * (2 * x * y).sum(1, keepdim=True)).sum(0)
+
+    compare(MADE_TWICE, torch_, normal((5, 7), (5, 7)), [])
+
+
+EXPERTS = """
+def experts(X: Float[Array, "T D"], W1: Float[Array, "P D F"], W2: Float[Array, "P F D"],
+            g: Float[Array, "T 2"], e: Int[Array, "T 2", "0:P"]):
+    Y = zeros((T, D))
+    for t in range(T):
+        for k in range(2):
+            for f in range(F):
+                u = sum(X[t, d] * W1[e[t, k], d, f] for d in range(D))
+                a = u / (1 + exp(-u))
+                for d in range(D):
+                    Y[t, d] += g[t, k] * a * W2[e[t, k], f, d]
+    return Y
+"""
+
+
+def test_two_experts_for_each_token() -> None:
+    """A sum that was written as one kept a row of weights in registers, which it could not."""
+
+    def torch_(x: Any, w1: Any, w2: Any, g: Any, e: Any) -> Any:
+        u = torch.einsum("td,tkdf->tkf", x, w1[e])
+        return torch.einsum("tk,tkf,tkfd->td", g, torch.nn.functional.silu(u), w2[e])
+
+    chosen = torch.tensor([[0, 1], [2, 2], [1, 0]])
+    compare(EXPERTS, torch_, normal((3, 5), (3, 5, 18), (3, 18, 5), (3, 2)), [chosen])

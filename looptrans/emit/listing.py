@@ -61,18 +61,18 @@ def lowered(
         raise Refused(NotLowered("there is no statement in it"), program, program)
     refusal: Refused | None = None
     one_each: Derivation | None = None
-    joined = False
+    joined = summed = False
     # Nests that are not joined, and what a kernel cannot keep, go through memory, from one kernel
     # to the next.
     for nests, own in product(NESTS, (False, True) if reused(program) else (False,)):
         if (nests == "as written" and not joined) or (nests == "rows again" and own):
             continue
         derivation = derive(program, "fold", nests=nests, own=own)
-        if nests == "rows again" and all(
-            step.kind != "rows worked out again" for step in derivation.steps
-        ):
+        # With rows again no loop is written as a sum, which is another way, too.
+        if nests == "rows again" and not (summed or "rows worked out again" in _kinds(derivation)):
             continue
-        fused = not own and any(step.kind == "transformation" for step in derivation.steps)
+        summed = summed or "loop as sum" in _kinds(derivation)
+        fused = not own and "transformation" in _kinds(derivation)
         joined = joined or fused
         try:
             found = lower(derivation, rounded=rounded)
@@ -86,6 +86,11 @@ def lowered(
             return lower(one_each, rounded=rounded, one_each=True)
     assert refusal is not None
     raise refusal
+
+
+def _kinds(derivation: Derivation) -> set[str]:
+    """Return which kinds of steps a derivation has."""
+    return {step.kind for step in derivation.steps}
 
 
 def _with_products(
