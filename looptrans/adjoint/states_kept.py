@@ -33,7 +33,7 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, placed, touched
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.expand import Dimension, dimension
-from looptrans.transforms.extents import is_never_negative
+from looptrans.transforms.extents import extent, is_never_negative
 from looptrans.transforms.naming import fresh_label, fresh_name
 from looptrans.transforms.nest import LoopPath, RangeNotFound
 
@@ -141,7 +141,7 @@ def _kept(program: Program, name: str) -> tuple[Program, str, str] | None:
         program, state = begun, _state(begun, name) or state
     if not _has_room(program, state):
         return None
-    shape = state.placed(_extents(state.array), state.extent)
+    shape = state.placed(_extents(state.array), extent(program, state.extent))
     shape = (*(d.extent for d in state.outer), *shape)
     kept = fresh_name(program, f"{name}_kept")
     body = _Moving(state, kept).body(program.body, ())
@@ -436,8 +436,8 @@ def _loops_over(program: Program, array: Array) -> tuple[tuple[Index, ...], Call
         names.append(fresh_name(program, "x", names))
 
     def around(node: Node) -> Node:
-        for name, extent in reversed(list(zip(names, _extents(array), strict=True))):
-            node = Loop(name, Range(Int(0), extent), (node,))
+        for name, each in reversed(list(zip(names, _extents(array), strict=True))):
+            node = Loop(name, Range(Int(0), each), (node,))
         return node
 
     return tuple(Var(name) for name in names), around

@@ -66,6 +66,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import loops
+from looptrans.transforms.extents import extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +339,7 @@ class Writer:
         if definition is not None:
             # How far one index goes may depend on another: j < i + 1.
             here = dict(zip(definition.variables, access.indices, strict=True))
-            return tuple(substitute(extent, here) for extent in definition.extents)
+            return tuple(substitute(each, here) for each in definition.extents)
         arrays = {array.name: array for array in self.program.arrays}
         return arrays[access.array].shape if access.array in arrays else ()
 
@@ -438,14 +439,15 @@ class Writer:
         return parse(Source(f"<backward of {program.name}>", text))
 
     def _annotation(self, extents: tuple[Index, ...], kind: str) -> str:
-        if any(variables(extent) for extent in extents):
+        if any(variables(each) for each in extents):
             raise NotDifferentiated("an array that is saved has rows of different lengths")
-        return f'{kind}[Array, "{shape_text(extents)}"]'
+        shape = tuple(extent(self.program, each) for each in extents)
+        return f'{kind}[Array, "{shape_text(shape)}"]'
 
     def _created(self, name: str, extents: tuple[Index, ...], precise: bool) -> str:
         if not extents:
             return f"{name} = 0.0"
-        inner = ", ".join(index_text(extent) for extent in extents)
+        inner = ", ".join(index_text(extent(self.program, each)) for each in extents)
         shape = f"({inner})" if len(extents) > 1 else inner
         return f"{name} = zeros({shape}, dtype=float32)" if precise else f"{name} = zeros({shape})"
 
