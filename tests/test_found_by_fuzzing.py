@@ -18,12 +18,14 @@ if importlib.util.find_spec("triton") is None:
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
+from looptrans.adjoint.backward import backward
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.reports.verify import verification_text
 from looptrans.runtime.verify import verify
 from looptrans.runtime.verify_backward import verify_backward
 from tests.analysis import program
+from tests.test_adjoint_listings import check
 
 Sizes = Sequence[Mapping[str, int]]
 
@@ -104,3 +106,42 @@ def test_of_one_less_than_nothing_nothing_is_kept() -> None:
     assert 'a_kept: Float32[Array, "max(0,N-1)"]' in made.text
     assert "if max(0, N - 1) < N - 1" not in made.text  # there are always as many
     assert_right(ALL_BUT_THE_LAST, [{"N": n, "M": 3} for n in (0, 1, 4)], backward=True)
+
+
+# Which columns a row has hangs on the row that is counted otherwise in the array.
+COLUMNS_OF_ROWS = """
+def columns_of_rows(n: Int[Array, "M", "0:N + 1"], X: Float[Array, "M"]):
+    T = zeros((M, N))
+    for i in range(1, M):
+        for j in range({columns}):
+            for k in range(0, N):
+                T[i - 1, j] += X[i] * k
+    return T
+"""
+
+
+@pytest.mark.parametrize("columns", ["n[i], N", "0, n[i]", "i, N", "0, min(N, i + 1)"])
+def test_columns_of_a_row_are_those_of_its_iteration(columns: str) -> None:
+    text = COLUMNS_OF_ROWS.replace("{columns}", columns)
+    assert_right(text, [{"M": 4, "N": 5}, {"M": 3, "N": 0}], backward=True)
+
+
+# What comes back from the next state sets the gradient, and must come before what is added to it.
+STATES_READ_LATER = """
+def states_read_later(X: Float[Array, "N N"], Z: Float[Array, "N N"]):
+    h = zeros(N); T = zeros((N, N)); Y = zeros((N, N))
+    for i in range(0, N):
+        for j in range(0, N):
+            h[j] = 0.9 * h[j] + X[i, j]
+            T[i, j] = h[j]
+    for i in range(0, N):
+        for j in range(1, N):
+            for k in range(0, N):
+                Y[i, j] = Y[i, j] + T[k, i] * Z[i, k] * T[k, N - 1 - j]
+    return Y
+"""
+
+
+def test_a_gradient_is_set_before_it_is_added_to() -> None:
+    given = program(STATES_READ_LATER)
+    check(given, backward(given), times=1)

@@ -291,7 +291,7 @@ def _turned(variables: frozenset[str], node: Node) -> tuple[Node, ...]:
 
 
 def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
-    """Tell whether nothing is set, or added to, after it was read."""
+    """Tell whether nothing is set, or added to, after it was read, nor set after an addition."""
     closed = tied.closed(_only_set(nest))
     elsewhere = {
         each.access.array
@@ -302,6 +302,19 @@ def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
     } - touched((closed,), writes=True)
     known = [Assign("S", (Access(name, ()),), (ZERO,)) for name in sorted(elsewhere)]
     whole = tied.with_arrays(replace(around, body=(*around.body, *known, closed), outputs=()))
-    late = dependences(whole, bases=("memory",), kinds=("anti",), witnesses=False)
+    late = dependences(whole, bases=("memory",), kinds=("anti", "output"), witnesses=False)
     arrays = {array.name for array in whole.arrays if array.rank}
-    return late.unknown is None and all(each.array not in arrays for each in late.dependences)
+    # Read as text, statements have labels of their own: those of the nest stand last.
+    own = [n for n in nodes((nest,)) if isinstance(n, Assign)]
+    labels = [n.label for n in nodes(whole.body) if isinstance(n, Assign)][-len(own) :]
+    added = {label for label, n in zip(labels, own, strict=True) if _adds(n)}
+    return late.unknown is None and not any(
+        each.array in arrays and (each.kind == "anti" or each.sink not in added)
+        for each in late.dependences
+    )
+
+
+def _adds(node: Assign) -> bool:
+    """Tell whether a statement adds to what is there, and sets nothing."""
+    pairs = zip(node.targets, node.values, strict=False)
+    return all(accumulation(target, value) is not None for target, value in pairs)
