@@ -145,3 +145,36 @@ def states_read_later(X: Float[Array, "N N"], Z: Float[Array, "N N"]):
 def test_a_gradient_is_set_before_it_is_added_to() -> None:
     given = program(STATES_READ_LATER)
     check(given, backward(given), times=1)
+
+
+# A row's range is read, and the range of what is in it is read for each row: a block has no one.
+RANGES_IN_RANGES = """
+def ranges_in_ranges(n: Int[Array, "M", "0:N + 1"], m: Int[Array, "N", "0:M + 1"], c: float):
+    T = zeros((M, N, M))
+    for i in range(0, M):
+        for j in range(n[i], N):
+            for k in range(m[j], M):
+                T[i, j, k] = tanh(c)
+    return T
+"""
+
+
+def test_a_range_may_be_read_for_each_row_of_a_range_that_is_read() -> None:
+    assert_right(RANGES_IN_RANGES, [{"M": 3, "N": 5}, {"M": 20, "N": 17}])
+
+
+# How often something is added is a factor of the gradient, and no range says it any more.
+SO_OFTEN = """
+def so_often(X: Float[Array, "M"]):
+    T = zeros(M)
+    for i in range(0, N):
+        for j in range(0, M):
+            T[j] += X[j] * X[j]
+    return T
+"""
+
+
+def test_a_size_that_is_left_in_a_value_alone_is_an_argument() -> None:
+    made = emitted_with_backward(program(SO_OFTEN))
+    assert made.found.program.arguments == ("X", "dT", "N")
+    assert_right(SO_OFTEN, [{"M": 3, "N": 4}, {"M": 2, "N": 0}], backward=True)

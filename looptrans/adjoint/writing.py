@@ -11,6 +11,7 @@ done once for all of them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -423,8 +424,7 @@ class Writer:
             extents = self.system.definitions[self.outputs[output]].extents
             kind = "Float32" if output in precise else "Float"
             arguments.append(f"{name}: {self._annotation(extents, kind)}")
-        lines = [f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"]
-        lines += [f"    {contract_text(c)}" for c in program.contracts]
+        lines = [f"    {contract_text(c)}" for c in program.contracts]
         for definition in made:
             name = names.get(definition.name, definition.name)
             lines.append(f"    {self._created(name, definition.extents, True)}")
@@ -435,8 +435,18 @@ class Writer:
             lines += ["    " + line for line in body_text(nest, printed)]
         lines.append(f"    return {', '.join(g.name for g in gradients.values())}")
         self.meant = printed.scalars | {names.get(d.name, d.name): d.name for d in made}
-        text = "\n".join(lines) + "\n"
+        arguments += [f"{name}: int" for name in self._sizes_given(arguments, lines)]
+        head = f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"
+        text = "\n".join([head, *lines]) + "\n"
         return parse(Source(f"<backward of {program.name}>", text))
+
+    def _sizes_given(self, arguments: list[str], lines: list[str]) -> list[str]:
+        """Return the sizes that only their use says are sizes: a value alone may have one left."""
+        here = {word for line in lines for word in re.findall(r"\w+", line)}
+        said = [*arguments, *map(contract_text, self.program.contracts)]
+        known = {word for each in said for word in re.findall(r"\w+", each)}
+        sizes = (p.name for p in self.program.parameters if p.is_integer)
+        return [name for name in sizes if name in here - known]
 
     def _annotation(self, extents: tuple[Index, ...], kind: str) -> str:
         if any(variables(each) for each in extents):
