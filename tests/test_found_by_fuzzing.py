@@ -178,3 +178,18 @@ def test_a_size_that_is_left_in_a_value_alone_is_an_argument() -> None:
     made = emitted_with_backward(program(SO_OFTEN))
     assert made.found.program.arguments == ("X", "dT", "N")
     assert_right(SO_OFTEN, [{"M": 3, "N": 4}, {"M": 2, "N": 0}], backward=True)
+
+
+# Two rows of T read one of X: their sum is free of the columns, and stays inside of these.
+TWO_OF_ONE = """
+def two_of_one(X: Float[Array, "N N+1"]):
+    T = zeros((N, N + 1))
+    for i in range(0, N):
+        for j in range(0, N):
+            T[i, j] = X[i // 2, j]
+    return T
+"""
+
+
+def test_loops_are_not_brought_outward_and_back_for_ever() -> None:
+    assert_right(TWO_OF_ONE, [{"N": 5}, {"N": 0}], backward=True)
