@@ -193,3 +193,36 @@ def two_of_one(X: Float[Array, "N N+1"]):
 
 def test_loops_are_not_brought_outward_and_back_for_ever() -> None:
     assert_right(TWO_OF_ONE, [{"N": 5}, {"N": 0}], backward=True)
+
+
+# What is summed ahead for a whole row is read where the row has a gradient, and nowhere else.
+BESIDE_THE_GRADIENT = """
+def beside_the_gradient(X: Float[Array, "N N"], Y: Float[Array, "N N+1"]):
+    S = zeros((N, N))
+    T = zeros((N, N))
+    for i in range(0, N):
+        for j in range(i, N):
+            S[i, j] = X[i, (j + N - 1) % N] + Y[i, j]
+    for i in range(1, N):
+        for j in range(N - 2, 0, -1):
+            if i < N - 1:
+                T[i - 1, j] = S[i, i] + S[j, max(0, j - 1)]
+    return T
+"""
+# An argument with one row more than is read, beside an array of integers without it.
+ONE_ROW_MORE = """
+def one_row_more(T: Float[Array, "N M"], g: Int[Array, "N", "0:M"], X: Float[Array, "N+1"]):
+    Y = zeros((N + 1, N))
+    for i in range(0, N):
+        for j in range(0, N):
+            if i <= j:
+                Y[i, j] = T[i, g[i]] * (X[i] - 0.5)
+    return Y
+"""
+
+
+@pytest.mark.parametrize("text", [BESIDE_THE_GRADIENT, ONE_ROW_MORE])
+def test_gradients_are_read_inside_their_arrays(text: str) -> None:
+    sizes = [{"N": 4, "M": 3}, {"N": 1, "M": 2}]
+    names = {p.name for p in program(text).parameters}
+    assert_right(text, [{k: v for k, v in s.items() if k in names} for s in sizes], backward=True)

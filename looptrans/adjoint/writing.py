@@ -93,6 +93,7 @@ class Writer:
         nests: The nests that were written.
         shown: What saved definitions are called in the listings.
         meant: Which definition each scalar and each array made in the backward listing is.
+        incoming: For the gradient of each output that receives one, the definition of the output.
     """
 
     program: Program
@@ -104,6 +105,7 @@ class Writer:
     nests: list[Nest] = field(default_factory=list)
     shown: dict[str, str] = field(default_factory=dict)
     meant: dict[str, str] = field(default_factory=dict)
+    incoming: dict[str, str] = field(default_factory=dict)
 
     def written(
         self, gradients: dict[str, Gradient], incoming: dict[str, str], saver: Saver
@@ -115,6 +117,7 @@ class Writer:
             incoming: For each output that receives one, the name of its gradient.
             saver: Says how what is saved leaves the forward.
         """
+        self.incoming = {name: self.outputs[output] for output, name in incoming.items()}
         made: list[Definition] = []
         nests: list[Nest] = []
         for name in self._stored_adjoints(gradients, saver):
@@ -336,7 +339,8 @@ class Writer:
         return replace(nest, conditions=conditions, scalars=tuple(scalars), updates=(update,))
 
     def _extents(self, access: Access) -> tuple[Index | None, ...]:
-        definition = self.system.definitions.get(access.array)
+        like = self.incoming.get(access.array, access.array)
+        definition = self.system.definitions.get(like)
         if definition is not None:
             # How far one index goes may depend on another: j < i + 1.
             here = dict(zip(definition.variables, access.indices, strict=True))
