@@ -226,3 +226,24 @@ def test_gradients_are_read_inside_their_arrays(text: str) -> None:
     sizes = [{"N": 4, "M": 3}, {"N": 1, "M": 2}]
     names = {p.name for p in program(text).parameters}
     assert_right(text, [{k: v for k, v in s.items() if k in names} for s in sizes], backward=True)
+
+
+# A number of each row is read ahead of its columns: of rows that have none there is no such number.
+ROWS_WITHOUT_COLUMNS = """
+def rows_without_columns(A: Float[Array, "N+1 N"], T: Float[Array, "N"]):
+    Y = zeros(N + 1)
+    for i in range(0, N + 1):
+        for j in range({start}, N):
+            if i <= j:
+                Y[i] += A[i, j] * T[{row}]
+    return Y
+"""
+
+
+@pytest.mark.parametrize("start", ["0", "i"])
+@pytest.mark.parametrize("row", ["i", "g[i]"])
+def test_what_is_read_ahead_of_a_loop_is_inside_its_array(start: str, row: str) -> None:
+    text = ROWS_WITHOUT_COLUMNS.replace("{start}", start).replace("{row}", row)
+    if row == "g[i]":
+        text = text.replace('"N"]):', '"N"], g: Int[Array, "N", "0:N"]):')
+    assert_right(text, [{"N": 4}, {"N": 1}, {"N": 0}])
