@@ -19,6 +19,7 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward
+from looptrans.blocks.program import NotLowered
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.reports.verify import verification_text
@@ -247,3 +248,21 @@ def test_what_is_read_ahead_of_a_loop_is_inside_its_array(start: str, row: str) 
     if row == "g[i]":
         text = text.replace('"N"]):', '"N"], g: Int[Array, "N", "0:N"]):')
     assert_right(text, [{"N": 4}, {"N": 1}, {"N": 0}])
+
+
+# One iteration adds to a cell that others would name, too: these must not store what it held.
+ONE_OF_ALL = """
+def one_of_all(g: Int[Array, "M", "0:M"], X: Float[Array, "M"]):
+    T = zeros(M)
+    for i in range(0, M):
+        if i == {one}:
+            T[{cell}] += X[i]
+    return T
+"""
+
+
+@pytest.mark.parametrize(("one", "cell"), [("M - 1", "g[i]"), ("0", "i // 2")])
+def test_rows_that_may_share_a_cell_do_not_each_store_it(one: str, cell: str) -> None:
+    with pytest.raises(NotLowered, match="the value would have to wait in memory"):
+        emitted(program(ONE_OF_ALL.replace("{one}", one).replace("{cell}", cell)))
+    assert_right(ONE_OF_ALL.replace("{one}", one).replace("{cell}", "M - 1 - i"), [{"M": 5}])

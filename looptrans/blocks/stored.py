@@ -13,19 +13,20 @@ What is none of these would go from one lane to another through memory, and is r
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from dataclasses import replace
 
 from looptrans.analysis.api import is_written_once
-from looptrans.blocks.cells import with_cell
+from looptrans.blocks.cells import tells, with_cell
 from looptrans.blocks.common_lanes import with_common_lanes
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Site
 from looptrans.blocks.sites import sites as sites_of
 from looptrans.blocks.storage import Storage
 from looptrans.ir.affine import difference, simplified
-from looptrans.ir.index import Int, Var
+from looptrans.ir.index import Int, Var, variables
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Program
-from looptrans.ir.value import Access, Value, Whole
+from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
+from looptrans.ir.value import Access, Const, Value, Whole
 
 
 def stored(
@@ -93,7 +94,7 @@ def _storage(
     if not is_scalar and len(writes) == 1 and len(sites) == 1:
         return Storage(name, "streamed", sites)
     register = with_cell(Storage(name, "register", sites, kept=kept), grid)
-    if register is not None:
+    if register is not None and _is_own(program, register, grid):
         return register
     definition = _definition(program, sites, writes, statements, written)
     if definition is not None:
@@ -117,6 +118,29 @@ def _storage(
         "go from one lane to another through memory",
         site.label,
     )
+
+
+def _is_own(program: Program, register: Storage, grid: frozenset[str]) -> bool:
+    """Tell whether each iteration of the grid has a cell of its own, also where it sets none.
+
+    Every iteration stores its cell in the end. T[g[i]], set under a guard that one i fulfils, may
+    be the cell of others, too, which would store what it held before.
+    """
+    cell, sites = register.subscripts, register.sites
+    used = {name for index in cell for name in variables(index)} & grid
+    if all(any(tells(index, name) for index in cell) for name in used):
+        return True
+    if any(
+        site.is_write and not site.guards and all(b.variable in grid for b in site.bindings)
+        for site in sites
+    ):
+        return True
+    around = [b for b in sites[0].bindings if b.variable in grid]
+    node: Node = Assign("S1", (Access(register.array, cell),), (Const(0.0),))
+    for binding in reversed([*around, *register.lanes]):
+        node = Loop(binding.variable, binding.range, (node,))
+    declared = tuple(n for n in program.body if isinstance(n, Declaration))
+    return is_written_once(replace(program, body=(*declared, node)), register.array)
 
 
 def _in_the_way(reads: list[Site], writes: list[Site]) -> Site:
