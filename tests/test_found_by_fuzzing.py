@@ -266,3 +266,20 @@ def test_rows_that_may_share_a_cell_do_not_each_store_it(one: str, cell: str) ->
     with pytest.raises(NotLowered, match="the value would have to wait in memory"):
         emitted(program(ONE_OF_ALL.replace("{one}", one).replace("{cell}", cell)))
     assert_right(ONE_OF_ALL.replace("{one}", one).replace("{cell}", "M - 1 - i"), [{"M": 5}])
+
+
+# Of a loop that ends one before the last there is a first state at M = 0, too.
+ONE_STEP_LESS = """
+def one_step_less(X: Float[Array, "N M"]):
+    Y = zeros(N)
+    for i in range(0, N):
+        h = 1.0
+        for j in range(0, M - 1):
+            h = tanh(h + X[i, j])
+        Y[i] = h
+    return Y
+"""
+
+
+def test_the_first_state_is_kept_where_there_is_no_step() -> None:
+    assert_right(ONE_STEP_LESS, [{"N": 3, "M": m} for m in (0, 1, 4)], backward=True)

@@ -20,7 +20,7 @@ from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.printing import shape_text
 from looptrans.analysis.api import dependences
 from looptrans.frontend import parse
-from looptrans.ir.affine import about, difference, extremum, total
+from looptrans.ir.affine import about, difference, extremum, form_of, total
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import index_text, listing
@@ -113,7 +113,7 @@ class _State:
         here, bounds = Var(self.loop.variable), self.loop.loop.range
         if bounds.step == 1:
             end = bounds.stop
-            if bounds.start != Int(0):
+            if bounds.start != Int(0) or form_of(end).constant < 0:  # 0, too, for range(0, N - 1)
                 end = extremum("max", (bounds.start, bounds.stop))
             return bounds.start, here, total(here, 1), end
         return total(bounds.start, 1), total(here, 1), here, total(bounds.stop, 1)
@@ -324,7 +324,9 @@ def _has_room(program: Program, state: _State) -> bool:
     """Tell whether an argument or a result has what loops outside of a state go over, and time."""
     own = _extents(state.array)
     around = [d.extent for d in state.outer] + [own[n] for n in state.order[0]]
-    wanted = Counter(map(_size, (*around, state.extent)))
+    bounds = state.loop.loop.range
+    time = bounds.stop if bounds.step == 1 else bounds.start
+    wanted = Counter(map(_size, (*around, time)))
     return any(
         wanted <= Counter(_size(extent) for extent in array.shape if extent is not None)
         for array in program.arrays
