@@ -43,6 +43,16 @@ def asked(*lines: str) -> list[str]:
         (("for i in range(F):", "    if i < B and n[i] > 0:", "        c[i] = 0.0"), []),
         # The last row has no iterations inside.
         (("for i in range(N):", "    for j in range(i + 1, N):", "        x[j] = x[i + 1]"), []),
+        (
+            ("for i in range(N):", "    for j in range(i + 1, N):", "        x[j] = x[i + 5]"),
+            ["x.0 >= N + 4 if N - 1 > 0"],
+        ),
+        # The first row has none.
+        (("for i in range(N):", "    for j in range(i):", "        x[j] = x[N - i]"), []),
+        (
+            ("for i in range(N):", "    for j in range(i):", "        x[j] = x[N + 1 - i]"),
+            ["x.0 >= N + 1 if N - 1 > 0"],
+        ),
     ],
 )
 def test_what_is_asked_of_extents(lines: tuple[str, ...], found: list[str]) -> None:

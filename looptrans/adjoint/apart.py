@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.adjoint.definitions import Definition, System, free_variables, refreshed
+from looptrans.adjoint.definitions import Definition, System, free_variables, plain_name, refreshed
+from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.cells import value_moved
 from looptrans.ir.condition import ALWAYS, Condition, with_operands
 from looptrans.ir.index import Var, substitute, variables
@@ -13,7 +14,18 @@ from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Select, V
 
 
 def added(system: System, definition: Definition) -> None:
-    """Add a definition, reductions inside its value as definitions of their own."""
+    """Add a definition, reductions inside its value as definitions of their own.
+
+    Raises:
+        NotDifferentiated: It hangs on a loop that its indices say nothing of.
+    """
+    unknown = [v for v in free_variables(definition.value) if v not in definition.variables]
+    if unknown:
+        name, variable = definition.array or definition.name, plain_name(unknown[0])
+        raise NotDifferentiated(
+            f"a cell of {name} hangs on {variable}, which does not follow from the cell",
+            definition.label,
+        )
     scope = {g.variable: g for g in definition.indices}
     value = definition.value
     if isinstance(value, Reduce):

@@ -25,7 +25,7 @@ from looptrans.ir.condition import (
     conjunction,
     negation,
 )
-from looptrans.ir.index import Index, Int, Param, Var, variables
+from looptrans.ir.index import Index, Int, Param, Var, opaque_terms, variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -96,11 +96,14 @@ class Inside:
                 return replaced(value, inner) if value_children(value) else value
 
     def _read(self, access: Access, facts: Facts, needed: Needed) -> None:
+        for index in access.indices:
+            for part in opaque_terms(index):
+                self._read(Access(part.array, part.arguments), facts, needed)
         for index, extent in zip(access.indices, self.extents(access), strict=False):
             if extent is None or not _is_plain(index, self.known):
                 continue
             for condition in (Relation(">=", index, Int(0)), Relation("<", index, extent)):
-                if not facts.imply(condition):
+                if not facts.imply(condition) and not _is_left_open(index, facts):
                     needed[condition] = None
 
     def _branch(self, value: Value, facts: Facts, other: Value, needed: Needed) -> Value:
@@ -130,12 +133,19 @@ class Inside:
                 return condition
 
 
-def _is_plain(index: Index, known: frozenset[str]) -> bool:
-    """Tell whether a subscript is a sum of several variables, or of one and something else.
+def _is_left_open(index: Index, facts: Facts) -> bool:
+    """Tell whether a subscript is a variable whose loop ends at no plain size.
 
-    The listing itself says how far a single variable goes.
+    How far it goes the listing itself says: it may lean on what arrays of integers hold, or on a
+    product of sizes.
     """
-    form = form_of(index)
-    if len(form.terms) < 2 and not form.constant:
+    if not isinstance(index, Var):
         return False
+    ends = [c.right for c in facts.conditions if isinstance(c, Relation) and c.left == index]
+    return not all(len(form_of(end).terms) < 2 and not any(opaque_terms(end)) for end in ends)
+
+
+def _is_plain(index: Index, known: frozenset[str]) -> bool:
+    """Tell whether a subscript is a sum of variables and something else."""
+    form = form_of(index)
     return set(variables(index)) <= known and all(isinstance(t, Var | Param) for t in form.terms)

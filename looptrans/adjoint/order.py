@@ -73,13 +73,20 @@ def _carries(program: Program, position: Position) -> bool:
 def with_rows_outward(program: Program) -> Outward | None:
     """Bring loops over the rows of a block directly inside of the loop over the blocks.
 
+    One that carries something over loops that are free stays inside of these: it would be brought
+    back, see `with_loops_outward`.
+
     Args:
         program: The program.
 
     Returns:
         The program afterwards; None where there is no such loop, or none that may go there.
     """
-    return with_block_rows_outward(program, _free)
+    return with_block_rows_outward(program, _free, _stays)
+
+
+def _stays(program: Program, position: Position) -> bool:
+    return all(path.position != position for path, _ in _carried_over_free(program))
 
 
 def with_numbers_inward(program: Program) -> Inward | None:

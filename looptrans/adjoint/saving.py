@@ -28,6 +28,7 @@ from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Create, Read, Select, Value
 from looptrans.ir.walk import nodes, placed
+from looptrans.transforms.extents import extent
 
 Position = tuple[int, ...]
 
@@ -87,7 +88,8 @@ class Saver:
             added.append(shown)
             target = Access(shown, tuple(Var(loop.variable) for loop in loops))
             statement = Assign("S", (target,), (value,))
-            shape = Create("zeros", definition.extents, None, "float32")
+            extents = tuple(extent(self.program, each) for each in definition.extents)
+            shape = Create("zeros", extents, None, "float32")
             insertions.append(_Insertion(behind, statement, Declaration(shown, shape)))
         if not added:
             return self.program, names

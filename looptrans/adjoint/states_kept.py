@@ -21,7 +21,7 @@ from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.printing import shape_text
 from looptrans.analysis.api import dependences
 from looptrans.frontend import parse
-from looptrans.ir.affine import about, difference, extremum, total
+from looptrans.ir.affine import about, difference, extremum, form_of, total
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import index_text, listing
@@ -34,7 +34,7 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, placed, touched
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.expand import Dimension, dimension
-from looptrans.transforms.extents import is_never_negative
+from looptrans.transforms.extents import extent, is_never_negative
 from looptrans.transforms.naming import fresh_label, fresh_name
 from looptrans.transforms.nest import LoopPath, RangeNotFound
 
@@ -115,7 +115,7 @@ class _State:
         here, bounds = Var(self.loop.variable), self.loop.loop.range
         if bounds.step == 1:
             end = bounds.stop
-            if bounds.start != Int(0):
+            if bounds.start != Int(0) or form_of(end).constant < 0:  # 0, too, for range(0, N - 1)
                 end = extremum("max", (bounds.start, bounds.stop))
             return bounds.start, here, total(here, 1), end
         return total(bounds.start, 1), total(here, 1), here, total(bounds.stop, 1)
@@ -143,7 +143,7 @@ def _kept(program: Program, name: str) -> tuple[Program, str, str] | None:
         program, state = begun, _state(begun, name) or state
     if not _has_room(program, state):
         return None
-    shape = state.placed(_extents(state.array), state.extent)
+    shape = state.placed(_extents(state.array), extent(program, state.extent))
     shape = (*(d.extent for d in state.outer), *shape)
     kept = fresh_name(program, f"{name}_kept")
     body = _Moving(state, kept).body(program.body, ())
@@ -326,7 +326,9 @@ def _has_room(program: Program, state: _State) -> bool:
     """Tell whether an argument or a result has what loops outside of a state go over, and time."""
     own = _extents(state.array)
     around = [d.extent for d in state.outer] + [own[n] for n in state.order[0]]
-    wanted = Counter(map(_size, (*around, state.extent)))
+    bounds = state.loop.loop.range
+    time = bounds.stop if bounds.step == 1 else bounds.start
+    wanted = Counter(map(_size, (*around, time)))
     return any(
         wanted <= Counter(_size(extent) for extent in array.shape if extent is not None)
         for array in program.arrays
@@ -438,8 +440,8 @@ def _loops_over(program: Program, array: Array) -> tuple[tuple[Index, ...], Call
         names.append(fresh_name(program, "x", names))
 
     def around(node: Node) -> Node:
-        for name, extent in reversed(list(zip(names, _extents(array), strict=True))):
-            node = Loop(name, Range(Int(0), extent), (node,))
+        for name, each in reversed(list(zip(names, _extents(array), strict=True))):
+            node = Loop(name, Range(Int(0), each), (node,))
         return node
 
     return tuple(Var(name) for name in names), around

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from looptrans.adjoint.facts import bounds_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.state import Place, Position, State
 from looptrans.algebra.cells import condition_moved
-from looptrans.ir.affine import Form, form_of, index_of, is_same
+from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
 from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Arith, Index, Int, Var, variables
+from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.value import Access, Generator, Range
 
@@ -84,8 +84,14 @@ def solved_target(state: State, target: Access, place: Place, *, adds: bool = Fa
             condition_moved(c, values) for c in bounds_of(loop.variable, loop.generator.range)
         ]
         dimensions[number] = loop.position
-    found = tuple(g for g in indices if g is not None)
+    # How far one goes may hang on another one's loop: T[i - 1, j] where j goes from i.
+    found = tuple(replace(g, range=_moved(g.range, values)) for g in indices if g is not None)
     return Solved(found, tuple(dimensions), values, tuple(conditions), tuple(pinned))
+
+
+def _moved(bounds: Range, values: dict[str, Index]) -> Range:
+    start, stop = (simplified(substitute(end, values)) for end in (bounds.start, bounds.stop))
+    return Range(start, stop, bounds.step)
 
 
 def _left_over(

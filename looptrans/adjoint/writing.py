@@ -11,6 +11,7 @@ done once for all of them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -66,6 +67,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import loops
+from looptrans.transforms.extents import extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class Writer:
         nests: The nests that were written.
         shown: What saved definitions are called in the listings.
         meant: Which definition each scalar and each array made in the backward listing is.
+        incoming: For the gradient of each output that receives one, the definition of the output.
     """
 
     program: Program
@@ -102,6 +105,7 @@ class Writer:
     nests: list[Nest] = field(default_factory=list)
     shown: dict[str, str] = field(default_factory=dict)
     meant: dict[str, str] = field(default_factory=dict)
+    incoming: dict[str, str] = field(default_factory=dict)
 
     def written(
         self, gradients: dict[str, Gradient], incoming: dict[str, str], saver: Saver
@@ -113,6 +117,7 @@ class Writer:
             incoming: For each output that receives one, the name of its gradient.
             saver: Says how what is saved leaves the forward.
         """
+        self.incoming = {name: self.outputs[output] for output, name in incoming.items()}
         made: list[Definition] = []
         nests: list[Nest] = []
         for name in self._stored_adjoints(gradients, saver):
@@ -334,11 +339,12 @@ class Writer:
         return replace(nest, conditions=conditions, scalars=tuple(scalars), updates=(update,))
 
     def _extents(self, access: Access) -> tuple[Index | None, ...]:
-        definition = self.system.definitions.get(access.array)
+        like = self.incoming.get(access.array, access.array)
+        definition = self.system.definitions.get(like)
         if definition is not None:
             # How far one index goes may depend on another: j < i + 1.
             here = dict(zip(definition.variables, access.indices, strict=True))
-            return tuple(substitute(extent, here) for extent in definition.extents)
+            return tuple(substitute(each, here) for each in definition.extents)
         arrays = {array.name: array for array in self.program.arrays}
         return arrays[access.array].shape if access.array in arrays else ()
 
@@ -422,8 +428,7 @@ class Writer:
             extents = self.system.definitions[self.outputs[output]].extents
             kind = "Float32" if output in precise else "Float"
             arguments.append(f"{name}: {self._annotation(extents, kind)}")
-        lines = [f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"]
-        lines += [f"    {contract_text(c)}" for c in program.contracts]
+        lines = [f"    {contract_text(c)}" for c in program.contracts]
         for definition in made:
             name = names.get(definition.name, definition.name)
             lines.append(f"    {self._created(name, definition.extents, True)}")
@@ -434,18 +439,29 @@ class Writer:
             lines += ["    " + line for line in body_text(nest, printed)]
         lines.append(f"    return {', '.join(g.name for g in gradients.values())}")
         self.meant = printed.scalars | {names.get(d.name, d.name): d.name for d in made}
-        text = "\n".join(lines) + "\n"
+        arguments += [f"{name}: int" for name in self._sizes_given(arguments, lines)]
+        head = f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"
+        text = "\n".join([head, *lines]) + "\n"
         return parse(Source(f"<backward of {program.name}>", text))
 
+    def _sizes_given(self, arguments: list[str], lines: list[str]) -> list[str]:
+        """Return the sizes that only their use says are sizes: a value alone may have one left."""
+        here = {word for line in lines for word in re.findall(r"\w+", line)}
+        said = [*arguments, *map(contract_text, self.program.contracts)]
+        known = {word for each in said for word in re.findall(r"\w+", each)}
+        sizes = (p.name for p in self.program.parameters if p.is_integer)
+        return [name for name in sizes if name in here - known]
+
     def _annotation(self, extents: tuple[Index, ...], kind: str) -> str:
-        if any(variables(extent) for extent in extents):
+        if any(variables(each) for each in extents):
             raise NotDifferentiated("an array that is saved has rows of different lengths")
-        return f'{kind}[Array, "{shape_text(extents)}"]'
+        shape = tuple(extent(self.program, each) for each in extents)
+        return f'{kind}[Array, "{shape_text(shape)}"]'
 
     def _created(self, name: str, extents: tuple[Index, ...], precise: bool) -> str:
         if not extents:
             return f"{name} = 0.0"
-        inner = ", ".join(index_text(extent) for extent in extents)
+        inner = ", ".join(index_text(extent(self.program, each)) for each in extents)
         shape = f"({inner})" if len(extents) > 1 else inner
         return f"{name} = zeros({shape}, dtype=float32)" if precise else f"{name} = zeros({shape})"
 

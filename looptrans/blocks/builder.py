@@ -30,7 +30,7 @@ from looptrans.blocks.program import Rounding
 from looptrans.blocks.scopes import Frame, Scopes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
-from looptrans.ir.affine import sides
+from looptrans.ir.affine import form_of, sides
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.index import (
     Arith,
@@ -218,6 +218,7 @@ class Builder(Scopes):
         guards += [g for g in sure if not dims_of(g)]
         partial = [g for g in sure if not set(dims_of(g)) <= set(dims)]
         limits = self.limits(array, subscripts) if partial else ()
+        limits = (*limits, *self._ends(array, subscripts))
         mask = both(self.inside(dims), *guards, *limits)
         load = Load(array, subscripts, mask, None if mask is None else 0, kind)
         if kind == "float" and mask is not None:
@@ -295,6 +296,23 @@ class Builder(Scopes):
             if dims_of(subscript):
                 found.append(Binary(">=", subscript, Number(0)))
                 found.append(Binary("<", subscript, self.index(extent)))
+        return tuple(found)
+
+    def _ends(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return that iterations are inside an array, where their loop goes further.
+
+        What keeps them inside then is a guard, or a loop inside that has no iterations there; and
+        it is read before these. So is what is found by an element of such an array.
+        """
+        found: list[Expr] = []
+        for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
+            if isinstance(subscript, Position) and extent is not None:
+                if _goes_beyond(subscript.dim.stop, extent):
+                    found.append(Binary("<", subscript, self.index(extent)))
+                continue
+            for part in walk(subscript):
+                if isinstance(part, Name) and (load := self.read.get(part.name)) is not None:
+                    found += self._ends(load.array, load.subscripts)
         return tuple(found)
 
     def _differs(self, dim: Dim) -> bool:
@@ -405,6 +423,18 @@ def _lengths(program: Program) -> Iterator[str]:
                 yield name
             case _:
                 pass
+
+
+def _goes_beyond(stop: Index, extent: Index) -> bool:
+    """Tell whether a loop that ends at a size, give or take a few, may go beyond an extent."""
+    ends = [form_of(each) for each in (stop, extent)]
+    if any(
+        len(form.terms) != 1 or not all(isinstance(term, Param) for term in form.terms)
+        for form in ends
+    ):
+        return False
+    left = ends[1].plus(ends[0], -1)
+    return left.constant < 0 or any(count < 0 for count in left.terms.values())
 
 
 def _surely_there(subscript: Expr, extent: Index | None) -> bool:

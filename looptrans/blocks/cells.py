@@ -101,7 +101,7 @@ def _cell(sites: tuple[Site, ...], grid: frozenset[str], *, apart: bool) -> _Cel
             home = first.binding(name)
             if home is None or (name not in grid and not _is_one_loop(sites, others, home)):
                 return None
-            if name not in grid and home.execution != "parallel" and not _tells(subscript, name):
+            if name not in grid and home.execution != "parallel" and not tells(subscript, name):
                 return None
         subscripts.append(subscript)
     return _Cell(tuple(subscripts), tuple(lanes), tuple(bound.items()))
@@ -151,7 +151,7 @@ def _is_lane(binding: Binding, home: Binding) -> bool:
     return binding.span == home.span and binding.execution in ("parallel", "sum")
 
 
-def _tells(subscript: Index, name: str) -> bool:
+def tells(subscript: Index, name: str) -> bool:
     """Tell whether a subscript differs from one iteration of a loop to the next, all else alike."""
     terms = form_of(subscript).terms
     plain = all(term == Var(name) or name not in variables(term) for term in terms)

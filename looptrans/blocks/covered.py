@@ -9,7 +9,7 @@ from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.expr import Binary, Dim, Expr, Position, Scalar
 from looptrans.blocks.ops import Branch, ElementLoop, Op, RowBlock, Store, TileLoop, ops_in
 from looptrans.blocks.program import Kernel
-from looptrans.ir.affine import is_same, multiplied, simplified
+from looptrans.ir.affine import extremum, is_same, multiplied, simplified
 from looptrans.ir.index import Index, Int, Param
 
 
@@ -45,11 +45,21 @@ def _is_whole(op: Store, loops: tuple[Dim, ...], shape: tuple[Index, ...], kerne
     each = [_counted(subscript) for subscript in op.subscripts]
     dims = [dim for counted in each for dim in counted]
     whole = len(dims) == len(set(dims)) and all(
-        counted and is_same(reduce(multiplied, (dim.stop for dim in counted)), extent)
+        counted and _is_extent(reduce(multiplied, (dim.stop for dim in counted)), extent)
         for counted, extent in zip(each, shape, strict=True)
     )
-    around = [d for d in (*kernel.grid, *loops) if d not in dims and d.stop != Int(1)]
+    around = [d for d in (*kernel.grid, *loops) if d not in dims and not _is_once(d)]
     return whole and not around and _is_plain(op)
+
+
+def _is_extent(count: Index, extent: Index) -> bool:
+    """Tell whether an extent is a number of iterations, as N - 1 and max(0, N - 1) are."""
+    return is_same(extremum("max", (Int(0), count)), extremum("max", (Int(0), extent)))
+
+
+def _is_once(dim: Dim) -> bool:
+    """Tell whether there is one iteration, whatever the sizes are."""
+    return (simplified(dim.start), simplified(dim.stop)) == (Int(0), Int(1))
 
 
 def _counted(subscript: Expr) -> tuple[Dim, ...]:

@@ -65,6 +65,9 @@ def grid_of(node: Loop, path: Path, program: Program) -> tuple[tuple[Loop, ...],
         ends = (*plain_variables(inner.range.start), *plain_variables(inner.range.stop))
         if outer & set(ends) or inner.variable in outer:
             break
+        # A block of rows has no one range of another loop.
+        if any(is_read(loop) and loop.variable in _variables(inner) for loop in loops):
+            break
         if is_read(inner) and _only_adds(inner) and _most(inner, program) is None:
             break
         loops.append(inner)
@@ -118,6 +121,10 @@ def _only_adds(loop: Loop) -> bool:
 
 def _ends(loop: Loop) -> tuple[Index, Index]:
     return loop.range.start, loop.range.stop
+
+
+def _variables(loop: Loop) -> set[str]:
+    return {variable for end in _ends(loop) for variable in variables(end)}
 
 
 def _limit(index: Index, program: Program, which: Literal["least", "greatest"]) -> Index | None:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from looptrans.blocks.program import NotLowered, Reach
 from looptrans.blocks.ranges import slope
-from looptrans.blocks.sites import Site, sites
-from looptrans.ir.affine import difference, extremum, form_of, sides, simplified, total
+from looptrans.blocks.sites import Binding, Site, sites
+from looptrans.ir.affine import (
+    Form,
+    difference,
+    extremum,
+    form_of,
+    index_of,
+    sides,
+    simplified,
+    total,
+)
 from looptrans.ir.index import (
     Arith,
     Index,
@@ -57,7 +66,7 @@ def reached(program: Program) -> tuple[Reach, ...]:
             least = simplified(total(last[0], 1))
             if extent is not None and _is_within(least, extent, counts):
                 continue
-            lengths = _lengths(site, last[1])
+            lengths = _plainest((*_lengths(site, last[1]), *last[2]))
             if any(isinstance(each, Int) and each.value <= 0 for each in lengths):
                 continue  # as `range(i + 1, N)` at i = N - 1
             plain = tuple(each for each in lengths if not _is_open(each))
@@ -67,22 +76,50 @@ def reached(program: Program) -> tuple[Reach, ...]:
     return tuple((*where, extremum("max", ends)) for where, ends in needed.items())
 
 
-def _last(site: Site, subscript: Index) -> tuple[Index, dict[str, Index]] | None:
+def _last(site: Site, subscript: Index) -> tuple[Index, dict[str, Index], tuple[Index, ...]] | None:
     """Return the greatest value of a subscript, over sizes, and the iteration that has it.
 
-    None where it is not plain.
+    With it come numbers that are positive where there is such an iteration, beside the lengths of
+    the loops. None where it is not plain.
     """
     found, chosen = subscript, dict[str, Index]()
-    for binding in reversed(site.bindings):
+    more: list[Index] = []
+    for number, binding in reversed(tuple(enumerate(site.bindings))):
         if binding.variable not in variables(found):
             continue
         way = slope(found, binding.variable)
         if way is None or binding.range.step != 1:
             return None
-        end = total(binding.range.stop, -1) if way > 0 else binding.range.start
+        ends = [total(binding.range.stop, -1) if way > 0 else binding.range.start]
+        ends += _inner_ends(site.bindings[number + 1 :], binding.variable, chosen, way)
+        end = extremum("min" if way > 0 else "max", ends)
+        if len(ends) > 1:
+            last = difference(total(binding.range.stop, -1), end)
+            more.append(total(difference(end, binding.range.start) if way > 0 else last, 1))
         chosen[binding.variable] = end
         found = substitute(found, {binding.variable: end})
-    return None if _is_open(found) else (found, chosen)
+    return None if _is_open(found) else (found, chosen, tuple(map(simplified, more)))
+
+
+def _inner_ends(
+    inner: tuple[Binding, ...], variable: str, chosen: dict[str, Index], way: int
+) -> list[Index]:
+    """Return how far a loop goes where loops inside still have iterations.
+
+    for i in range(N):                  j has none at i = N - 1
+        for j in range(i + 1, N):
+    """
+    ends: list[Index] = []
+    for binding in inner:
+        length = difference(binding.range.stop, binding.range.start)
+        for _ in inner:
+            length = substitute(length, chosen)
+        form = form_of(length)
+        left = form.plus(Form({Var(variable): 1}), way)  # the length is `left` - way * variable
+        if form.terms.get(Var(variable)) != -way or _is_open(index_of(left)):
+            continue
+        ends.append(index_of(left.plus(Form({}, 1), -1).times(way)))
+    return ends
 
 
 def _lengths(site: Site, chosen: dict[str, Index]) -> tuple[Index, ...]:
@@ -94,6 +131,18 @@ def _lengths(site: Site, chosen: dict[str, Index]) -> tuple[Index, ...]:
             length = simplified(substitute(length, chosen))
         found.append(length)
     return tuple(dict.fromkeys(found))
+
+
+def _plainest(numbers: tuple[Index, ...]) -> tuple[Index, ...]:
+    """Return numbers without those that are positive where another one is, as N is with N - 1."""
+    forms = {each: form_of(each) for each in dict.fromkeys(numbers)}
+
+    def follows(one: Form) -> bool:
+        return any(
+            one.terms == other.terms and one.constant > other.constant for other in forms.values()
+        )
+
+    return tuple(each for each, form in forms.items() if form.is_constant or not follows(form))
 
 
 def _is_open(index: Index) -> bool:
@@ -108,6 +157,12 @@ def _is_within(least: Index, extent: Index, counts: set[str]) -> bool:
     largest = sides("max", least)
     if len(largest) > 1:
         return all(_is_within(each, extent, counts) for each in largest)
+    fewest = sides("min", extent)
+    if len(fewest) > 1:
+        return all(_is_within(least, each, counts) for each in fewest)
+    most = sides("max", extent)
+    if len(most) > 1 and any(_is_within(least, each, counts) for each in most):
+        return True
     smallest = sides("min", least)
     if len(smallest) > 1:
         return any(_is_within(each, extent, counts) for each in smallest)

@@ -13,6 +13,7 @@ What is none of these would go from one lane to another through memory, and is r
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
 from looptrans.algebra.cells import is_own_cell
 from looptrans.algebra.free import freed
@@ -26,8 +27,8 @@ from looptrans.blocks.storage import Storage
 from looptrans.ir.affine import difference, simplified
 from looptrans.ir.index import Int, Var
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.value import Access, Value, Whole
+from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
+from looptrans.ir.value import Access, Const, Value, Whole
 from looptrans.transforms.tree import LoopPath, Position, node_at
 
 
@@ -96,7 +97,7 @@ def _storage(
     if not is_scalar and len(writes) == 1 and len(sites) == 1:
         return Storage(name, "streamed", sites)
     register = with_cell(Storage(name, "register", sites, kept=kept), frozenset(grid))
-    shared = _shared(program, name, sites, grid) if register is not None and kept else None
+    shared = None if register is None or not kept else _shared(program, register, grid)
     if register is not None and shared is None:
         return register
     definition = _definition(program, sites, writes, statements, written)
@@ -129,14 +130,14 @@ def _storage(
     )
 
 
-def _shared(
-    program: Program, name: str, sites: tuple[Site, ...], grid: Mapping[str, Position]
-) -> str | None:
+def _shared(program: Program, register: Storage, grid: Mapping[str, Position]) -> str | None:
     """Return a loop of the grid whose iterations have no cells of an array to themselves.
 
-    What a guard, or a loop that may not run, says of who sets a cell is lost where a program stores
-    all that it keeps.
+    Every iteration stores its cells in the end. What a guard, or a loop that may not run, says of
+    who sets a cell is lost then: T[g[i]], set under a guard that one i fulfils, may be the cell of
+    others, too, which would store what it held before.
     """
+    name, sites = register.array, register.sites
     cells = [Access(name, site.subscripts) for site in sites]
     outer: list[str] = []
     for variable, position in grid.items():
@@ -149,8 +150,24 @@ def _shared(
             continue
         free = freed(program, LoopPath(loop, position))
         if free is None or name not in free.own:
-            return variable
+            return None if _is_set_by_all(program, register, grid) else variable
     return None
+
+
+def _is_set_by_all(program: Program, register: Storage, grid: Mapping[str, Position]) -> bool:
+    """Tell whether no two iterations of the grid have one cell, since each sets its own."""
+    if any(
+        site.is_write and not site.guards and all(b.variable in grid for b in site.bindings)
+        for site in register.sites
+    ):
+        return True
+    around = [b for b in register.sites[0].bindings if b.variable in grid]
+    cell = Access(register.array, register.subscripts)
+    node: Node = Assign("S1", (cell,), (Const(0.0),))
+    for binding in reversed([*around, *register.lanes]):
+        node = Loop(binding.variable, binding.range, (node,))
+    declared = tuple(n for n in program.body if isinstance(n, Declaration))
+    return is_written_once(replace(program, body=(*declared, node)), register.array)
 
 
 def _in_the_way(reads: list[Site], writes: list[Site]) -> Site:

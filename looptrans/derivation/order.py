@@ -8,12 +8,19 @@ from __future__ import annotations
 from looptrans.adjoint.simpler import ORDER, why_blocks_stay
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.work import Work
+from looptrans.ir.program import Program
 
 
 def in_order(work: Work) -> None:
     """Make loops over blocks loops over everything, and bring free loops outward."""
-    while any(work.take(kind) is None for kind in ORDER):
-        pass
+    seen: set[Program] = set()
+    while work.program not in seen:
+        seen.add(work.program)
+        mark = work.mark()
+        if all(work.take(kind) is not None for kind in ORDER):
+            break
+        if work.program in seen:  # ways that undo each other end here
+            work.back_to(mark)
     reasons = why_blocks_stay(work.program)
     if reasons:
         work.note(NotDone("; ".join(reasons)))

@@ -38,6 +38,7 @@ from looptrans.blocks.ops import (
     exprs_of,
     ops_in,
 )
+from looptrans.blocks.overwritten import overwritten
 from looptrans.blocks.program import Kernel
 from looptrans.emit.arguments import (
     Argument,
@@ -54,6 +55,7 @@ from looptrans.emit.widths import Widths, accesses_of
 
 # Threads that share an element each load it, and one of them stores: the others may be late.
 LOADED_BEFORE = "all threads have loaded"
+STORED_BEFORE = "all threads have stored"
 COUNTED = "counted in 64 bits, or ptxas lets each product wait"
 
 _TYPES = {"float": "tl.float32", "bool": "tl.int1"}
@@ -143,6 +145,7 @@ class _Writer:
     counts: Counter[str] = field(init=False)
     widths: Widths = field(init=False)
     loaded: frozenset[str] = field(init=False)
+    overwritten: frozenset[str] = field(init=False)
     hidden: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -155,6 +158,7 @@ class _Writer:
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
         nodes = (node for op in self.ops for expr in exprs_of(op) for node in walk(expr))
         self.loaded = frozenset(node.array for node in nodes if isinstance(node, Load))
+        self.overwritten = overwritten(self.text_body)
         self.hidden = hidden_zeros(self.ops)
         self.expr.flipped = _flipped(self.ops)
         self.expr.widths = self.widths = Widths.of(self.text_body)
@@ -247,7 +251,7 @@ class _Writer:
 
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[str]:
         lines: list[str] = []
-        waiting = True  # whether threads may not have loaded yet what is stored next
+        waiting = True  # whether threads may be behind that load or store what is stored next
         outside = dict(self.expr.at)
         for number, op in enumerate(ops):
             if isinstance(op, TileLoop) and op.body:
@@ -262,9 +266,10 @@ class _Writer:
                 case Store(array, subscripts, value, mask, labels, note, folded):
                     text = self.expr.store(array, subscripts, value, mask, folded)
                     is_guarded = array in self.optional
-                    if array in self.loaded:
+                    if array in self.loaded | self.overwritten:
                         if waiting:
-                            lines += statement("tl.debug_barrier()", depth, LOADED_BEFORE)
+                            why = LOADED_BEFORE if array in self.loaded else STORED_BEFORE
+                            lines += statement("tl.debug_barrier()", depth, why)
                         waiting = False
                     if is_guarded:
                         pointer = self.expr.pointer(array)

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from looptrans.frontend.mistakes import BadAnnotation
 from looptrans.frontend.syntax import short, span_of
+from looptrans.ir.affine import extremum
 from looptrans.ir.index import Arith, ArithmeticOperator, Index, Int, Neg, Param, parameters
 from looptrans.ir.program import Element, ParameterKind
 
@@ -175,5 +176,7 @@ def _size(node: ast.expr) -> Index:
             return Int(-inner.value) if isinstance(inner, Int) else Neg(inner)
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in OPERATORS:
             return Arith(OPERATORS[type(operator)], _size(left), _size(right))
+        case ast.Call(func=ast.Name(id="max" | "min" as which), args=[_, _, *_], keywords=[]):
+            return extremum(which, tuple(map(_size, node.args)))
         case _:
             raise ValueError(type(node).__name__)

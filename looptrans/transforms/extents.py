@@ -11,6 +11,7 @@ from looptrans.ir.affine import (
     extremum,
     form_of,
     index_of,
+    is_same,
     multiplied,
     quotient,
     total,
@@ -284,7 +285,10 @@ def _term_is_never_negative(program: Program, term: Index, ranges: Ranges) -> bo
 
 def extent(program: Program, index: Index) -> Index:
     """Return an index expression of parameters as the extent of an array, which is at least 0."""
-    return index if is_never_negative(program, index, {}) else extremum("max", (Int(0), index))
+    known = (each for array in program.arrays for each in array.shape if each is not None)
+    if is_never_negative(program, index, {}) or any(is_same(index, each) for each in known):
+        return index
+    return extremum("max", (Int(0), index))
 
 
 def extents_of(program: Program, array: Array) -> tuple[Index, ...]:

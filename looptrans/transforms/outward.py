@@ -77,13 +77,16 @@ class Outward:
 
 
 def with_block_rows_outward(
-    program: Program, free: IsFree = lambda program, path: None
+    program: Program,
+    free: IsFree = lambda program, path: None,
+    stays: Callable[[Program, Position], bool] = lambda program, position: True,
 ) -> Outward | None:
     """Bring loops over the rows of a block directly inside of the loop over the blocks.
 
     Args:
         program: The program.
         free: As for `brought_outward`.
+        stays: Tells of a loop that was brought outward, by its place, whether it is to stay there.
 
     Returns:
         The program afterwards; None where there is no such loop, or none that may go there.
@@ -100,7 +103,7 @@ def with_block_rows_outward(
                 continue
             tried.add(key)
             step = brought_outward(found.program, (*position, 0), wanted, free=free)
-            if step is not None:
+            if step is not None and stays(step.program, (*position, 0)):
                 found = and_then(found, step)
                 changed = True
                 break

@@ -1,0 +1,285 @@
+"""Listings that random search has found wrong once, cut down to what matters.
+
+Kernels run in Triton's interpreter, where `verify` watches what is left to chance on a GPU, what is
+stored outside of arrays, and cells that nobody has written.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+pytest.importorskip("torch")
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+
+from looptrans.adjoint.backward import backward
+from looptrans.blocks.program import NotLowered
+from looptrans.emit.backward import emitted_with_backward
+from looptrans.emit.listing import emitted
+from looptrans.reports.verify import verification_text
+from looptrans.runtime.verify import verify
+from looptrans.runtime.verify_backward import verify_backward
+from tests.analysis import program
+from tests.test_adjoint_listings import check
+
+Sizes = Sequence[Mapping[str, int]]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path_factory.getbasetemp() / "kernels"
+    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(folder))
+
+
+def assert_right(text: str, sizes: Sizes, *, backward: bool = False) -> None:
+    """Compare the kernels of a listing, or of its backward pass, with the listing."""
+    run = verify_backward if backward else verify
+    report = run(program(text), sizes, ("float32",), "cpu")
+    assert report.runs and all(run.passed for run in report.runs), verification_text(report)
+
+
+# On antidiagonals another lane stores the element, one iteration later.
+ANTIDIAGONALS = """
+def antidiagonals(X: Float[Array, "M N"]):
+    T = zeros(M + N - 1)
+    for i in range(0, M):
+        for j in range(0, N):
+            T[i + j] = X[i, j]
+    return T
+"""
+
+
+def test_threads_wait_where_another_one_stores_the_element_again() -> None:
+    assert "tl.debug_barrier()  # all threads have stored" in emitted(program(ANTIDIAGONALS)).text
+    assert_right(ANTIDIAGONALS, [{"M": 3, "N": 5}])
+
+
+def test_threads_do_not_wait_where_each_stores_its_own_elements() -> None:
+    """Neither where every element is stored once nor where the same lane stores it each time."""
+    for cell in ("T[j]", "T[j * 2 + 1]", "T[N - 1 - j]", "T[i * N + j]"):
+        text = ANTIDIAGONALS.replace("T[i + j]", cell).replace("M + N - 1", "M * N + 2 * N")
+        assert "tl.debug_barrier" not in emitted(program(text)).text, cell
+
+
+# Whether anything is stored hangs on a number: where nothing is, all is as it was created.
+ONCE_OR_NEVER = """
+def once_or_never(X: Float[Array, "N"], n: Int[Array, "B", "0:2"]):
+    Y = full(N, 7.0)
+    for s in range({start}, 1):
+        for i in range(0, N):
+            Y[i] = X[i]
+    return Y
+"""
+
+
+@pytest.mark.parametrize("start", ["n[0]", "S"])
+def test_what_may_not_be_stored_is_filled_before(start: str) -> None:
+    text = ONCE_OR_NEVER.replace("{start}", start)
+    if start == "S":
+        text = text.replace('n: Int[Array, "B", "0:2"]', "S: int")
+        assert_right(text, [{"N": 5, "S": 0}, {"N": 5, "S": 1}])
+    else:
+        made = emitted(program(text)).blocks.made
+        assert [each.fill for each in made] == [7.0]
+
+
+# Of what is kept for each iteration but the last there is nothing at N = 0.
+ALL_BUT_THE_LAST = """
+def all_but_the_last(X: Float[Array, "N M"], V: Float[Array, "M"]):
+    T = zeros(N)
+    for i in range(0, N - 1):
+        a = 0.0
+        for j in range(0, M):
+            a += (X[i, j] * V[j]) ** 2
+        T[i] = a * a
+    return T
+"""
+
+
+def test_of_one_less_than_nothing_nothing_is_kept() -> None:
+    made = emitted_with_backward(program(ALL_BUT_THE_LAST))
+    assert 'a_kept: Float32[Array, "max(0,N-1)"]' in made.text
+    assert "if max(0, N - 1) < N - 1" not in made.text  # there are always as many
+    assert_right(ALL_BUT_THE_LAST, [{"N": n, "M": 3} for n in (0, 1, 4)], backward=True)
+
+
+# Which columns a row has hangs on the row that is counted otherwise in the array.
+COLUMNS_OF_ROWS = """
+def columns_of_rows(n: Int[Array, "M", "0:N + 1"], X: Float[Array, "M"]):
+    T = zeros((M, N))
+    for i in range(1, M):
+        for j in range({columns}):
+            for k in range(0, N):
+                T[i - 1, j] += X[i] * k
+    return T
+"""
+
+
+@pytest.mark.parametrize("columns", ["n[i], N", "0, n[i]", "i, N", "0, min(N, i + 1)"])
+def test_columns_of_a_row_are_those_of_its_iteration(columns: str) -> None:
+    text = COLUMNS_OF_ROWS.replace("{columns}", columns)
+    assert_right(text, [{"M": 4, "N": 5}, {"M": 3, "N": 0}], backward=True)
+
+
+# What comes back from the next state sets the gradient, and must come before what is added to it.
+STATES_READ_LATER = """
+def states_read_later(X: Float[Array, "N N"], Z: Float[Array, "N N"]):
+    h = zeros(N); T = zeros((N, N)); Y = zeros((N, N))
+    for i in range(0, N):
+        for j in range(0, N):
+            h[j] = 0.9 * h[j] + X[i, j]
+            T[i, j] = h[j]
+    for i in range(0, N):
+        for j in range(1, N):
+            for k in range(0, N):
+                Y[i, j] = Y[i, j] + T[k, i] * Z[i, k] * T[k, N - 1 - j]
+    return Y
+"""
+
+
+def test_a_gradient_is_set_before_it_is_added_to() -> None:
+    given = program(STATES_READ_LATER)
+    check(given, backward(given), times=1)
+
+
+# A row's range is read, and the range of what is in it is read for each row: a block has no one.
+RANGES_IN_RANGES = """
+def ranges_in_ranges(n: Int[Array, "M", "0:N + 1"], m: Int[Array, "N", "0:M + 1"], c: float):
+    T = zeros((M, N, M))
+    for i in range(0, M):
+        for j in range(n[i], N):
+            for k in range(m[j], M):
+                T[i, j, k] = tanh(c)
+    return T
+"""
+
+
+def test_a_range_may_be_read_for_each_row_of_a_range_that_is_read() -> None:
+    assert_right(RANGES_IN_RANGES, [{"M": 3, "N": 5}, {"M": 20, "N": 17}])
+
+
+# How often something is added is a factor of the gradient, and no range says it any more.
+SO_OFTEN = """
+def so_often(X: Float[Array, "M"]):
+    T = zeros(M)
+    for i in range(0, N):
+        for j in range(0, M):
+            T[j] += X[j] * X[j]
+    return T
+"""
+
+
+def test_a_size_that_is_left_in_a_value_alone_is_an_argument() -> None:
+    made = emitted_with_backward(program(SO_OFTEN))
+    assert made.found.program.arguments == ("X", "dT", "N")
+    assert_right(SO_OFTEN, [{"M": 3, "N": 4}, {"M": 2, "N": 0}], backward=True)
+
+
+# Two rows of T read one of X: their sum is free of the columns, and stays inside of these.
+TWO_OF_ONE = """
+def two_of_one(X: Float[Array, "N N+1"]):
+    T = zeros((N, N + 1))
+    for i in range(0, N):
+        for j in range(0, N):
+            T[i, j] = X[i // 2, j]
+    return T
+"""
+
+
+def test_loops_are_not_brought_outward_and_back_for_ever() -> None:
+    assert_right(TWO_OF_ONE, [{"N": 5}, {"N": 0}], backward=True)
+
+
+# What is summed ahead for a whole row is read where the row has a gradient, and nowhere else.
+BESIDE_THE_GRADIENT = """
+def beside_the_gradient(X: Float[Array, "N N"], Y: Float[Array, "N N+1"]):
+    S = zeros((N, N))
+    T = zeros((N, N))
+    for i in range(0, N):
+        for j in range(i, N):
+            S[i, j] = X[i, (j + N - 1) % N] + Y[i, j]
+    for i in range(1, N):
+        for j in range(N - 2, 0, -1):
+            if i < N - 1:
+                T[i - 1, j] = S[i, i] + S[j, max(0, j - 1)]
+    return T
+"""
+# An argument with one row more than is read, beside an array of integers without it.
+ONE_ROW_MORE = """
+def one_row_more(T: Float[Array, "N M"], g: Int[Array, "N", "0:M"], X: Float[Array, "N+1"]):
+    Y = zeros((N + 1, N))
+    for i in range(0, N):
+        for j in range(0, N):
+            if i <= j:
+                Y[i, j] = T[i, g[i]] * (X[i] - 0.5)
+    return Y
+"""
+
+
+@pytest.mark.parametrize("text", [BESIDE_THE_GRADIENT, ONE_ROW_MORE])
+def test_gradients_are_read_inside_their_arrays(text: str) -> None:
+    sizes = [{"N": 4, "M": 3}, {"N": 1, "M": 2}]
+    names = {p.name for p in program(text).parameters}
+    assert_right(text, [{k: v for k, v in s.items() if k in names} for s in sizes], backward=True)
+
+
+# A number of each row is read ahead of its columns: of rows that have none there is no such number.
+ROWS_WITHOUT_COLUMNS = """
+def rows_without_columns(A: Float[Array, "N+1 N"], T: Float[Array, "N"]):
+    Y = zeros(N + 1)
+    for i in range(0, N + 1):
+        for j in range({start}, N):
+            if i <= j:
+                Y[i] += A[i, j] * T[{row}]
+    return Y
+"""
+
+
+@pytest.mark.parametrize("start", ["0", "i"])
+@pytest.mark.parametrize("row", ["i", "g[i]"])
+def test_what_is_read_ahead_of_a_loop_is_inside_its_array(start: str, row: str) -> None:
+    text = ROWS_WITHOUT_COLUMNS.replace("{start}", start).replace("{row}", row)
+    if row == "g[i]":
+        text = text.replace('"N"]):', '"N"], g: Int[Array, "N", "0:N"]):')
+    assert_right(text, [{"N": 4}, {"N": 1}, {"N": 0}])
+
+
+# One iteration adds to a cell that others would name, too: these must not store what it held.
+ONE_OF_ALL = """
+def one_of_all(g: Int[Array, "M", "0:M"], X: Float[Array, "M"]):
+    T = zeros(M)
+    for i in range(0, M):
+        if i == {one}:
+            T[{cell}] += X[i]
+    return T
+"""
+
+
+@pytest.mark.parametrize(("one", "cell"), [("M - 1", "g[i]"), ("0", "i // 2")])
+def test_rows_that_may_share_a_cell_do_not_each_store_it(one: str, cell: str) -> None:
+    with pytest.raises(NotLowered, match="store all of it|the value would have to wait in memory"):
+        emitted(program(ONE_OF_ALL.replace("{one}", one).replace("{cell}", cell)))
+    assert_right(ONE_OF_ALL.replace("{one}", one).replace("{cell}", "M - 1 - i"), [{"M": 5}])
+
+
+# Of a loop that ends one before the last there is a first state at M = 0, too.
+ONE_STEP_LESS = """
+def one_step_less(X: Float[Array, "N M"]):
+    Y = zeros(N)
+    for i in range(0, N):
+        h = 1.0
+        for j in range(0, M - 1):
+            h = tanh(h + X[i, j])
+        Y[i] = h
+    return Y
+"""
+
+
+def test_the_first_state_is_kept_where_there_is_no_step() -> None:
+    assert_right(ONE_STEP_LESS, [{"N": 3, "M": m} for m in (0, 1, 4)], backward=True)
