@@ -52,6 +52,7 @@ from looptrans.ir.condition import (
     conjunction,
     is_data_dependent,
 )
+from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.listing import condition_text, contract_text, index_text
 from looptrans.ir.program import Declaration, Program
@@ -442,7 +443,14 @@ class Writer:
         arguments += [f"{name}: int" for name in self._sizes_given(arguments, lines)]
         head = f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"
         text = "\n".join([head, *lines]) + "\n"
-        return parse(Source(f"<backward of {program.name}>", text))
+        try:
+            return parse(Source(f"<backward of {program.name}>", text))
+        except ListingError as error:
+            first = error.mistakes[0]
+            line = text.splitlines()[first.span.line - 1].strip() if first.span else "it"
+            raise NotDifferentiated(
+                f"what was derived is no listing: {first.message} in {line}"
+            ) from None
 
     def _sizes_given(self, arguments: list[str], lines: list[str]) -> list[str]:
         """Return the sizes that only their use says are sizes: a value alone may have one left."""

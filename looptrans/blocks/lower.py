@@ -219,6 +219,7 @@ class _Lowering:
                 serial[error.path] = error.reason
                 continue
             if seen <= contracted:
+                _require_room(kernel)
                 return kernel
             contracted |= seen
         raise NotLowered("no form in blocks was reached")
@@ -496,3 +497,21 @@ def _fill(creation: Create | None, name: str) -> float | int | bool | None:
             return creation.fill.value
         raise NotLowered(f"{name} is filled with something that is no plain number")
     return 1.0 if creation.function == "ones" else 0.0
+
+
+def _require_room(kernel: Kernel) -> None:
+    """Require that a name is a block over all that its value is a block over.
+
+    Raises:
+        NotLowered: It is none: what it holds would have to be kept for each of the iterations.
+    """
+    for op in ops_in(kernel.body):
+        if not isinstance(op, Let) or not op.dims:
+            continue
+        missing = [dim.name for dim in dims_of(op.value) if dim not in op.dims]
+        if missing:
+            raise NotLowered(
+                f"{op.name} would have to be kept for each of a block of iterations of "
+                f"{missing[0]}, and a block of it has no room for that",
+                next(iter(op.labels), None),
+            )
