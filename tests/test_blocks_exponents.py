@@ -133,7 +133,7 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"], T: F
             t = max(m, s)
             l = l * exp(m - t) + exp(s - t)
             m = t
-        lse = m + log(l)
+        lse = m + log(1.0 + l)
         for j in range(0, N):
             w = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) + tanh(T[j]) - {taken})
             if w > 0.001:
@@ -175,7 +175,7 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "M"]):
 @pytest.mark.parametrize(
     ("lse", "is_asked"),
     [
-        ("m + log(l)", False),
+        ("m + log(1.0 + l)", False),
         ("m + log(l) if m > -inf else 0.0", True),
         ("max(m, V[i]) + log(l)", False),
         ("m - 2.0 * m", True),

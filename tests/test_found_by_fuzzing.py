@@ -263,7 +263,7 @@ def one_of_all(g: Int[Array, "M", "0:M"], X: Float[Array, "M"]):
 
 @pytest.mark.parametrize(("one", "cell"), [("M - 1", "g[i]"), ("0", "i // 2")])
 def test_rows_that_may_share_a_cell_do_not_each_store_it(one: str, cell: str) -> None:
-    with pytest.raises(NotLowered, match="store all of it|the value would have to wait in memory"):
+    with pytest.raises(NotLowered, match=r"store all of it|the value would have to wait in memory"):
         emitted(program(ONE_OF_ALL.replace("{one}", one).replace("{cell}", cell)))
     assert_right(ONE_OF_ALL.replace("{one}", one).replace("{cell}", "M - 1 - i"), [{"M": 5}])
 

@@ -3,7 +3,7 @@
 `one_derivation` goes through the steps; what it meets on the way, in that order:
 
 what equations are        definitions, sums, written_sums, facts, refusal
-seen more simply          simpler, order, within, first_terms, row_parts
+seen more simply          simpler, order, within, first_terms, row_parts, own_names, divided
 made ready for reading    lets, digits, whole_digits, row_products, lengths, packed, views,
                           taken_back, choices, one_form, picking, named_tests, tightening,
                           cancelling, running

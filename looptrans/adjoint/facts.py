@@ -9,6 +9,7 @@ from math import gcd
 
 from looptrans.ir.affine import Form, difference, form_of
 from looptrans.ir.condition import (
+    ALWAYS,
     NEGATED,
     Condition,
     Every,
@@ -18,8 +19,10 @@ from looptrans.ir.condition import (
     Truth,
     negation,
 )
-from looptrans.ir.index import Arith, Extremum, Index, Int, Var
+from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var
+from looptrans.ir.program import Program
 from looptrans.ir.value import Generator, Range
+from looptrans.ir.walk import accesses, placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +170,35 @@ def _least(form: Form) -> Form:
     if factor == 1:
         return form
     return Form({t: count // factor for t, count in form.terms.items()}, form.constant // factor)
+
+
+def said_of_sizes(program: Program) -> Facts:
+    """Return what a listing says of its sizes: contracts, and that what is read anyway is there.
+
+    No size is negative. A loop over M that reads C[i] under no guard says that C has M elements.
+
+    Args:
+        program: The listing.
+    """
+    found: dict[Condition, None] = {}
+    for parameter in program.parameters:
+        if parameter.kind == "size":
+            found[Relation(">=", Param(parameter.name), Int(0))] = None
+    found |= {c.condition: None for c in program.contracts if not c.generators}
+    shapes = {array.name: array.shape for array in program.arrays}
+    for place in placed(program):
+        if place.conditions:
+            continue
+        for relation in accesses(place.node):
+            if relation.condition != ALWAYS:
+                continue
+            around = {loop.variable: loop.range for loop in place.loops}
+            around |= {g.variable: g.range for g in relation.generators}
+            access = relation.access
+            for index, extent in zip(access.indices, shapes[access.array], strict=False):
+                bounds = around.get(index.name) if isinstance(index, Var) else None
+                if bounds is None or extent is None or bounds.step != 1:
+                    continue
+                if bounds.start == Int(0) and isinstance(bounds.stop, Param):
+                    found[Relation("<=", bounds.stop, extent)] = None
+    return Facts(tuple(found))

@@ -26,7 +26,7 @@ from looptrans.adjoint.definitions import (
     reads_of,
     refreshed_generators,
 )
-from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.facts import Facts, said_of_sizes
 from looptrans.adjoint.in_range import Inside
 from looptrans.adjoint.nests import (
     Nest,
@@ -95,6 +95,7 @@ class Writer:
         shown: What saved definitions are called in the listings.
         meant: Which definition each scalar and each array made in the backward listing is.
         incoming: For the gradient of each output that receives one, the definition of the output.
+        said: What the listing says of its sizes.
     """
 
     program: Program
@@ -107,6 +108,11 @@ class Writer:
     shown: dict[str, str] = field(default_factory=dict)
     meant: dict[str, str] = field(default_factory=dict)
     incoming: dict[str, str] = field(default_factory=dict)
+    said: Facts = field(default_factory=Facts)
+
+    def __post_init__(self) -> None:
+        """Read what the listing says of its sizes."""
+        self.said = said_of_sizes(self.program)
 
     def written(
         self, gradients: dict[str, Gradient], incoming: dict[str, str], saver: Saver
@@ -324,7 +330,7 @@ class Writer:
     def _in_range(self, nest: Nest) -> Nest:
         """Leave out what would read beside an array: the listing reads none of it there."""
         own = frozenset(g.variable for g in nest.loops)
-        facts = Facts(nest.conditions).inside(nest.loops)
+        facts = self.said.and_(*nest.conditions).inside(nest.loops)
         (update,) = nest.updates
         reads = Inside(self._extents, own)
         value, more = reads.value(update.value, facts.inside(update.inner))
