@@ -59,6 +59,7 @@ from looptrans.ir.program import Declaration, Program
 from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Access,
+    Call,
     Const,
     Generator,
     Holds,
@@ -317,6 +318,7 @@ class Writer:
                 used |= condition_variables(condition)
             for g in generators:
                 used |= {*variables(g.range.start), *variables(g.range.stop)}
+            used |= _of_functions(body, {g.variable for g in generators})
             inner = tuple(g for g in indices if g.variable not in used)
         outer = [g for g in indices if g not in inner]
         if inner:
@@ -531,3 +533,15 @@ def _renamed(term: Term, names: list[str]) -> Term:
         replace(g, variable=name) for g, name in zip(moved.generators, names, strict=True)
     )
     return replace(moved, generators=generators)
+
+
+def _of_functions(value: Value, summed: set[str]) -> set[str]:
+    """Return the variables of functions that have other values for each term of a sum.
+
+    exp(c[i, h] - c[j, h]) is worked out for each h as scores are, and not for a block of all h.
+    """
+    found: set[str] = set()
+    for part in walk_value(value):
+        if isinstance(part, Call) and summed & (own := set(free_variables(part))):
+            found |= own
+    return found
