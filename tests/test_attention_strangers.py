@@ -21,7 +21,7 @@ from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.first_terms import with_first_terms_inside  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
 from looptrans.adjoint.row_parts import with_parts_of_rows  # noqa: E402
-from looptrans.blocks.ops import TileLoop  # noqa: E402
+from looptrans.blocks.ops import TileLoop, has_products, most_dims  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.executor import execute  # noqa: E402
@@ -560,3 +560,60 @@ def test_two_experts_for_each_token() -> None:
 
     chosen = torch.tensor([[0, 1], [2, 2], [1, 0]])
     compare(EXPERTS, torch_, normal((3, 5), (3, 5, 18), (3, 18, 5), (3, 2)), [chosen])
+
+
+DECAYS = """
+def decays(X: Float[Array, "T H P"], A: Float[Array, "T H"], L: Float[Array, "T N"],
+           C: Float[Array, "T N"]):
+    c = zeros((T, H)); Y = zeros((T, H, P))
+    for h in range(H):
+        run = 0.0
+        for t in range(T):
+            run -= A[t, h] ** 2
+            c[t, h] = run
+    for h in range(H):
+        for i in range(T):
+            for j in range(i + 1):
+                g = sum(C[i, n] * L[j, n] for n in range(N)) * exp(c[i, h] - c[j, h])
+                for p in range(P):
+                    Y[i, h, p] += g * X[j, h, p]
+    return Y
+"""
+NESTED = """
+def nested(X: Float[Array, "T H P"], c: Float[Array, "T H"], G: Float[Array, "T H P"],
+           L: Float[Array, "T N"]):
+    dC = zeros((T, N))
+    for i in range(T):
+        for j in range(i + 1):
+            dg = sum(
+                exp(c[i, h] - c[j, h]) * sum(G[i, h, p] * X[j, h, p] for p in range(P))
+                for h in range(H)
+            )
+            for n in range(N):
+                dC[i, n] += dg * L[j, n]
+    return dC
+"""
+
+
+def test_decays_of_heads_are_worked_out_for_each_head() -> None:
+    """A block of all heads and columns was larger than Triton's largest."""
+    found = emitted_with_backward(program(DECAYS))
+    assert most_dims(op for kernel in found.backward.kernels for op in kernel.body) == 2
+
+    def torch_(x: Any, a: Any, ell: Any, c: Any) -> Any:
+        s = (-(a**2)).cumsum(0).T
+        weights = (c @ ell.T) * torch.exp(s[:, :, None] - s[:, None, :])
+        return torch.einsum("hij,jhp->ihp", torch.tril(weights), x)
+
+    compare(DECAYS, torch_, normal((9, 3, 5), (9, 3), (9, 4), (9, 4)), [])
+
+
+def test_a_sum_of_sums_is_a_loop_with_products() -> None:
+    (kernel,) = emitted(program(NESTED)).blocks.kernels
+    assert most_dims(kernel.body) == 2 and has_products(kernel.body)
+
+    def torch_(x: Any, c: Any, g: Any, ell: Any) -> Any:
+        weights = torch.exp(c[:, None] - c[None]) * torch.einsum("ihp,jhp->ijh", g, x)
+        return torch.tril(weights.sum(-1)) @ ell
+
+    compare(NESTED, torch_, normal((9, 3, 5), (9, 3), (9, 3, 5), (9, 4)), [])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from looptrans.blocks.expr import Dim, Dot, Expr, walk
+from looptrans.blocks.expr import Dim, Dot, Expr, dims_of, walk
 from looptrans.ir.monoids import Folding
 
 
@@ -142,6 +142,12 @@ def exprs_of(op: Op) -> tuple[Expr, ...]:
             return (start, stop)
         case Branch(condition, _):
             return (condition,)
+
+
+def most_dims(ops: Iterable[Op]) -> int:
+    """Return how many dimensions the largest block has that is worked with."""
+    exprs = (expr for op in ops_in(ops) for expr in exprs_of(op))
+    return max((len(dims_of(part)) for expr in exprs for part in walk(expr)), default=0)
 
 
 def has_products(ops: Iterable[Op]) -> bool:

@@ -45,6 +45,7 @@ from looptrans.derivation.together import (
     own_arrays,
     rows_again,
     sums,
+    sums_in_loops,
 )
 from looptrans.derivation.two_nests import TwoNests, left_over, two_nests
 from looptrans.derivation.work import Work, loop_name
@@ -62,7 +63,9 @@ from looptrans.transforms.tree import (
     node_at,
 )
 
-Nests: TypeAlias = Literal["joined", "rows again", "as written", "apart", "results apart"]
+Nests: TypeAlias = Literal[
+    "joined", "rows again", "as written", "apart", "results apart", "sums in loops"
+]
 NESTS: tuple[Nests, ...] = get_args(Nests)
 BLOCK = 64
 PARTS = 4
@@ -90,7 +93,8 @@ def derive(
         nests: Whether nests that stand side by side are joined, stay as written, or, for `fold`,
             are taken apart where they hold several loops, or results told apart by different
             loops; what one loop hands to another then goes through memory. With `rows again`
-            nests are joined, and rows that loops hand to each other worked out again.
+            nests are joined, and rows that loops hand to each other worked out again. With `sums in
+            loops` nests stay, and sums of several variables are loops over the first one.
         own: Whether arrays that iterations use one after the other get a part for each, as they
             must where several loops of an iteration use them.
         digits: For `fold`, whether loops over numbers of two digits become two.
@@ -111,6 +115,8 @@ def derive(
         joined(work, own=own)
     elif nests == "rows again":
         rows_again(work)
+    elif nests == "sums in loops":
+        sums_in_loops(work)
     else:
         own_arrays(work, reused_too=own)
         sums(work)
@@ -121,7 +127,7 @@ def derive(
             work = _in_passes(work, own=own)
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
-        elif nests != "as written":
+        elif nests not in ("as written", "sums in loops"):
             by_themselves(work)
         known = _scalars_with_flow(work)
         if digits and _in_digits(work):

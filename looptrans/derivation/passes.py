@@ -122,6 +122,29 @@ def _is_pass(node: Node, wanted: Range, outer: str) -> bool:
     return _sums_over(node, wanted) or (isinstance(node, Loop) and node.range == wanted)
 
 
+def sums_of_sums(program: Program) -> Iterator[str]:
+    """Yield the statements whose values are sums of several variables that are no one product.
+
+    As a loop over the first variable, each of its iterations has matrix products of its own:
+
+        g = sum(exp(c[i, h] - c[j, h]) * dY[i, h, p] * X[j, h, p] for h in … for p in …)
+
+    Args:
+        program: The program.
+    """
+    for place in placed(program):
+        if not isinstance(place.node, Assign):
+            continue
+        found = _sum_of(place.node)
+        if found is None or found.function != "sum" or found != place.node.values[0]:
+            continue
+        several = len(found.generators) > 1 or any(
+            isinstance(part, Reduce) for part in walk_value(found.body)
+        )
+        if several and any(isinstance(part, Call) for part in walk_value(found.body)):
+            yield place.label
+
+
 def sum_as_loop(program: Program, label: str) -> DerivationStep:
     """Write a sum, maximum or minimum of a statement as a loop.
 

@@ -19,7 +19,7 @@ from looptrans.derivation.loops_as_sums import (
     mixed_loops,
     sum_loops,
 )
-from looptrans.derivation.passes import Passes, brought_out, passes
+from looptrans.derivation.passes import Passes, brought_out, passes, sums_of_sums
 from looptrans.derivation.side_by_side import worth_joining
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Node, Program
@@ -54,6 +54,13 @@ def rows_again(work: Work) -> None:
     own_arrays(work)
     if work.take("rows worked out again") is None:
         brought_together(work)
+
+
+def sums_in_loops(work: Work) -> None:
+    """Write sums of several variables as loops over the first, and leave loops what they are."""
+    own_arrays(work)
+    for label in tuple(sums_of_sums(work.program)):
+        work.take("sum as a loop", label)
 
 
 def brought_together(work: Work) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from looptrans.blocks.lower import lower
-from looptrans.blocks.ops import has_products
+from looptrans.blocks.ops import has_products, most_dims
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.blocks.serial import OneRowEach
 from looptrans.derivation.buffers import reused
@@ -20,6 +20,8 @@ from looptrans.emit.refusal import Refused
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.walk import nodes
 from looptrans.version import __version__
+
+MOST_DIMS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ def lowered(
         joined = joined or fused
         try:
             found = lower(derivation, rounded=rounded)
+            found = _with_smaller_blocks(program, found, rounded) or found
             return _with_products(program, found, nests, own, rounded) or found
         except NotLowered as error:
             if isinstance(error, OneRowEach):
@@ -91,6 +94,26 @@ def lowered(
 def _kinds(derivation: Derivation) -> set[str]:
     """Return which kinds of steps a derivation has."""
     return {step.kind for step in derivation.steps}
+
+
+def _with_smaller_blocks(
+    program: Program, found: BlockProgram, rounded: Rounding | None
+) -> BlockProgram | None:
+    """Return kernels with sums as loops, where blocks had more dimensions than a product has.
+
+    Such a block soon is larger than what Triton allows, and there are no products for it.
+    """
+
+    def most(blocks: BlockProgram) -> int:
+        return max(most_dims(kernel.body) for kernel in blocks.kernels)
+
+    if most(found) <= MOST_DIMS:
+        return None
+    try:
+        other = lower(derive(program, "fold", nests="sums in loops"), rounded=rounded)
+    except (NotDone, NotLowered):
+        return None
+    return other if most(other) < most(found) else None
 
 
 def _with_products(
