@@ -31,6 +31,7 @@ from looptrans.blocks.late import with_late
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
 from looptrans.blocks.ops import (
+    MOST_DIMS,
     ElementLoop,
     Let,
     Op,
@@ -38,6 +39,7 @@ from looptrans.blocks.ops import (
     Store,
     TileLoop,
     exprs_of,
+    most_dims,
     ops_in,
 )
 from looptrans.blocks.outside import outside
@@ -204,12 +206,33 @@ class _Lowering:
         kept: frozenset[str],
         before: frozenset[str],
     ) -> Kernel:
+        """Lower a nest; a row is a program of its own where its blocks have few dimensions then.
+
+        Rows that read the same share it in a block, but a matrix product has no third row.
+        """
+        kernel = self._formed(name, group, (kept, before), self.alone)
+        rows = [dim.name for dim in kernel.grid if dim.role == "rows"]
+        if len(rows) < 2 or most_dims(kernel.body) <= MOST_DIMS:
+            return kernel
+        for row in rows:
+            with suppress(NotLowered):
+                other = self._formed(name, group, (kept, before), self.alone | {row})
+                if most_dims(other.body) <= MOST_DIMS:
+                    return other
+        return kernel
+
+    def _formed(
+        self,
+        name: str,
+        group: list[tuple[int, Node]],
+        memory: tuple[frozenset[str], frozenset[str]],
+        alone: frozenset[str],
+    ) -> Kernel:
         contracted: frozenset[tuple[str, Role]] = frozenset()
         serial: dict[Path, str] = {}
-        alone = self.alone
         for _ in range(20):
             try:
-                kernel, seen = self._attempt(name, group, (kept, before), contracted, serial, alone)
+                kernel, seen = self._attempt(name, group, memory, contracted, serial, alone)
             except OneRowEach as error:
                 if not self.one_each:
                     raise

@@ -144,6 +144,10 @@ def exprs_of(op: Op) -> tuple[Expr, ...]:
             return (condition,)
 
 
+# A matrix product of each of some rows has three dimensions.
+MOST_DIMS = 3
+
+
 def most_dims(ops: Iterable[Op]) -> int:
     """Return how many dimensions the largest block has that is worked with."""
     exprs = (expr for op in ops_in(ops) for expr in exprs_of(op))

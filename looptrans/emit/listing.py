@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from looptrans.blocks.lower import lower
-from looptrans.blocks.ops import has_products, most_dims
+from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.blocks.serial import OneRowEach
 from looptrans.derivation.buffers import reused
@@ -20,8 +20,6 @@ from looptrans.emit.refusal import Refused
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.walk import nodes
 from looptrans.version import __version__
-
-MOST_DIMS = 3
 
 
 @dataclass(frozen=True, slots=True)
