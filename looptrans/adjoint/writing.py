@@ -318,7 +318,8 @@ class Writer:
                 used |= condition_variables(condition)
             for g in generators:
                 used |= {*variables(g.range.start), *variables(g.range.stop)}
-            used |= _of_functions(body, {g.variable for g in generators})
+            rows = {g.variable for g in indices} & used
+            used |= _of_functions(body, rows, {g.variable for g in generators})
             inner = tuple(g for g in indices if g.variable not in used)
         outer = [g for g in indices if g not in inner]
         if inner:
@@ -535,13 +536,14 @@ def _renamed(term: Term, names: list[str]) -> Term:
     return replace(moved, generators=generators)
 
 
-def _of_functions(value: Value, summed: set[str]) -> set[str]:
-    """Return the variables of functions that have other values for each term of a sum.
+def _of_functions(value: Value, rows: set[str], summed: set[str]) -> set[str]:
+    """Return the variables of functions that have other values for each row and each of its terms.
 
     exp(c[i, h] - c[j, h]) is worked out for each h as scores are, and not for a block of all h.
     """
     found: set[str] = set()
     for part in walk_value(value):
-        if isinstance(part, Call) and summed & (own := set(free_variables(part))):
+        own = set(free_variables(part)) if isinstance(part, Call) else set()
+        if rows & own and summed & own:
             found |= own
     return found
