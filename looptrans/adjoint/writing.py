@@ -64,6 +64,7 @@ from looptrans.ir.value import (
     Generator,
     Holds,
     Read,
+    Reduce,
     Select,
     Value,
     walk_value,
@@ -318,9 +319,11 @@ class Writer:
                 used |= condition_variables(condition)
             for g in generators:
                 used |= {*variables(g.range.start), *variables(g.range.stop)}
-            rows = {g.variable for g in indices} & used
-            used |= _of_functions(body, rows, {g.variable for g in generators})
             inner = tuple(g for g in indices if g.variable not in used)
+            if len(inner) + _most_summed(body) > 1:
+                rows = {g.variable for g in indices} & used
+                used |= _of_functions(body, rows, {g.variable for g in generators})
+                inner = tuple(g for g in inner if g.variable not in used)
         outer = [g for g in indices if g not in inner]
         if inner:
             outer = list(self._as_in_text(tuple(outer), generators))
@@ -536,10 +539,17 @@ def _renamed(term: Term, names: list[str]) -> Term:
     return replace(moved, generators=generators)
 
 
+def _most_summed(value: Value) -> int:
+    """Return over how many variables the sum in a value goes that goes over most."""
+    sums = (part for part in walk_value(value) if isinstance(part, Reduce))
+    return max((len(part.generators) for part in sums), default=0)
+
+
 def _of_functions(value: Value, rows: set[str], summed: set[str]) -> set[str]:
     """Return the variables of functions that have other values for each row and each of its terms.
 
-    exp(c[i, h] - c[j, h]) is worked out for each h as scores are, and not for a block of all h.
+    exp(c[i, h] - c[j, h]) is worked out for each h as scores are, and not for a block of all h,
+    which would have four dimensions where d or a sum stands beside it.
     """
     found: set[str] = set()
     for part in walk_value(value):
