@@ -19,6 +19,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 import looptrans  # noqa: E402
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.first_terms import with_first_terms_inside  # noqa: E402
+from looptrans.adjoint.own_names import with_own_names  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
 from looptrans.adjoint.row_parts import with_parts_of_rows  # noqa: E402
 from looptrans.blocks.ops import TileLoop, has_products, most_dims  # noqa: E402
@@ -508,6 +509,25 @@ def test_names_that_two_nests_use_for_rows_of_their_own() -> None:
         )
 
     compare(BOTH_WAYS, torch_, normal((19, 5), (19, 5)), [0.7])
+
+
+LOOKED_UP = """
+def looked_up(X: Float[Array, "M N"], g: Int[Array, "M", "0:N"], h: Int[Array, "N", "0:M"]):
+    A = zeros(M); B = zeros(N)
+    for i in range(M):
+        p = g[i]
+        A[i] = X[i, p]
+    for j in range(N):
+        p = h[j]
+        B[j] = X[p, j]
+    return A, B
+"""
+
+
+def test_a_name_that_stands_in_a_subscript_keeps_it() -> None:
+    """Subscripts are not renamed: the second loop would have read what the first one left."""
+    assert with_own_names(program(LOOKED_UP)) is None
+    assert with_own_names(program(BOTH_WAYS)) is not None
 
 
 MADE_TWICE = """

@@ -11,6 +11,7 @@ What is kept for a row of one loop has another place than what is kept for a row
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.free import is_creation, is_made_anew, is_overwritten
@@ -19,7 +20,8 @@ from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Create, Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out, nodes
-from looptrans.transforms.accesses import AccessSite, listed, sites_of
+from looptrans.transforms.accesses import AccessSite, listed, require_no_index, sites_of
+from looptrans.transforms.errors import TransformError
 from looptrans.transforms.nest import fresh_name
 from looptrans.transforms.tree import Position, node_at, replace_at
 
@@ -116,7 +118,11 @@ def _shared(program: Program) -> Iterator[tuple[str, tuple[_Uses, ...]]]:
         if array.role != "local" or array.name in outside | created or not sites:
             continue
         loops = _loops(program, sites)
-        if len({each.around for each in loops}) > 1 and all(map(_is_own, loops)):
+        if len({each.around for each in loops}) < 2 or not all(map(_is_own, loops)):
+            continue
+        nests = tuple(node_at(program, each.position) for each in loops)
+        with suppress(TransformError):  # a subscript keeps its name
+            require_no_index(program, nests, array.name, f"rename {array.name}")
             yield array.name, loops
 
 
