@@ -53,12 +53,11 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
     nests = tuple(each for nest in nests for each in rewritten((nest,), _ended))
     touched = [_touched(tied.closed(_only_set(nest))) for nest in nests]
     setting = [_set_before(nests, n, tied) for n in range(len(nests))]
-    free = groups(len(nests), _edges(touched, setting))
-    apart = {(n, m) for n in range(len(nests)) for m in range(len(nests))} - {
-        (n, m) for members in free for n in members for m in members
+    group = {
+        n: k for k, each in enumerate(groups(len(nests), _edges(touched, setting))) for n in each
     }
     for n, adders in enumerate(setting):
-        adders &= {m for m in adders if (n, m) in apart}
+        adders.intersection_update({m for m in adders if group[m] != group[n]})
         if adders:
             nests = (*nests[:n], _added(nests[n], tied), *nests[n + 1 :])
     found: list[Node] = []
