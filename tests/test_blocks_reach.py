@@ -53,6 +53,15 @@ def asked(*lines: str) -> list[str]:
             ("for i in range(N):", "    for j in range(i):", "        x[j] = x[N + 1 - i]"),
             ["x.0 >= N + 1 if N - 1 > 0"],
         ),
+        # Loops that leave the subscript as it is have iterations for some row.
+        (
+            ("for i in range(N):", "    for j in range(i + 1):", "        x[j] = c[F] + x[i]"),
+            ["c.0 >= F + 1 if N > 0"],
+        ),
+        (
+            ("for i in range(N):", "    for j in range(i, F):", "        c[j] = n[B]"),
+            ["n.0 >= B + 1 if N > 0 if F > 0"],
+        ),
     ],
 )
 def test_what_is_asked_of_extents(lines: tuple[str, ...], found: list[str]) -> None:

@@ -66,7 +66,7 @@ def reached(program: Program) -> tuple[Reach, ...]:
             least = simplified(total(last[0], 1))
             if extent is not None and _is_within(least, extent, counts):
                 continue
-            lengths = _plainest((*_lengths(site, last[1]), *last[2]))
+            lengths = _plainest((*_lengths(site, _others(site, last[1])), *last[2]))
             if any(isinstance(each, Int) and each.value <= 0 for each in lengths):
                 continue  # as `range(i + 1, N)` at i = N - 1
             plain = tuple(each for each in lengths if not _is_open(each))
@@ -120,6 +120,30 @@ def _inner_ends(
             continue
         ends.append(index_of(left.plus(Form({}, 1), -1).times(way)))
     return ends
+
+
+def _others(site: Site, chosen: dict[str, Index]) -> dict[str, Index]:
+    """Return an iteration, of the loops too that leave a subscript as it is.
+
+    for i in range(N):                  i + 1 iterations are most for the last i
+        for j in range(i + 1):
+            x = X[F - 1]
+
+    What is asked of a length that another iteration has may be more than need be, and is so only of
+    sizes for which there is this one.
+    """
+    found = dict(chosen)
+    for binding in site.bindings:
+        if binding.variable in found or binding.range.step != 1:
+            continue
+        for inner in site.bindings:
+            length = difference(inner.range.stop, inner.range.start)
+            way = slope(length, binding.variable)
+            if binding.variable in variables(length) and way:
+                last = total(binding.range.stop, -1)
+                found[binding.variable] = last if way > 0 else binding.range.start
+                break
+    return found
 
 
 def _lengths(site: Site, chosen: dict[str, Index]) -> tuple[Index, ...]:
