@@ -211,6 +211,71 @@ def assert_verified(
     assert main(["verify", str(file), "--pass", passes, "--dtype", dtypes, *sets]) == 0
 
 
+# Row 0 has no iterations of j, and what is read in front of them is not there.
+IN_FRONT = """
+def in_front(Q: Float[Array, "N"], K: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(N):
+        for j in range(1, i + 1):
+            y[i] += Q[i - 1] * K[j]
+    return y
+"""
+# A guard says of a product of sizes what keeps it inside.
+STRIDED = """
+def strided(Q: Float[Array, "N E"], K: Float[Array, "N E"], R: int, W: int):
+    O = zeros(N)
+    for i in range(N):
+        m = -inf
+        l = 0.0
+        for t in range(W):
+            if i - R * t >= 0:
+                s = sum(Q[i, e] * K[i - R * t, e] for e in range(E)) / sqrt(E)
+                n = max(m, s)
+                l = l * exp(m - n) + exp(s - n)
+                m = n
+        O[i] = m + log(l)
+    return O
+"""
+# Scores that do not count, 0, may be far above the maximum of those that do.
+FAR_BELOW = """
+def far_below(
+    Q: Float[Array, "M E"], K: Float[Array, "N E"], Z: Float[Array, "M N"], V: Float[Array, "N D"]
+):
+    S = zeros((M, N))
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E)) - 1000.0 * Z[i, j] ** 2
+        m = max(S[i, j] for j in range(N))
+        l = sum(exp(S[i, j] - m) for j in range(N))
+        for d in range(D):
+            O[i, d] = sum(exp(S[i, j] - m) / l * V[j, d] for j in range(N))
+    return O
+"""
+# Squares of distances in groups: each group is added to the scores.
+GROUPED = """
+def grouped(
+    Q: Float[Array, "M P 3"], K: Float[Array, "N P 3"], w: Float[Array, "P"], V: Float[Array, "N D"]
+):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        acc = zeros(D)
+        for j in range(N):
+            s = sum(w[p] * sum((Q[i, p, x] - K[j, p, x]) ** 2 for x in range(3)) for p in range(P))
+            n = max(m, s)
+            a = exp(m - n)
+            l = l * a + exp(s - n)
+            for d in range(D):
+                acc[d] = acc[d] * a + exp(s - n) * V[j, d]
+            m = n
+        for d in range(D):
+            O[i, d] = acc[d] / l
+    return O
+"""
+
+
 @pytest.mark.parametrize("name", SHARED)
 def test_programs_store_no_cells_that_a_guard_gives_to_others(name: str) -> None:
     with pytest.raises(NotLowered, match=r"no subscript tells which cells of u .* iteration of r"):
@@ -270,3 +335,22 @@ def test_where_a_size_is_0_what_its_loop_touches_bounds_nothing(tmp_path: Path) 
     a = torch.arange(1.0, 8.0)
     _, q = beyond(torch.zeros(2, 0), torch.tensor([5, 7]), a, torch.zeros(2))
     assert q.tolist() == [2.0, 4.0, 6.0, 8.0, 10.0, 6.0, 7.0]
+
+
+def test_what_is_read_in_front_of_a_loop_is_there(tmp_path: Path) -> None:
+    assert_verified(IN_FRONT, "N=7; N=40; N=1", tmp_path / "front.py")
+
+
+def test_what_a_listing_reads_under_guards_its_gradient_does_too(tmp_path: Path) -> None:
+    assert_verified(STRIDED, "N=9,R=2,W=3; N=4,R=3,W=5; N=3,R=0,W=2", tmp_path / "strided.py")
+
+
+def test_scores_that_do_not_count_are_no_reason_for_nan(tmp_path: Path) -> None:
+    assert_verified(FAR_BELOW, "M=9,N=1,E=4,D=2; M=9,N=65,E=4,D=2", tmp_path / "far.py", "forward")
+
+
+def test_sums_of_sums_between_rows_are_added_up_one_at_a_time(tmp_path: Path) -> None:
+    made = emitted(program(GROUPED)).text
+    assert "for all of them at once a block has 4 dimensions" in made
+    assert "None, None, None" not in made
+    assert_verified(GROUPED, "M=3,N=5,P=2,D=2; M=3,N=5,P=0,D=2", tmp_path / "grouped.py")

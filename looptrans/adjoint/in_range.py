@@ -24,8 +24,20 @@ from looptrans.ir.condition import (
     Some,
     conjunction,
     negation,
+    walk_condition,
 )
-from looptrans.ir.index import Index, Int, Param, Var, opaque_terms, variables
+from looptrans.ir.index import (
+    Arith,
+    Index,
+    Int,
+    Param,
+    Var,
+    opaque_terms,
+    parameters,
+    variables,
+    walk,
+)
+from looptrans.ir.program import Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -38,6 +50,7 @@ from looptrans.ir.value import (
     Value,
     value_children,
 )
+from looptrans.ir.walk import accesses, placed
 
 Extents = Callable[[Access], tuple[Index | None, ...]]
 Needed = dict[Condition, None]
@@ -50,10 +63,12 @@ class Inside:
     Attributes:
         extents: The extents of what an access reads, where it does; None where they are not known.
         known: The variables that a condition may mention.
+        tested: The sizes that a variable is multiplied by where the listing tests it.
     """
 
     extents: Extents
     known: frozenset[str]
+    tested: frozenset[str] = frozenset()
 
     def value(self, value: Value, facts: Facts) -> tuple[Value, tuple[Condition, ...]]:
         """Return a value, and when what it reads is there, but for what holds anyway.
@@ -100,11 +115,19 @@ class Inside:
             for part in opaque_terms(index):
                 self._read(Access(part.array, part.arguments), facts, needed)
         for index, extent in zip(access.indices, self.extents(access), strict=False):
-            if extent is None or not _is_plain(index, self.known):
+            if extent is None or not self._is_plain(index):
                 continue
             for condition in (Relation(">=", index, Int(0)), Relation("<", index, extent)):
                 if not facts.imply(condition) and not _is_left_open(index, facts):
                     needed[condition] = None
+
+    def _is_plain(self, index: Index) -> bool:
+        """Tell whether a subscript is a sum of variables and sizes, or of products as tested."""
+        return set(variables(index)) <= self.known and all(
+            isinstance(term, Var | Param)
+            or (isinstance(term, Arith) and term.op == "*" and set(parameters(term)) <= self.tested)
+            for term in form_of(index).terms
+        )
 
     def _branch(self, value: Value, facts: Facts, other: Value, needed: Needed) -> Value:
         """Ask in one branch; of both where the other is 0, as what is not there is."""
@@ -145,7 +168,19 @@ def _is_left_open(index: Index, facts: Facts) -> bool:
     return not all(len(form_of(end).terms) < 2 and not any(opaque_terms(end)) for end in ends)
 
 
-def _is_plain(index: Index, known: frozenset[str]) -> bool:
-    """Tell whether a subscript is a sum of variables and something else."""
-    form = form_of(index)
-    return set(variables(index)) <= known and all(isinstance(t, Var | Param) for t in form.terms)
+def tested_products(program: Program) -> frozenset[str]:
+    """Return the sizes that a variable is multiplied by in a guard or a condition of a value.
+
+    `if i - R * t >= 0` keeps `K[i - R * t]` inside; of `X[c * P + p]` that nothing tests, the
+    shapes say so.
+    """
+    found: set[str] = set()
+    for place in placed(program):
+        behind = [relation.condition for relation in accesses(place.node)]
+        for condition in (*place.conditions, *behind):
+            for part in walk_condition(condition):
+                for side in (part.left, part.right) if isinstance(part, Relation) else ():
+                    for term in walk(side):
+                        if isinstance(term, Arith) and term.op == "*" and variables(term):
+                            found.update(parameters(term))
+    return frozenset(found)

@@ -27,7 +27,7 @@ from looptrans.adjoint.definitions import (
     refreshed_generators,
 )
 from looptrans.adjoint.facts import Facts, said_of_sizes
-from looptrans.adjoint.in_range import Inside
+from looptrans.adjoint.in_range import Inside, tested_products
 from looptrans.adjoint.nests import (
     Nest,
     Update,
@@ -98,6 +98,7 @@ class Writer:
         meant: Which definition each scalar and each array made in the backward listing is.
         incoming: For the gradient of each output that receives one, the definition of the output.
         said: What the listing says of its sizes.
+        tested: The sizes that a variable is multiplied by where the listing tests it.
     """
 
     program: Program
@@ -111,10 +112,12 @@ class Writer:
     meant: dict[str, str] = field(default_factory=dict)
     incoming: dict[str, str] = field(default_factory=dict)
     said: Facts = field(default_factory=Facts)
+    tested: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Read what the listing says of its sizes."""
         self.said = said_of_sizes(self.program)
+        self.tested = tested_products(self.program)
 
     def written(
         self, gradients: dict[str, Gradient], incoming: dict[str, str], saver: Saver
@@ -338,7 +341,7 @@ class Writer:
         own = frozenset(g.variable for g in nest.loops)
         facts = self.said.and_(*nest.conditions).inside(nest.loops)
         (update,) = nest.updates
-        reads = Inside(self._extents, own)
+        reads = Inside(self._extents, own, self.tested)
         value, more = reads.value(update.value, facts.inside(update.inner))
         update = replace(update, value=value)
         facts = facts.and_(*more)

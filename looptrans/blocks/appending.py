@@ -275,9 +275,9 @@ class Appending:
             value = Where(Binary(">", block, Number(-math.inf)), block, Number(0.0))
             chosen = self.b.name(f"{name}_finite", ("finite", name))
             self.finite[name] = self.b.named(chosen, value, note="0 as long as nothing was seen")
-            for expr, other in list(self.b.nonpositive):
-                if other == name:
-                    self.b.nonpositive.add((expr, chosen))
+            # What the maximum of other blocks was not below says nothing of these.
+            kept = {(expr, other) for expr, other in self.b.nonpositive if other != chosen}
+            self.b.nonpositive = kept | {(expr, chosen) for expr, other in kept if other == name}
         return name, self.finite[name]
 
     def _holds_at_bottom(self, array: str, update: Value, name: str) -> bool:

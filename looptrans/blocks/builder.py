@@ -25,6 +25,7 @@ from looptrans.blocks.expr import (
     union,
     walk,
 )
+from looptrans.blocks.hoisted import strays
 from looptrans.blocks.ops import Let, exprs_of
 from looptrans.blocks.program import Rounding
 from looptrans.blocks.scopes import Frame, Scopes
@@ -224,6 +225,10 @@ class Builder(Scopes):
         if kind == "float" and mask is not None:
             load = replace(load, other=0.0)
         frame = self._home(load)
+        if (stray := self._strays(array, subscripts, frame)) != ():
+            mask = both(mask, *(part for part in stray if part not in conjuncts(mask)))
+            other = 0.0 if kind == "float" else 0
+            load = replace(load, mask=mask, other=other)
         extents = self.program.array(array).shape
         if not all(map(_surely_there, subscripts, extents)):
             # X[i, 0] need not be there where the loops around it have no iterations.
@@ -313,6 +318,20 @@ class Builder(Scopes):
             for part in walk(subscript):
                 if isinstance(part, Name) and (load := self.read.get(part.name)) is not None:
                     found += self._ends(load.array, load.subscripts)
+        return tuple(found)
+
+    def _strays(self, array: str, subscripts: tuple[Expr, ...], home: Frame) -> tuple[Expr, ...]:
+        """Return that subscripts are inside an array, in front of loops that may keep them so."""
+        inner = self.frames[next(n for n, f in enumerate(self.frames) if f is home) + 1 :]
+        if not any(frame.binds for frame in inner):
+            return ()
+        found: list[Expr] = []
+        for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
+            if extent is None or not isinstance(subscript, Binary):
+                continue
+            below, beyond = strays(subscript, extent, self.places, self.lengths)
+            found += [Binary(">=", subscript, Number(0))] * below
+            found += [Binary("<", subscript, self.index(extent))] * beyond
         return tuple(found)
 
     def _differs(self, dim: Dim) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.definitions import free_variables
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.contraction import reduced, summed
-from looptrans.blocks.expr import Call, Dim, Expr, Name, Number, Position, kind_of, union
+from looptrans.blocks.expr import Binary, Call, Dim, Expr, Name, Number, Position, kind_of, union
 from looptrans.blocks.grid import apart, factors_of
 from looptrans.blocks.identities import counted, identity
 from looptrans.blocks.lifting import narrowed
@@ -62,8 +62,12 @@ class Sums:
         if generator.range.step != 1:
             raise NotLowered(f"a sum in steps of {generator.range.step} has no form in blocks")
         shared = self._range_of_cells(value, generator.variable)
-        if onto is None and not (shared or self.lanes) and self._is_of_products(value):
-            return self._in_elements(value)
+        if onto is None and not (shared or self.lanes):
+            flat = _of_all_variables(value)
+            if self._is_of_products(value):
+                return self._in_elements(value, "of each it is a matrix product")
+            if self._is_of_blocks(flat):
+                return self._in_elements(flat, "for all of them at once a block has 4 dimensions")
         in_one = shared or self.lanes or self.shapes.is_deep or self._is_in_one_block(generator)
         if sized and in_one:
             dim = self.shapes.lanes(shared or generator.variable, start, stop)
@@ -95,11 +99,7 @@ class Sums:
     def _is_of_products(self, value: Reduce) -> bool:
         """Tell whether a sum is one of matrix products, summed over its last variable each."""
         over = value.generators[-1].variable
-        plain = all(g.condition == ALWAYS and g.range.step == 1 for g in value.generators)
-        if value.function != "sum" or len(value.generators) < 2 or not plain:
-            return False
-        ends = [end for g in value.generators for end in (g.range.start, g.range.stop)]
-        if not all(is_of_sizes(part) for end in ends for part in walk(end)):
+        if len(value.generators) < 2 or not _is_plain_sum(value):
             return False
         reads = [p.access.array for p in walk_value(value.body) if isinstance(p, Read)]
         if not any(self.b.program.array(name).element == "float" for name in reads):
@@ -108,31 +108,52 @@ class Sums:
         dims = [dim.name for dim in union(self.shapes.rows, self.shapes.vectors)]
         return bool(apart([own for own in factors if over in own], dims))
 
-    def _in_elements(self, value: Reduce) -> Expr:
-        """Add matrix products up, one for each iteration of all variables but the last.
+    def _is_of_blocks(self, value: Reduce) -> bool:
+        """Tell whether a sum is one of sums, and its terms differ in two dimensions of the block.
+
+        In one block they would have four dimensions, and soon be more than there is room for.
+        """
+        if not _is_plain_sum(value):
+            return False
+        dims = {dim.name for dim in union(self.shapes.rows, self.shapes.vectors)}
+        first = value.generators[0].variable
+        inner = [p for p in walk_value(value.body) if isinstance(p, Reduce)]
+        for part in (value, *inner) if len(value.generators) > 1 else inner:
+            own = set(free_variables(part.body))
+            summed_over = {g.variable for g in part.generators} - {first}
+            if first in own and summed_over & own and len(dims & own) > 1:
+                return True
+        return False
+
+    def _in_elements(self, value: Reduce, why: str) -> Expr:
+        """Add up what is summed over the last variable, one iteration of the others at a time.
 
         sum(A[h, i, d] * B[c, h, d] for h for d)    ->    for h: total = dot(A_id, B_cd, total)
         """
         name, dims = self._carried(value)
         self.b.emit(Let(name, Number(0.0), (self._label(),), dims=dims))
         carried = Name(name, dims, "float")
-        self._add_up(value, carried)
+        last = value.generators[-1:] if len(value.generators) > 1 else ()
+        of_each = replace(value, generators=last) if last else value.body
+        self._add_up(value.generators[: len(value.generators) - len(last)], of_each, carried, why)
         return carried
 
-    def _add_up(self, value: Reduce, carried: Name) -> None:
-        generator, *rest = value.generators
-        if not rest:
-            whole = self.reduce(value, carried)
+    def _add_up(self, over: tuple[Generator, ...], of_each: Value, carried: Name, why: str) -> None:
+        if not over:
+            if isinstance(of_each, Reduce):
+                whole = self.reduce(of_each, carried)
+            else:
+                whole = Binary("+", carried, self._kept(of_each))
             if whole != carried:
                 self.b.emit(Let(carried.name, whole, (self._label(),), dims=carried.dims))
             return
+        generator, *rest = over
         start, stop = self.b.index(generator.range.start), self.b.index(generator.range.stop)
         dim = self.b.dim(generator.variable, "element", generator.range.start, generator.range.stop)
         self.shapes.around.append((EACH, dim))
         with self.b.frame({dim.name}) as frame, self.b.bound(generator.variable, Position(dim)):
-            self._add_up(Reduce(value.function, tuple(rest), value.body), carried)
+            self._add_up(tuple(rest), of_each, carried, why)
         self.shapes.around.pop()
-        why = "of each it is a matrix product"
         self.b.emit(ElementLoop(dim, start, stop, tuple(frame.ops), why))
 
     def _carried(self, value: Reduce) -> tuple[str, tuple[Dim, ...]]:
@@ -203,3 +224,22 @@ class Sums:
         """Return what is reduced: integers as they are, all else in float32."""
         found = self.v.lower(value)
         return found if kind_of(found) == "int" else as_float(found)
+
+
+def _is_plain_sum(value: Reduce) -> bool:
+    """Tell whether a sum goes over all that its variables can be, as many as sizes say."""
+    ends = [end for g in value.generators for end in (g.range.start, g.range.stop)]
+    return (
+        value.function == "sum"
+        and all(g.condition == ALWAYS and g.range.step == 1 for g in value.generators)
+        and all(is_of_sizes(part) for end in ends for part in walk(end))
+    )
+
+
+def _of_all_variables(value: Reduce) -> Reduce:
+    """Return a sum of sums as one over the variables of both."""
+    inner = value.body
+    if isinstance(inner, Reduce) and value.function == inner.function == "sum":
+        flat = _of_all_variables(inner)
+        return replace(flat, generators=(*value.generators, *flat.generators))
+    return value
