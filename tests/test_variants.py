@@ -12,6 +12,7 @@ import os
 from dataclasses import fields
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,11 @@ if importlib.util.find_spec("triton") is None:
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
+from looptrans.blocks.ops import has_products  # noqa: E402
 from looptrans.cli.main import main  # noqa: E402
 from looptrans.cli.variant import HELP  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
+from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.frontend import parse  # noqa: E402
 from looptrans.ir.source import Source  # noqa: E402
 from looptrans.runtime import verify_backward as verifying  # noqa: E402
@@ -199,6 +202,17 @@ def test_both_passes_of_a_combination(options: Options, monkeypatch: pytest.Monk
     floats = {a.name for a in program.arrays if a.role == "input" and a.element == "float"}
     assert {f"d{name}" for name in floats} <= gradients
     assert report.passed, report
+
+
+@pytest.mark.parametrize("score", [{"bias": "MN"}, {"relative": True}, {"alibi": "H"}])
+def test_sums_that_several_scores_share_do_not_keep_them_from_blocks(
+    score: dict[str, Any],
+) -> None:
+    heads = "none" if "bias" in score else "equal"
+    composed = compose(Options(batch=False, heads=heads, differential=True, **score))
+    made = emitted(parse(Source("composed.py", composed.text)))
+    (kernel,) = made.blocks.kernels
+    assert has_products(kernel.body) and not kernel.notes, made.text
 
 
 def test_the_verb_prints_the_listing(capsys: pytest.CaptureFixture[str]) -> None:

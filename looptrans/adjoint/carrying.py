@@ -15,10 +15,9 @@ from fractions import Fraction
 from looptrans.adjoint.definitions import Definition, System, refreshed_generators
 from looptrans.adjoint.sums import ONE, Term, expanded, term_moved, times
 from looptrans.adjoint.totals import EXPONENTIALS, exponential
-from looptrans.adjoint.weights import summands
 from looptrans.adjoint.written_sums import shown, value_of
 from looptrans.algebra.normal import Equality, equality
-from looptrans.algebra.values import add
+from looptrans.algebra.values import add, summands
 from looptrans.ir.condition import conjunction
 from looptrans.ir.index import Index
 from looptrans.ir.rewrite import replaced

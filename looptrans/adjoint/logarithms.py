@@ -14,8 +14,7 @@ from dataclasses import replace
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.adjoint.tops import totals_of
 from looptrans.adjoint.totals import EXPONENTIALS, parts_of_total
-from looptrans.adjoint.weights import summands
-from looptrans.algebra.values import add
+from looptrans.algebra.values import add, summands
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Binary, Call, Read, Unary, Value
 

@@ -11,11 +11,10 @@ from looptrans.adjoint.definitions import plain_name, refreshed
 from looptrans.adjoint.derivatives import used_derivatives
 from looptrans.adjoint.sums import Term, combined, expanded, times
 from looptrans.adjoint.vanishing import agree as written_out_agree
-from looptrans.adjoint.weights import summands
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.normal import Assumptions, Equality, equality
 from looptrans.algebra.numbers import Domain
-from looptrans.algebra.values import ZERO
+from looptrans.algebra.values import ZERO, summands
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import value_text
 from looptrans.ir.rewrite import replaced

@@ -25,10 +25,10 @@ from looptrans.adjoint.definitions import (
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.tops import is_surely_finite
-from looptrans.adjoint.weights import Prepared, Weight, log_sum, summands
+from looptrans.adjoint.weights import Prepared, Weight, log_sum
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.makeup import makeup_of_value
-from looptrans.algebra.values import INFINITY, MINUS_INFINITY, ZERO, add, subtract
+from looptrans.algebra.values import INFINITY, MINUS_INFINITY, ZERO, add, subtract, summands
 from looptrans.ir.condition import Data
 from looptrans.ir.index import Index, Var
 from looptrans.ir.value import (

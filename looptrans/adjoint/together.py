@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.weights import summands
 from looptrans.algebra.normal import equality
-from looptrans.algebra.values import add, subtract
+from looptrans.algebra.values import add, subtract, summands
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Index, Int, Var

@@ -39,7 +39,7 @@ from looptrans.adjoint.totals import (
 )
 from looptrans.adjoint.written_sums import value_of
 from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, is_number
+from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, is_number, summands
 from looptrans.ir.condition import ALWAYS, Condition, Data, conjunction, negation
 from looptrans.ir.index import Index, Var
 from looptrans.ir.value import (
@@ -474,16 +474,3 @@ def log_sum(weight: Weight, system: System) -> tuple[tuple[Value, ...], Value]:
 
 def _reads(value: Value) -> list[Read]:
     return [part for part in walk_value(value) if isinstance(part, Read)]
-
-
-def summands(value: Value, sign: int) -> list[tuple[int, Value]]:
-    """Return the terms of a sum with their signs."""
-    match value:
-        case Binary("+", left, right):
-            return [*summands(left, sign), *summands(right, sign)]
-        case Binary("-", left, right):
-            return [*summands(left, sign), *summands(right, -sign)]
-        case Unary("-", operand):
-            return summands(operand, -sign)
-        case _:
-            return [(sign, value)]

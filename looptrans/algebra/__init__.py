@@ -8,7 +8,7 @@ what values are           values, trees, cells, bound, inputs
 one iteration, on symbols iteration, held, edges, assembly, recurrence, order, branches
 iterations without state  free
 is it equal               normal, terms, signs, atoms, numbers, ordering, possible, multiplied,
-                          readable
+                          readable, one_order
 what is no number         infinities
 what may be a mask        makeup
 combine operators         search, draft, extrema, scaled_sums, own_step, matrices, operator, laws,

@@ -14,6 +14,7 @@ import sympy
 from looptrans.algebra.atoms import Expr, Undefined, is_zero_or_one
 from looptrans.algebra.inputs import Input
 from looptrans.algebra.normal import Assumptions, Equality, equality
+from looptrans.algebra.one_order import in_one_order
 from looptrans.algebra.order import inputs_of
 from looptrans.algebra.readable import factored, value_of
 from looptrans.algebra.recurrence import Recurrence, StateVariable
@@ -88,7 +89,8 @@ def _change(recurrence: Recurrence, state: StateVariable) -> ChangeOfState | Non
         first = {s.name: s.initial for s in recurrence.states}
         changed = replace(state, update=update, initial=_initial(state, factor, first))
         states = tuple(changed if s.name == state.name else s for s in recurrence.states)
-        return ChangeOfState(state.name, factor, replace(recurrence, states=states), old, proof)
+        made = in_one_order(replace(recurrence, states=states))
+        return ChangeOfState(state.name, factor, made, old, proof)
     return None
 
 

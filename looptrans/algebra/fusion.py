@@ -33,6 +33,7 @@ from looptrans.algebra.infinities import extremes, for_numbers, with_tests
 from looptrans.algebra.inputs import Input
 from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.laws import Law
+from looptrans.algebra.one_order import in_one_order
 from looptrans.algebra.order import inputs_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.search import Search
@@ -80,7 +81,7 @@ def fuse(
         done = work.take(loop)
         if done is not None:
             return replace(done, laws=(*work.laws, *done.laws))
-    return Fusion("fused", work.recurrence, tuple(work.laws))
+    return Fusion("fused", in_one_order(work.recurrence), tuple(work.laws))
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,19 @@ def subtract(left: Value, right: Value) -> Value:
     return Binary("-", left, right)
 
 
+def summands(value: Value, sign: int = 1) -> list[tuple[int, Value]]:
+    """Return the terms of a sum with their signs."""
+    match value:
+        case Binary("+", left, right):
+            return [*summands(left, sign), *summands(right, sign)]
+        case Binary("-", left, right):
+            return [*summands(left, sign), *summands(right, -sign)]
+        case Unary("-", operand):
+            return summands(operand, -sign)
+        case _:
+            return [(sign, value)]
+
+
 def multiply(*factors: Value) -> Value:
     """Return a product, ones left out; zero where a factor is the literal zero."""
     if any(is_number(factor, 0.0) for factor in factors):

@@ -27,7 +27,7 @@ from looptrans.derivation.writing import at_least_one, with_next_values
 from looptrans.ir.condition import Condition, Data, Every
 from looptrans.ir.listing import access_text
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Binary, Compare, Const, Real, Select, Value, walk_value
+from looptrans.ir.value import Binary, Call, Compare, Const, Real, Select, Value, walk_value
 from looptrans.transforms.accesses import listed
 
 
@@ -60,8 +60,18 @@ def extrema(step: Recurrence, operator: Operator) -> tuple[Extremum, ...]:
         start = step.state(component.state).bottom
         plain = component.coordinate == Real(component.state)
         if component.monoid in ("max", "min") and plain and start is not None:
-            found.append(Extremum(component.state, start, component.contribution))
+            term = _offered(step, component.state) or component.contribution
+            found.append(Extremum(component.state, start, term))
     return tuple(found)
+
+
+def _offered(step: Recurrence, name: str) -> Value | None:
+    """Return what an iteration offers as the update says it, its terms in the same order."""
+    match step.state(name).update:
+        case Call("max" | "min", (Real(old), term) | (term, Real(old))) if old == name:
+            return term
+        case _:
+            return None
 
 
 def infinity(value: Value) -> float | None:

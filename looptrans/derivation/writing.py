@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from looptrans.algebra.bound import kept_apart
+from looptrans.algebra.one_order import with_sums
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import names_of, put
 from looptrans.derivation.step import NotDone
@@ -352,7 +353,7 @@ def inputs_written(
         named = folded(tested_by_value(value), names)
         if not isinstance(named, Real):
             there[named] = place
-    updates = {name: folded(update, there) for name, update in updates.items()}
+    updates = {name: with_sums(folded(update, there), there) for name, update in updates.items()}
     extra: list[Node] = []
     given: dict[str, Value] = {}
     for item in (*step.inputs, *step.parameters):
