@@ -212,7 +212,7 @@ def test_sums_that_several_scores_share_do_not_keep_them_from_blocks(
     composed = compose(Options(batch=False, heads=heads, differential=True, **score))
     made = emitted(parse(Source("composed.py", composed.text)))
     (kernel,) = made.blocks.kernels
-    assert has_products(kernel.body) and not kernel.notes, made.text
+    assert has_products(kernel.body) and not made.blocks.notes, made.text
 
 
 def test_the_verb_prints_the_listing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
-"""Sums with their terms in the order in which they stand elsewhere, so that they are seen as one.
+"""Sums and maxima in the order in which they stand elsewhere, so that they are seen as one.
 
-    max(m, s + b), exp(b + s - m)    ->    max(m, s + b), exp(s + b - m)
+    max(m, s + b), exp(b + s - m)          ->   max(m, s + b), exp(s + b - m)
+    max(m, s + b), exp(m - max(b + s, m))  ->   max(m, s + b), exp(m - max(m, s + b))
 
 A normal form has an order of its own; what is written back from it does not say which sum a
 statement has worked out already.
@@ -8,6 +9,7 @@ statement has worked out already.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -18,14 +20,25 @@ from looptrans.ir.value import Call, Value
 
 
 def in_one_order(step: Recurrence) -> Recurrence:
-    """Write what maxima and minima are taken of in one order, wherever it stands in the updates."""
-    taken = {
-        argument: argument
+    """Write maxima and minima, and what they are taken of, in one order wherever they stand."""
+    taken = [
+        state.update
         for state in step.states
         if isinstance(state.update, Call) and state.update.function in ("max", "min")
-        for argument in state.update.arguments
-    }
-    states = tuple(replace(s, update=with_sums(s.update, taken)) for s in step.states)
+    ]
+    arguments = {argument: argument for extremum in taken for argument in extremum.arguments}
+
+    def change(part: Value) -> Value | None:
+        if isinstance(part, Call):
+            for extremum in taken:
+                own = Counter(part.arguments)
+                if part.function == extremum.function and own == Counter(extremum.arguments):
+                    return extremum
+        return None
+
+    states = tuple(
+        replace(s, update=replaced(with_sums(s.update, arguments), change)) for s in step.states
+    )
     return replace(step, states=states)
 
 
