@@ -5,7 +5,7 @@ instructions, but what is worked on element by element has others beside it: par
 its place in an array, another layout it is brought into. So
 
     strain = sums · 3/4 + other blocks · 2 + conditions + numbers that are drawn · 6.5
-             + functions that take a GPU several steps · 1/2
+             + functions that take a GPU several steps
              + 2 for a vector held throughout, 1 for one loaded in the loop
              + 5 for an integer that is read before the loop, 14 for a loop around it
 
@@ -29,7 +29,7 @@ _SUM = 0.75
 _BESIDE = 2.0
 _CONDITION = 1.0
 _DRAWN = 6.5
-_FUNCTION = 0.5
+_FUNCTION = 1.0
 _SEVERAL_STEPS = ("tanh", "tanh_slope", "pow")
 _HELD_VECTOR, _LOADED_VECTOR, _READ, _AROUND = 2, 1, 5, 14
 
