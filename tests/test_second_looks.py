@@ -1,0 +1,80 @@
+"""Listings that break what a rule takes for granted: each rule looks a second time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from looptrans.adjoint.divided import with_weights_divided
+from looptrans.cli.main import main
+from tests.analysis import program
+
+# The logarithm is added to what the name held before; and the sum is one of two rows.
+ADDED = """
+def added(S: Float[Array, "M N"]):
+    L = full(M, 0.5); l = zeros(M); P = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            l[i] += exp(S[i, j])
+        L[i] += log(l[i])
+        for j in range(N):
+            P[i, j] = exp(S[i, j] - L[i])
+    return P
+"""
+HALVES = """
+def halves(S: Float[Array, "M N"]):
+    L = zeros(M); l = zeros(M); P = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            l[i // 2] += exp(S[i, j])
+        L[i] = log(l[i // 2])
+    for i in range(M):
+        for j in range(N):
+            P[i, j] = exp(S[i, j] - L[i])
+    return P
+"""
+# What the first iteration does not read is one summand of its gradient.
+SUMMAND = """
+def summand(x: Float[Array, "T D"]):
+    h = zeros((T, D))
+    for t in range(T):
+        for d in range(D):
+            if t == 0:
+                h[t, d] = x[t, d]
+            else:
+                h[t, d] = tanh(h[t - 1, d]) * x[t, d]
+    return h
+"""
+# Where K is 0 nothing is said of how many rows C has.
+NOT_SAID = """
+def not_said(C: Float[Array, "N 4"], E: Float[Array, "M K"], V: Float[Array, "M 4"]):
+    y = zeros(K); z = zeros((M, M))
+    for k in range(K):
+        for i in range(M):
+            y[k] += C[i, 0] * E[i, k]
+    for i in range(M):
+        for j in range(M):
+            if i < N:
+                z[i, j] = tanh(sum(C[i, e] * V[j, e] for e in range(4)))
+    return y, z
+"""
+VERIFIED = {
+    "added": (ADDED, "M=3,N=5; M=1,N=1; M=2,N=0"),
+    "summand": (SUMMAND, "T=4,D=3; T=1,D=2; T=0,D=2"),
+    "not said": (NOT_SAID, "N=2,M=3,K=0; N=3,M=3,K=2"),
+}
+
+
+@pytest.mark.parametrize("name", VERIFIED)
+def test_kernels_give_what_the_listing_gives(name: str, tmp_path: Path) -> None:
+    text, sizes = VERIFIED[name]
+    file = tmp_path / "listing.py"
+    file.write_text(text)
+    sets = [part for each in sizes.split(";") for part in ("--sizes", each.strip())]
+    assert main(["verify", str(file), "--pass", "both", "--dtype", "float32", *sets]) == 0
+
+
+@pytest.mark.parametrize("text", [ADDED, HALVES])
+def test_a_logarithm_of_another_sum_is_not_divided_by(text: str) -> None:
+    assert with_weights_divided(program(text)) is None
