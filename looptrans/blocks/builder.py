@@ -30,7 +30,7 @@ from looptrans.blocks.program import Rounding
 from looptrans.blocks.scopes import Frame, Scopes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
-from looptrans.ir.affine import form_of, sides
+from looptrans.ir.affine import difference, form_of, sides, total
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.index import (
     Arith,
@@ -46,7 +46,8 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.index import Let as IndexLet
 from looptrans.ir.program import Program
-from looptrans.ir.value import Value
+from looptrans.ir.value import Range, Value
+from looptrans.transforms.extents import extreme, is_never_negative
 
 
 @dataclass(slots=True)
@@ -224,6 +225,9 @@ class Builder(Scopes):
         if kind == "float" and mask is not None:
             load = replace(load, other=0.0)
         frame = self._home(load)
+        if frame is not self.frames[-1] and (more := self._beside(array, subscripts, mask)):
+            mask = both(mask, *more)
+            load = replace(load, mask=mask, other=0.0 if kind == "float" else 0)
         extents = self.program.array(array).shape
         if not all(map(_surely_there, subscripts, extents)):
             # X[i, 0] need not be there where the loops around it have no iterations.
@@ -314,6 +318,28 @@ class Builder(Scopes):
                 if isinstance(part, Name) and (load := self.read.get(part.name)) is not None:
                     found += self._ends(load.array, load.subscripts)
         return tuple(found)
+
+    def _beside(
+        self, array: str, subscripts: tuple[Expr, ...], mask: Expr | None
+    ) -> tuple[Expr, ...]:
+        """Return that what is read before a loop is there where the loop has no iterations.
+
+        for j in range(0, i): y[i] += c[i - 1] * x[j]          c[i - 1] is not there where i is 0
+        """
+        found: list[Expr] = []
+        for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
+            index = _shifted(subscript)
+            if index is None or extent is None:
+                continue
+            ranges = {d.name: Range(d.start, d.stop, d.step) for d in _dims(subscript)}
+            last = extreme(index, ranges, "highest")
+            room = None if last is None else difference(extent, total(last, 1))
+            is_there = room is not None and is_never_negative(self.program, room, {})
+            if not is_there or not is_never_negative(self.program, index, ranges):
+                found.append(Binary(">=", subscript, Number(0)))
+                found.append(Binary("<", subscript, self.index(extent)))
+        known = set(conjuncts(mask))
+        return tuple(each for each in found if each not in known)
 
     def _differs(self, dim: Dim) -> bool:
         """Tell whether each row reads its own ends of a loop: those of no iterations say nothing.
@@ -435,6 +461,32 @@ def _goes_beyond(stop: Index, extent: Index) -> bool:
         return False
     left = ends[1].plus(ends[0], -1)
     return left.constant < 0 or any(count < 0 for count in left.terms.values())
+
+
+def _shifted(subscript: Expr) -> Index | None:
+    """Return a sum of iterations and numbers; None where a subscript is no such sum."""
+    match subscript:
+        case Binary("+" | "-" as op, left, right):
+            one, other = _summed(left), _summed(right)
+            return None if one is None or other is None else Arith(op, one, other)
+        case _:
+            return None
+
+
+def _summed(part: Expr) -> Index | None:
+    match part:
+        case Position(dim):
+            return Var(dim.name)
+        case Number(int() as value):
+            return Int(value)
+        case Scalar(name):
+            return Param(name)
+        case _:
+            return _shifted(part)
+
+
+def _dims(subscript: Expr) -> tuple[Dim, ...]:
+    return tuple(part.dim for part in walk(subscript) if isinstance(part, Position))
 
 
 def _surely_there(subscript: Expr, extent: Index | None) -> bool:
