@@ -328,18 +328,35 @@ class Builder(Scopes):
         """
         found: list[Expr] = []
         for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
-            index = _shifted(subscript)
-            if index is None or extent is None:
+            index = _summed(subscript)
+            if index is None or extent is None or not variables(index):
                 continue
-            ranges = {d.name: Range(d.start, d.stop, d.step) for d in _dims(subscript)}
+            ranges = self._ranges(subscript)
             last = extreme(index, ranges, "highest")
+            if isinstance(index, Var) and last is None:
+                continue  # what is read from memory says how far it goes
             room = None if last is None else difference(extent, total(last, 1))
             is_there = room is not None and is_never_negative(self.program, room, {})
-            if not is_there or not is_never_negative(self.program, index, ranges):
+            if isinstance(index, Var):
+                found += [] if is_there else [Binary("<", subscript, self.index(extent))]
+            elif not is_there or not is_never_negative(self.program, index, ranges):
                 found.append(Binary(">=", subscript, Number(0)))
                 found.append(Binary("<", subscript, self.index(extent)))
         known = set(conjuncts(mask))
         return tuple(each for each in found if each not in known)
+
+    def _ranges(self, subscript: Expr) -> dict[str, Range]:
+        """Return the ranges of the loops that a subscript goes with, and of those around them."""
+        found: dict[str, Range] = {}
+        queue = [part.dim for part in walk(subscript) if isinstance(part, Position)]
+        while queue:
+            dim = queue.pop()
+            if dim.name not in found:
+                found[dim.name] = Range(dim.start, dim.stop, dim.step)
+                names = {*variables(dim.start), *variables(dim.stop)}
+                around = [self.places[name] for name in names if name in self.places]
+                queue += [each.dim for each in around if isinstance(each, Position)]
+        return found
 
     def _differs(self, dim: Dim) -> bool:
         """Tell whether each row reads its own ends of a loop: those of no iterations say nothing.
@@ -463,17 +480,8 @@ def _goes_beyond(stop: Index, extent: Index) -> bool:
     return left.constant < 0 or any(count < 0 for count in left.terms.values())
 
 
-def _shifted(subscript: Expr) -> Index | None:
-    """Return a sum of iterations and numbers; None where a subscript is no such sum."""
-    match subscript:
-        case Binary("+" | "-" as op, left, right):
-            one, other = _summed(left), _summed(right)
-            return None if one is None or other is None else Arith(op, one, other)
-        case _:
-            return None
-
-
 def _summed(part: Expr) -> Index | None:
+    """Return a sum of iterations, sizes and numbers; None where a subscript is no such sum."""
     match part:
         case Position(dim):
             return Var(dim.name)
@@ -481,12 +489,11 @@ def _summed(part: Expr) -> Index | None:
             return Int(value)
         case Scalar(name):
             return Param(name)
+        case Binary("+" | "-" as op, left, right):
+            one, other = _summed(left), _summed(right)
+            return None if one is None or other is None else Arith(op, one, other)
         case _:
-            return _shifted(part)
-
-
-def _dims(subscript: Expr) -> tuple[Dim, ...]:
-    return tuple(part.dim for part in walk(subscript) if isinstance(part, Position))
+            return None
 
 
 def _surely_there(subscript: Expr, extent: Index | None) -> bool:
