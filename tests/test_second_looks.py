@@ -86,7 +86,35 @@ def previous(c: Float[Array, "N"], x: Float[Array, "N K"]):
                 y[i, d] += exp(c[i - 1] - c[j]) * x[j, d]
     return y
 """
+# The last state has a gradient, and no x: what is multiplied by x is one summand of it.
+LAST_STATE = """
+def last_state(x: Float[Array, "N K"], W: Float[Array, "K K"]):
+    h = zeros((N + 1, K)); y = zeros((N, K))
+    for t in range(N):
+        for d in range(K):
+            h[t + 1, d] = sum(W[d, e] * h[t, e] for e in range(K)) * 0.5 + x[t, d]
+    for i in range(N):
+        for j in range(i + 1):
+            for d in range(K):
+                y[i, d] += tanh(h[i, d] - h[j, d]) * x[j, d]
+    return y, h
+"""
+# What is worked out again for a row is so outside of the loop that the first row does not enter.
+AGAIN = """
+def again(x: Float[Array, "N K"], b: Float[Array, "K"]):
+    h = zeros((N + 1, K)); y = zeros((N, K))
+    for t in range(N):
+        for d in range(K):
+            h[t + 1, d] = (h[t, d] + b[d]) - x[t, d]
+    for i in range(N):
+        for j in range(i):
+            for d in range(K):
+                y[i, d] += tanh(h[i, d] - h[j, d]) * x[j, d]
+    return y
+"""
 VERIFIED = {
+    "last state": (LAST_STATE, "N=4,K=3; N=1,K=2"),
+    "again": (AGAIN, "N=4,K=3; N=1,K=2"),
     "carried": (CARRIED, "N=4,K=3; N=1,K=2"),
     "previous": (PREVIOUS, "N=5,K=3; N=1,K=2"),
     "added": (ADDED, "M=3,N=5; M=1,N=1; M=2,N=0"),

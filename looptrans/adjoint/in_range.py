@@ -30,6 +30,7 @@ from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Binary,
+    BinaryOperator,
     Call,
     Generator,
     Holds,
@@ -57,15 +58,19 @@ class Inside:
     extents: Extents
     known: frozenset[str]
 
-    def value(self, value: Value, facts: Facts) -> tuple[Value, tuple[Condition, ...]]:
+    def value(
+        self, value: Value, facts: Facts, *, is_sum: bool = True
+    ) -> tuple[Value, tuple[Condition, ...]]:
         """Return a value, and when what it reads is there, but for what holds anyway.
 
         Args:
             value: What is read.
             facts: What holds where it is.
+            is_sum: Whether summands come from different statements, some of which are not
+                executed where others are; else the listing works out all of the value, or nothing.
         """
         needed: Needed = {}
-        return self._value(value, facts, needed, factor=True), tuple(needed)
+        return self._value(value, facts, needed, factor=is_sum), tuple(needed)
 
     def _value(self, value: Value, facts: Facts, needed: Needed, *, factor: bool = False) -> Value:
         """Ask of a part of a value; of a factor: where it is 0, all that is asked for is 0."""
@@ -92,6 +97,8 @@ class Inside:
                 assert isinstance(made, Select)
                 arguments = Holds(made.condition), made.chosen, made.otherwise
                 return replace(value, arguments=arguments)
+            case Binary("+" | "-" as op, left, right) if factor:
+                return self._sum(op, left, right, facts, needed)
             case Holds(condition):
                 return Holds(self._condition(condition, facts, needed))
             case Reduce(function, generators, body):
@@ -105,6 +112,21 @@ class Inside:
                 return Reduce(function, tuple(bound), body)
             case _:
                 return replaced(value, inner) if value_children(value) else value
+
+    def _sum(
+        self, op: BinaryOperator, left: Value, right: Value, facts: Facts, needed: Needed
+    ) -> Value:
+        """Ask of all what both summands ask for, and of each what it asks for alone."""
+        asked: tuple[Needed, Needed] = ({}, {})
+        parts = [
+            self._value(part, facts, own, factor=True)
+            for part, own in zip((left, right), asked, strict=True)
+        ]
+        needed |= {each: None for each in asked[0] if each in asked[1]}
+        for n, own in enumerate(asked):
+            alone = [each for each in own if each not in needed]
+            parts[n] = Select(conjunction(*alone), parts[n], ZERO) if alone else parts[n]
+        return Binary(op, *parts)
 
     def _read(self, access: Access, facts: Facts, needed: Needed) -> None:
         for index in access.indices:
