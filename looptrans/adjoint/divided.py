@@ -176,7 +176,9 @@ def _logarithm(program: Program, name: str) -> _Logarithm | None:
         return None
     if any(not _adds_exponentials(program, each.access.array) for each in sums):
         return None
-    return _Logarithm(write, tuple(terms))
+    known = _Logarithm(write, tuple(terms))
+    # What it was before is lost once it is set: lse[i] += log(l[i]).
+    return None if any(access.array == name for access in known.accesses) else known
 
 
 def _log(part: Value) -> bool:
@@ -313,7 +315,7 @@ def _in_a_nest_before(
             own = position[: depth + 1] == nest and (
                 position < write.position
                 and site.access == access
-                and _names(access) >= mine.keys()
+                and {i.name for i in access.indices if isinstance(i, Var)} >= mine.keys()
                 and site.place.loop_positions[: len(write.loops)] == write.loop_positions
             )
             if position[depth] >= nest[depth] and not own:

@@ -67,7 +67,7 @@ class Facts:
                 goals = _forms(condition)
                 if goals is None:
                     return condition in self.conditions
-                known = [f for c in self._flat() for f in _forms(c) or ()]
+                known = self._known()
                 return all(_follows(goal, known) for goal in goals)
             case _:
                 return condition in self.conditions
@@ -75,6 +75,13 @@ class Facts:
     def refute(self, condition: Condition) -> bool:
         """Tell whether a condition surely does not hold."""
         return self.imply(negation(condition))
+
+    def _known(self) -> list[Form]:
+        """Return sums that are not negative: t - 1 where t is not, and is not 0."""
+        flat = self._flat()
+        apart = [form for each in flat for form in _apart(each)]
+        known = [form for each in flat for form in _forms(each) or ()]
+        return [form.plus(Form({}, 1), -1) if form in apart else form for form in known]
 
     def _flat(self) -> list[Condition]:
         found: list[Condition] = []
@@ -106,6 +113,16 @@ def bounds_of(variable: str, bounds: Range) -> tuple[Condition, ...]:
         return ends
     apart = difference(here, bounds.start)
     return *ends, Relation("==", Arith("%", apart, Int(abs(bounds.step))), Int(0))
+
+
+def _apart(condition: Condition) -> tuple[Form, ...]:
+    """Return sums that are not 0 where a comparison holds."""
+    match condition:
+        case Relation("!=", left, right) | Not(Relation("==", left, right)):
+            form = form_of(left).plus(form_of(right), -1)
+            return form, Form({}).plus(form, -1)
+        case _:
+            return ()
 
 
 @lru_cache(maxsize=4096)
@@ -175,7 +192,8 @@ def _least(form: Form) -> Form:
 def said_of_sizes(program: Program) -> Facts:
     """Return what a listing says of its sizes: contracts, and that what is read anyway is there.
 
-    No size is negative. A loop over M that reads C[i] under no guard says that C has M elements.
+    No size is negative. A loop over M that reads C[i] under no guard says that C has M elements;
+    inside of a loop over K it says so only where K is no 0, unless C is empty, too, where K is.
 
     Args:
         program: The listing.
@@ -195,10 +213,22 @@ def said_of_sizes(program: Program) -> Facts:
             around = {loop.variable: loop.range for loop in place.loops}
             around |= {g.variable: g.range for g in relation.generators}
             access = relation.access
-            for index, extent in zip(access.indices, shapes[access.array], strict=False):
-                bounds = around.get(index.name) if isinstance(index, Var) else None
+            ends = zip(access.indices, shapes[access.array], strict=False)
+            pairs = tuple((index, extent) for index, extent in ends if isinstance(index, Var))
+            every = {i.name for i, end in pairs if end and around.get(i.name) == Range(Int(0), end)}
+            for index, extent in pairs:
+                bounds = around.get(index.name)
                 if bounds is None or extent is None or bounds.step != 1:
                     continue
-                if bounds.start == Int(0) and isinstance(bounds.stop, Param):
+                if bounds.start != Int(0) or not isinstance(bounds.stop, Param):
+                    continue
+                others = around.keys() - every - {index.name}
+                if all(_is_some(around[name]) for name in others):
                     found[Relation("<=", bounds.stop, extent)] = None
     return Facts(tuple(found))
+
+
+def _is_some(bounds: Range) -> bool:
+    """Tell whether a loop has iterations whatever the sizes are."""
+    length = difference(bounds.stop, bounds.start)
+    return isinstance(length, Int) and length.value * bounds.step > 0

@@ -41,12 +41,15 @@ from looptrans.ir.program import Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
+    Binary,
+    BinaryOperator,
     Call,
     Generator,
     Holds,
     Read,
     Reduce,
     Select,
+    Unary,
     Value,
     value_children,
 )
@@ -70,19 +73,27 @@ class Inside:
     known: frozenset[str]
     tested: frozenset[str] = frozenset()
 
-    def value(self, value: Value, facts: Facts) -> tuple[Value, tuple[Condition, ...]]:
+    def value(
+        self, value: Value, facts: Facts, *, is_sum: bool = True
+    ) -> tuple[Value, tuple[Condition, ...]]:
         """Return a value, and when what it reads is there, but for what holds anyway.
 
         Args:
             value: What is read.
             facts: What holds where it is.
+            is_sum: Whether summands come from different statements, some of which are not
+                executed where others are; else the listing works out all of the value, or nothing.
         """
         needed: Needed = {}
-        return self._value(value, facts, needed), tuple(needed)
+        return self._value(value, facts, needed, factor=is_sum), tuple(needed)
 
-    def _value(self, value: Value, facts: Facts, needed: Needed) -> Value:
+    def _value(self, value: Value, facts: Facts, needed: Needed, *, factor: bool = False) -> Value:
+        """Ask of a part of a value; of a factor: where it is 0, all that is asked for is 0."""
+
         def inner(part: Value) -> Value | None:
-            return None if part is value else self._value(part, facts, needed)
+            if part is value:
+                return None
+            return self._value(part, facts, needed, factor=factor and part in _factors(value))
 
         match value:
             case Read(access):
@@ -90,14 +101,19 @@ class Inside:
                 return value
             case Select(condition, chosen, otherwise):
                 tested = self._condition(condition, facts, needed)
-                first = self._branch(chosen, facts.and_(condition), otherwise, needed)
-                second = self._branch(otherwise, facts.and_(negation(condition)), chosen, needed)
-                return Select(tested, first, second)
+                rest = facts.and_(negation(condition))
+                first = needed if factor and otherwise == ZERO else None
+                second = needed if factor and chosen == ZERO else None
+                chosen = self._branch(chosen, facts.and_(condition), first)
+                return Select(tested, chosen, self._branch(otherwise, rest, second))
             case Call("where", (Holds(condition), chosen, otherwise)):
-                made = self._value(Select(condition, chosen, otherwise), facts, needed)
+                select = Select(condition, chosen, otherwise)
+                made = self._value(select, facts, needed, factor=factor)
                 assert isinstance(made, Select)
                 arguments = Holds(made.condition), made.chosen, made.otherwise
                 return replace(value, arguments=arguments)
+            case Binary("+" | "-" as op, left, right) if factor:
+                return self._sum(op, left, right, facts, needed)
             case Holds(condition):
                 return Holds(self._condition(condition, facts, needed))
             case Reduce(function, generators, body):
@@ -106,9 +122,26 @@ class Inside:
                     tested = self._condition(g.condition, inside, needed)
                     bound.append(replace(g, condition=tested))
                     inside = inside.inside((g,))
-                return Reduce(function, tuple(bound), self._value(body, inside, needed))
+                factor = factor and function == "sum"
+                body = self._value(body, inside, needed, factor=factor)
+                return Reduce(function, tuple(bound), body)
             case _:
                 return replaced(value, inner) if value_children(value) else value
+
+    def _sum(
+        self, op: BinaryOperator, left: Value, right: Value, facts: Facts, needed: Needed
+    ) -> Value:
+        """Ask of all what both summands ask for, and of each what it asks for alone."""
+        asked: tuple[Needed, Needed] = ({}, {})
+        parts = [
+            self._value(part, facts, own, factor=True)
+            for part, own in zip((left, right), asked, strict=True)
+        ]
+        needed |= {each: None for each in asked[0] if each in asked[1]}
+        for n, own in enumerate(asked):
+            alone = [each for each in own if each not in needed]
+            parts[n] = Select(conjunction(*alone), parts[n], ZERO) if alone else parts[n]
+        return Binary(op, *parts)
 
     def _read(self, access: Access, facts: Facts, needed: Needed) -> None:
         for index in access.indices:
@@ -129,10 +162,10 @@ class Inside:
             for term in form_of(index).terms
         )
 
-    def _branch(self, value: Value, facts: Facts, other: Value, needed: Needed) -> Value:
-        """Ask in one branch; of both where the other is 0, as what is not there is."""
-        own: Needed = needed if other == ZERO else {}
-        made = self._value(value, facts, own)
+    def _branch(self, value: Value, facts: Facts, needed: Needed | None) -> Value:
+        """Ask in one branch; of all where the other is 0, as what is not there is."""
+        own: Needed = {} if needed is None else needed
+        made = self._value(value, facts, own, factor=True)
         return Select(conjunction(*own), made, ZERO) if own and own is not needed else made
 
     def _condition(self, condition: Condition, facts: Facts, needed: Needed) -> Condition:
@@ -154,6 +187,17 @@ class Inside:
                 return conjunction(*made) if isinstance(condition, Every) else Some(tuple(made))
             case _:
                 return condition
+
+
+def _factors(value: Value) -> tuple[Value, ...]:
+    """Return the parts of a value which is 0 where one of them is."""
+    match value:
+        case Binary("*", left, right):
+            return left, right
+        case Binary("/", part, _) | Unary("-", part):
+            return (part,)
+        case _:
+            return ()
 
 
 def _is_left_open(index: Index, facts: Facts) -> bool:

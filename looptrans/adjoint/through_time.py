@@ -16,11 +16,12 @@ from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.recurrences import Opened, Tied, again
 from looptrans.adjoint.saving import precise
-from looptrans.ir.program import Array, Declaration, Program
+from looptrans.ir.program import Array, Declaration, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import touched
+from looptrans.transforms.naming import fresh_name
 
 
 def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
@@ -34,6 +35,7 @@ def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
     Raises:
         NotDifferentiated: No order is found in which everything is set before it is read.
     """
+    found = _apart(found, seen)
     gradients = {a: found.gradients[before] for a, before in seen.before.items()}
     incoming = {a: found.incoming[a] for a in seen.before}
     tied = Tied(seen, gradients, incoming, frozenset(of))
@@ -81,6 +83,37 @@ def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
         before=found.before + 1,
         recomputed=found.recomputed - set(gradients.values()),
     )
+
+
+def _apart(found: Backward, seen: Opened) -> Backward:
+    """Return an open backward pass that works out nothing under the name of what is carried."""
+    program = found.program
+    given = {*program.arguments, *program.outputs}
+    new: dict[str, str] = {}
+    for name in seen.before:
+        if name not in given and any(a.name == name for a in program.arrays):
+            new[name] = fresh_name(program, name, (*new.values(), *seen.before))
+
+    def named(names: frozenset[str]) -> frozenset[str]:
+        return frozenset(new.get(name, name) for name in names)
+
+    def one(access: Access) -> Access:
+        return Access(new.get(access.array, access.array), access.subscripts)
+
+    def declared(node: Node) -> Node:
+        return (
+            replace(node, array=new.get(node.array, node.array))
+            if isinstance(node, Declaration)
+            else node
+        )
+
+    program = replace(
+        program,
+        body=tuple(map(declared, with_accesses(program.body, one))),
+        arrays=tuple(replace(a, name=new.get(a.name, a.name)) for a in program.arrays),
+    )
+    recomputed, weights = named(found.recomputed), named(found.weights)
+    return replace(found, program=program, recomputed=recomputed, weights=weights)
 
 
 def _forward(found: Backward, seen: Opened, saved: tuple[Saved, ...]) -> Program:

@@ -26,7 +26,7 @@ from looptrans.adjoint.definitions import (
     reads_of,
     refreshed_generators,
 )
-from looptrans.adjoint.facts import Facts, said_of_sizes
+from looptrans.adjoint.facts import Facts, bounds_of, said_of_sizes
 from looptrans.adjoint.in_range import Inside, tested_products
 from looptrans.adjoint.nests import (
     Nest,
@@ -41,7 +41,7 @@ from looptrans.adjoint.printing import Printed, body_text, shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes
-from looptrans.adjoint.standing import has_sum, outside_sums, put_in
+from looptrans.adjoint.standing import Scalar, has_sum, outside_sums, put_in
 from looptrans.adjoint.sums import Term, combined, expanded, term_moved
 from looptrans.adjoint.written_sums import in_order, value_of
 from looptrans.algebra.cells import condition_moved, moved, value_moved
@@ -344,15 +344,18 @@ class Writer:
         reads = Inside(self._extents, own, self.tested)
         value, more = reads.value(update.value, facts.inside(update.inner))
         update = replace(update, value=value)
-        facts = facts.and_(*more)
+        conditions = (*nest.conditions, *more)
+        nest = replace(nest, conditions=conditions)
         scalars = []
         for scalar in nest.scalars:
-            value, needed = reads.value(scalar.value, facts)
+            definition = self.system.definitions.get(scalar.cell.array)
+            is_sum = definition is None or definition.origin == "adjoint"
+            known = self.said.and_(*_known_to(nest, scalar))
+            value, needed = reads.value(scalar.value, known, is_sum=is_sum)
             if needed:
                 value = Select(conjunction(*needed), value, Const(0.0))
             scalars.append(replace(scalar, value=value))
-        conditions = (*nest.conditions, *more)
-        return replace(nest, conditions=conditions, scalars=tuple(scalars), updates=(update,))
+        return replace(nest, scalars=tuple(scalars), updates=(update,))
 
     def _extents(self, access: Access) -> tuple[Index | None, ...]:
         like = self.incoming.get(access.array, access.array)
@@ -540,6 +543,33 @@ def _renamed(term: Term, names: list[str]) -> Term:
         replace(g, variable=name) for g, name in zip(moved.generators, names, strict=True)
     )
     return replace(moved, generators=generators)
+
+
+def _known_to(nest: Nest, scalar: Scalar) -> tuple[Condition, ...]:
+    """Return what holds where a scalar is worked out, outside of all loops that it does not need.
+
+    A condition that reads it stands behind it.
+    """
+    loops = {g.variable: g for g in nest.loops}
+    around: dict[str, None] = {}
+    queue = [*free_variables(scalar.value)]
+    while queue:
+        name = queue.pop()
+        if name in loops and name not in around:
+            around[name] = None
+            bounds = loops[name].range
+            queue += [*variables(bounds.start), *variables(bounds.stop)]
+    found = [c for name in around for c in bounds_of(name, loops[name].range)]
+    values = {each.cell: each.value for each in nest.scalars}
+
+    def needs(value: Value) -> bool:
+        read = {part.access for part in walk_value(value) if isinstance(part, Read)}
+        return scalar.cell in read or any(needs(values[each]) for each in read & values.keys())
+
+    for condition in nest.conditions:
+        if condition_variables(condition) <= around.keys() and not needs(Holds(condition)):
+            found.append(condition)
+    return tuple(found)
 
 
 def _most_summed(value: Value) -> int:
