@@ -328,3 +328,24 @@ def test_the_order_in_a_maximum_changes_no_other_line() -> None:
     lines = [emitted(program(text)).text.splitlines() for text in (one, other)]
     apart = [pair for pair in zip(*lines, strict=True) if pair[0] != pair[1]]
     assert all("max(m, s)" in a and "max(s, m)" in b for a, b in apart), apart
+
+
+# Two sums of one guarded term: a cell that neither adds has no part in the gradient.
+GUARDED_TWICE = """
+def guarded_twice(X: Float[Array, "M N"], V: Float[Array, "N"], seen: Bool[Array, "M N"]):
+    o = zeros(M)
+    y = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            if {guard}:
+                y[i] += 1.0 / (1.0 + exp(-X[i, j]))
+        for j in range(0, N):
+            if {guard}:
+                o[i] += V[j] / (1.0 + exp(-X[i, j]))
+    return o, y
+"""
+
+
+@pytest.mark.parametrize("guard", ["j <= i", "(i + j) % 3 != 1", "seen[i, j]"])
+def test_what_two_guarded_sums_share_keeps_their_guard(guard: str) -> None:
+    assert_right(GUARDED_TWICE.format(guard=guard), [{"M": 3, "N": 5}], backward=True)

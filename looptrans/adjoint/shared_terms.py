@@ -18,6 +18,7 @@ from looptrans.adjoint.definitions import (
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.totals import parts_of_total
 from looptrans.algebra.cells import value_moved
+from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
@@ -52,7 +53,7 @@ def share(system: System) -> set[str]:
             if other != first and _is_renamed(part, p)
         ]
         scope = {g.variable: g for g in _bound_in(system.definitions[first])}
-        indices = tuple(scope[v] for v in scope if v in free)
+        indices = tuple(replace(scope[v], condition=ALWAYS) for v in scope if v in free)
         if not alike and parts_of_total(system, Definition(first, indices, part)) is None:
             continue
         if not free or any(_has(system, name, part) for name in shared):
