@@ -349,3 +349,35 @@ def guarded_twice(X: Float[Array, "M N"], V: Float[Array, "N"], seen: Bool[Array
 @pytest.mark.parametrize("guard", ["j <= i", "(i + j) % 3 != 1", "seen[i, j]"])
 def test_what_two_guarded_sums_share_keeps_their_guard(guard: str) -> None:
     assert_right(GUARDED_TWICE.format(guard=guard), [{"M": 3, "N": 5}], backward=True)
+
+
+# Two sums have a term in common, and go over other parts of the row.
+OTHER_PARTS = """
+def other_parts(X: Float[Array, "M N"], b: Float[Array, "N"], n: Int[Array, "M", "0:N+1"]):
+    o = zeros(M)
+    y = zeros(M)
+    for i in range(0, M):
+        for j in range({first}):
+            y[i] += X[i, j] / (1.0 + {term} ** 2)
+        for j in range({second}):
+            o[i] += 1.0 / (1.0 + {term} ** 2)
+    return o, y
+"""
+
+
+@pytest.mark.parametrize("term", ["X[i, j]", "b[j]"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("0, min(N, i + 1)", "0, N"),
+        ("0, n[i]", "0, N"),
+        ("0, N", "0, n[i]"),
+        ("0, n[i]", "0, n[i]"),
+        ("1, N", "0, N"),
+    ],
+)
+def test_what_two_sums_share_is_there_wherever_it_is_read(
+    term: str, first: str, second: str
+) -> None:
+    text = OTHER_PARTS.format(term=term, first=first, second=second)
+    assert_right(text, [{"M": 3, "N": 5}], backward=True)
