@@ -22,6 +22,7 @@ from looptrans.adjoint.backward import backward
 from looptrans.blocks.program import NotLowered
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
+from looptrans.emit.refusal import Refused
 from looptrans.reports.verify import verification_text
 from looptrans.runtime.verify import verify
 from looptrans.runtime.verify_backward import verify_backward
@@ -381,3 +382,36 @@ def test_what_two_sums_share_is_there_wherever_it_is_read(
 ) -> None:
     text = OTHER_PARTS.format(term=term, first=first, second=second)
     assert_right(text, [{"M": 3, "N": 5}], backward=True)
+
+
+# The gradient goes through the maximum, as the sum of the weights is bounded from below.
+MAXIMUM_OF_QUOTIENTS = """
+def maximum_of_quotients(X: Float[Array, "M N"], g: Bool[Array, "N"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    y = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(0, N):
+            s = X[i, j] {scaled}
+            m = max(m, s)
+        l = 0.0
+        for j in range(0, N):
+            s = X[i, j] {scaled}
+            l = l + (exp(s - m) if g[j] else 0.0)
+        for j in range(0, N):
+            s = X[i, j] {scaled}
+            for d in range(D):
+                O[i, d] = O[i, d] + (exp(s - m) / max(l, 0.5) if g[j] else 0.0) * V[j, d]
+    for i in range(M):
+        for d in range(D):
+            y[i] += O[i, d] ** 2
+    return O, y
+"""
+
+
+def test_which_quotient_is_the_greatest_is_not_told_from_rounded_ones() -> None:
+    """A loop multiplies by what is divided by elsewhere, and that is rounded in another way."""
+    with pytest.raises(Refused, match="cannot be told from rounded numbers"):
+        emitted_with_backward(program(MAXIMUM_OF_QUOTIENTS.format(scaled="/ 1.5")))
+    text = MAXIMUM_OF_QUOTIENTS.format(scaled="* 0.75")
+    assert_right(text, [{"M": 5, "N": 3, "D": 2}], backward=True)
