@@ -22,6 +22,7 @@ from looptrans.adjoint.backward import backward
 from looptrans.blocks.program import NotLowered
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
+from looptrans.emit.refusal import Refused
 from looptrans.reports.verify import verification_text
 from looptrans.runtime.verify import verify
 from looptrans.runtime.verify_backward import verify_backward
@@ -283,3 +284,134 @@ def one_step_less(X: Float[Array, "N M"]):
 
 def test_the_first_state_is_kept_where_there_is_no_step() -> None:
     assert_right(ONE_STEP_LESS, [{"N": 3, "M": m} for m in (0, 1, 4)], backward=True)
+
+
+# A row may begin with masked keys. Its maximum is taken the other way round, or of something else.
+MASKED_FIRST = """
+def masked_first(mask: Bool[Array, "M N"], X: Float[Array, "M N"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            s = X[i, j] if mask[i, j] else -inf
+            m = {top}
+        l = 0.0
+        for j in range(0, N):
+            s = X[i, j] if mask[i, j] else -inf
+            l += exp(s - m)
+        for j in range(0, N):
+            s = X[i, j] if mask[i, j] else -inf
+            for d in range(0, D):
+                O[i, d] += exp(s - m) / l * V[j, d]
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        "max(s, m)",
+        "s if s > m else m",
+        "max(s, X[i, j] if mask[i, j] and j <= i else -inf, m)",
+        "max(m, s + 0.5)",
+        "max(s + 0.5, s + 1.0, m)",
+    ],
+)
+@pytest.mark.parametrize("backward", [False, True])
+def test_masked_keys_may_come_first_however_the_maximum_is_written(
+    top: str, backward: bool
+) -> None:
+    assert_right(MASKED_FIRST.format(top=top), [{"M": 3, "N": 5, "D": 2}], backward=backward)
+
+
+def test_the_order_in_a_maximum_changes_no_other_line() -> None:
+    one, other = (MASKED_FIRST.format(top=f"max({top})") for top in ("m, s", "s, m"))
+    lines = [emitted(program(text)).text.splitlines() for text in (one, other)]
+    apart = [pair for pair in zip(*lines, strict=True) if pair[0] != pair[1]]
+    assert all("max(m, s)" in a and "max(s, m)" in b for a, b in apart), apart
+
+
+# Two sums of one guarded term: a cell that neither adds has no part in the gradient.
+GUARDED_TWICE = """
+def guarded_twice(X: Float[Array, "M N"], V: Float[Array, "N"], seen: Bool[Array, "M N"]):
+    o = zeros(M)
+    y = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            if {guard}:
+                y[i] += 1.0 / (1.0 + exp(-X[i, j]))
+        for j in range(0, N):
+            if {guard}:
+                o[i] += V[j] / (1.0 + exp(-X[i, j]))
+    return o, y
+"""
+
+
+@pytest.mark.parametrize("guard", ["j <= i", "(i + j) % 3 != 1", "seen[i, j]"])
+def test_what_two_guarded_sums_share_keeps_their_guard(guard: str) -> None:
+    assert_right(GUARDED_TWICE.format(guard=guard), [{"M": 3, "N": 5}], backward=True)
+
+
+# Two sums have a term in common, and go over other parts of the row.
+OTHER_PARTS = """
+def other_parts(X: Float[Array, "M N"], b: Float[Array, "N"], n: Int[Array, "M", "0:N+1"]):
+    o = zeros(M)
+    y = zeros(M)
+    for i in range(0, M):
+        for j in range({first}):
+            y[i] += X[i, j] / (1.0 + {term} ** 2)
+        for j in range({second}):
+            o[i] += 1.0 / (1.0 + {term} ** 2)
+    return o, y
+"""
+
+
+@pytest.mark.parametrize("term", ["X[i, j]", "b[j]"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("0, min(N, i + 1)", "0, N"),
+        ("0, n[i]", "0, N"),
+        ("0, N", "0, n[i]"),
+        ("0, n[i]", "0, n[i]"),
+        ("1, N", "0, N"),
+    ],
+)
+def test_what_two_sums_share_is_there_wherever_it_is_read(
+    term: str, first: str, second: str
+) -> None:
+    text = OTHER_PARTS.format(term=term, first=first, second=second)
+    assert_right(text, [{"M": 3, "N": 5}], backward=True)
+
+
+# The gradient goes through the maximum, as the sum of the weights is bounded from below.
+MAXIMUM_OF_QUOTIENTS = """
+def maximum_of_quotients(X: Float[Array, "M N"], g: Bool[Array, "N"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    y = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(0, N):
+            s = X[i, j] {scaled}
+            m = max(m, s)
+        l = 0.0
+        for j in range(0, N):
+            s = X[i, j] {scaled}
+            l = l + (exp(s - m) if g[j] else 0.0)
+        for j in range(0, N):
+            s = X[i, j] {scaled}
+            for d in range(D):
+                O[i, d] = O[i, d] + (exp(s - m) / max(l, 0.5) if g[j] else 0.0) * V[j, d]
+    for i in range(M):
+        for d in range(D):
+            y[i] += O[i, d] ** 2
+    return O, y
+"""
+
+
+def test_which_quotient_is_the_greatest_is_not_told_from_rounded_ones() -> None:
+    """A loop multiplies by what is divided by elsewhere, and that is rounded in another way."""
+    with pytest.raises(Refused, match="cannot be told from rounded numbers"):
+        emitted_with_backward(program(MAXIMUM_OF_QUOTIENTS.format(scaled="/ 1.5")))
+    text = MAXIMUM_OF_QUOTIENTS.format(scaled="* 0.75")
+    assert_right(text, [{"M": 5, "N": 3, "D": 2}], backward=True)

@@ -43,6 +43,7 @@ from looptrans.ir.index import Index, Var, substitute
 from looptrans.ir.program import Program
 from looptrans.ir.value import (
     Access,
+    Binary,
     Call,
     Compare,
     Const,
@@ -320,7 +321,13 @@ class Reverse:
         return [replace(c, value=multiply(c.value, share)) for c in pull.through(as_sum, one)]
 
     def _is_computed(self, value: Value) -> bool:
+        """Tell whether a value may be rounded in another way where it is worked out again.
+
+        Sums are done in another order, and a loop may multiply by what another kernel divides by.
+        """
         for part in walk_value(value):
+            if isinstance(part, Binary) and part.op == "/":
+                return True
             if isinstance(part, Read) and part.access.array in self.system.definitions:
                 inner = self.system.definitions[part.access.array]
                 if inner.has_reduction or self._is_computed(inner.value):

@@ -7,18 +7,21 @@ y[i] = (x[i] - m) * a        z = sum((x[i] - m) ** 2 for i)        t[i] = x[i] -
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from looptrans.adjoint.definitions import (
     Definition,
     System,
     free_variables,
+    range_moved,
     refreshed_generators,
 )
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.totals import parts_of_total
 from looptrans.algebra.cells import value_moved
-from looptrans.ir.index import Index, Var
+from looptrans.ir.condition import ALWAYS
+from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -46,14 +49,18 @@ def share(system: System) -> set[str]:
         places += [(definition.name, part) for part in _sums_in(definition.value)]
     for number, (first, part) in enumerate(places):
         free = free_variables(part)
+        indices = _indices(system.definitions[first], free)
+        if indices is None:
+            continue
+        own_part = Definition(first, indices, part)
         alike = [
-            (other, p)
+            other
             for other, p in places[number + 1 :]
-            if other != first and _is_renamed(part, p)
+            if other != first
+            and _is_renamed(part, p)
+            and _shared_in(system.definitions[other], own_part) != system.definitions[other]
         ]
-        scope = {g.variable: g for g in _bound_in(system.definitions[first])}
-        indices = tuple(scope[v] for v in scope if v in free)
-        if not alike and parts_of_total(system, Definition(first, indices, part)) is None:
+        if not alike and parts_of_total(system, own_part) is None:
             continue
         if not free or any(_has(system, name, part) for name in shared):
             continue
@@ -67,10 +74,16 @@ def share(system: System) -> set[str]:
                 system.add(Definition(name, own, value_moved(part, new), label=each.label))
             system.add(each)
         made = system.definitions[name]
-        for known in {first, *(other for other, _ in alike)}:
-            each = system.definitions[known]
-            system.add(replace(each, value=_shared_in(each.value, made)))
+        for known in {first, *alike}:
+            system.add(_shared_in(system.definitions[known], made))
     return shared
+
+
+def _indices(of: Definition, wanted: Sequence[str]) -> tuple[Generator, ...] | None:
+    """Return the indices of a part of a definition; None where they end at one it does not have."""
+    found = tuple(replace(g, condition=ALWAYS) for g in _bound_in(of) if g.variable in wanted)
+    ends = (end for g in found for end in (g.range.start, g.range.stop))
+    return found if all(set(variables(end)) <= set(wanted) for end in ends) else None
 
 
 def _sums_in(value: Value) -> list[Value]:
@@ -114,12 +127,20 @@ def _bound_in(definition: Definition) -> tuple[Generator, ...]:
     return (*definition.indices, *inner)
 
 
-def _shared_in(value: Value, made: Definition) -> Value:
+def _shared_in(definition: Definition, made: Definition) -> Definition:
+    """Return a definition that reads another wherever it works out the same over its ranges."""
+    scope = {g.variable: g.range for g in _bound_in(definition)}
+
     def change(part: Value) -> Value | None:
         bound: dict[str, Index] = {}
         free = frozenset(made.variables)
-        if isinstance(part, Binary) and unify(made.value, part, free, bound):
-            return Read(Access(made.name, tuple(bound[v] for v in made.variables)))
-        return None
+        if not isinstance(part, Binary) or not unify(made.value, part, free, bound):
+            return None
+        for g in made.indices:
+            index = bound.get(g.variable)
+            known = scope.get(index.name) if isinstance(index, Var) else None
+            if known is None or known != range_moved(g.range, bound):
+                return None
+        return Read(Access(made.name, tuple(bound[v] for v in made.variables)))
 
-    return replaced(value, change)
+    return replace(definition, value=replaced(definition.value, change))

@@ -31,7 +31,7 @@ from looptrans.derivation.bodies import (
     worked_out,
     written_in,
 )
-from looptrans.derivation.guards import Extremum, extrema, require_proved, unguarded
+from looptrans.derivation.guards import at_infinity, extrema, require_proved, unguarded
 from looptrans.derivation.joining import empty_side, join_updates, joined_cells, vector_extent
 from looptrans.derivation.loop import loop_read, operator_for
 from looptrans.derivation.reading import as_written
@@ -49,12 +49,11 @@ from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, with_accesses
+from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import (
     Access,
     Binary,
     Call,
-    Const,
     Create,
     Range,
     Read,
@@ -418,17 +417,10 @@ def _neutral_terms(step: Recurrence, operator: Operator, closed: ClosedForm) -> 
             )
             if f"c{place}" not in names_of(block.term):
                 continue
-            value = _at(block.term, extremum)
             nothing = operator.components[number - 1].identity
-            proof = equality(value, nothing, Assumptions(domain))
-            equations.append(Equation(f"c{number}", value, nothing, proof))
+            for value in at_infinity(block.term, extremum):
+                proof = equality(value, nothing, Assumptions(domain))
+                equations.append(Equation(f"c{number}", value, nothing, proof))
     return Law(
         "neutral", "a term as small as ⊥ adds nothing to a part that is not ⊥", tuple(equations)
     )
-
-
-def _at(value: Value, extremum: Extremum) -> Value:
-    def change(part: Value) -> Value | None:
-        return Const(extremum.start) if part == extremum.term else None
-
-    return replaced(value, change)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import isinf
 
 from looptrans.algebra.atoms import Undefined
@@ -115,7 +116,8 @@ def conditions(
     for name in updates:
         if any(extremum.state == name for extremum in known.values()):
             continue
-        wanted = [known[t] for t in sorted(_reached(name, updates)) if t in known]
+        reached = _reached(name, updates) | _offered(step.state(name).update)
+        wanted = [known[t] for t in sorted(reached) if t in known]
         if wanted and not _is_number(step, name, wanted):
             condition = at_least_one((extremum.next, extremum.start) for extremum in wanted)
             assert condition is not None
@@ -136,28 +138,65 @@ def _reached(name: str, updates: Mapping[str, Value]) -> set[str]:
     return found
 
 
+def _offered(update: Value) -> set[str]:
+    """Return the next values that an update works out for itself, in other words than theirs."""
+    return {
+        "t" + offered.name[1:]
+        for part in walk_value(update)
+        if isinstance(part, Call) and part.function in ("max", "min")
+        for offered in part.arguments
+        if isinstance(offered, Real) and offered.name.startswith("s")
+    }
+
+
 def _is_number(step: Recurrence, name: str, wanted: list[Extremum]) -> bool:
     """Tell whether an update has a value while nothing but infinities was seen."""
     nothing: dict[str, Value] = {
         s.name: s.initial if s.bottom is None else Const(s.bottom) for s in step.states
     }
-    value = step.state(name).update
+    values = [step.state(name).update]
     for extremum in wanted:
-        value = _at(value, extremum.term, Const(extremum.start))
-    try:
-        Terms().normal(put(value, nothing))
-    except Undefined:
-        return False
+        values = [at for value in values for at in at_infinity(value, extremum)]
+    for value in values:
+        try:
+            Terms().normal(put(value, nothing))
+        except Undefined:
+            return False
     return True
 
 
-def _at(value: Value, term: Value, number: Value) -> Value:
-    """Put a number in for what an iteration offers."""
+def at_infinity(value: Value, extremum: Extremum) -> tuple[Value, ...]:
+    """Return a value where an iteration offers the infinity, for each way in which it may.
+
+    exp(x1 - s1), where max(s1, x1 + 1.0) is offered    ->    exp(-inf - s1)
+    """
+    start = Const(extremum.start)
 
     def change(part: Value) -> Value | None:
-        return number if part == term else None
+        return start if part == extremum.term else None
 
-    return replaced(value, change)
+    plain = replaced(value, change)
+    names = [name for name in dict.fromkeys(names_of(extremum.term)) if name.startswith("x")]
+    if isinstance(extremum.term, Real) or not set(names) & set(names_of(plain)):
+        return (plain,)
+    ways: list[set[str]] = []
+    for size in range(1, len(names) + 1):
+        for chosen in combinations(names, size):
+            infinite: dict[str, Value] = dict.fromkeys(chosen, start)
+            if not any(way <= set(chosen) for way in ways) and _is(
+                put(extremum.term, infinite), start
+            ):
+                ways.append(set(chosen))
+    return tuple(put(value, dict.fromkeys(way, start)) for way in ways) or (plain,)
+
+
+def _is(value: Value, number: Const) -> bool:
+    """Tell whether a value is a number, as far as that can be seen."""
+    terms = Terms()
+    try:
+        return bool(terms.normal(value) == terms.normal(number))
+    except Undefined:
+        return False
 
 
 def neutral(step: Recurrence, operator: Operator, guards: Mapping[str, Condition]) -> Law:
@@ -168,9 +207,9 @@ def neutral(step: Recurrence, operator: Operator, guards: Mapping[str, Condition
         for name, condition in guards.items():
             if extremum.next not in _tested(condition):
                 continue
-            update = _at(step.state(name).update, extremum.term, Const(extremum.start))
-            proof = equality(update, Real(name), Assumptions(domain))
-            equations.append(Equation(name, update, Real(name), proof))
+            for update in at_infinity(step.state(name).update, extremum):
+                proof = equality(update, Real(name), Assumptions(domain))
+                equations.append(Equation(name, update, Real(name), proof))
     statement = "step(s, x) = s where x is as small as ⊥ and s is not ⊥"
     return Law("neutral", statement, tuple(equations))
 

@@ -71,6 +71,7 @@ def _changed(program: Program, loop: str, kind: str) -> DerivationStep:
     found = operator_for(program, loop, new)
     wanted = bool(guarded) or kind != "change of state"
     guards = conditions(next_values(new), new, found.operator) if wanted else {}
+    guards = guarded | guards
     ranges = ranges_in(program, labels_of(step))
 
     def behind(writer: Writer) -> tuple[Node, ...]:

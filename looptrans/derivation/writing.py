@@ -31,6 +31,7 @@ from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Access,
     Binary,
+    Call,
     Compare,
     Const,
     Holds,
@@ -92,9 +93,29 @@ def with_next_values(updates: Mapping[str, Value]) -> dict[str, Value]:
             for other, value in updates.items()
             if other != name and not isinstance(value, Real | Const)
         }
+        offered = {among: others[value] for value in others if (among := _among(value))}
 
-        found[name] = flattened(folded(update, others))
+        def change(
+            part: Value,
+            others: dict[Value, Value] = others,
+            offered: dict[tuple[str, frozenset[Value]], Value] = offered,
+        ) -> Value | None:
+            among = _among(part)
+            return others.get(part) or (offered.get(among) if among else None)
+
+        found[name] = flattened(replaced(update, change))
     return found
+
+
+def _among(value: Value) -> tuple[str, frozenset[Value]] | None:
+    """Return what a maximum or minimum is taken of, in whichever order and however nested."""
+    match value:
+        case Call("max" | "min" as name, parts) if len(parts) > 1:
+            found = [(part, _among(part)) for part in parts]
+            sets = [a[1] if a and a[0] == name else frozenset({part}) for part, a in found]
+            return name, frozenset[Value]().union(*sets)
+        case _:
+            return None
 
 
 def flattened(value: Value) -> Value:
