@@ -61,18 +61,8 @@ def extrema(step: Recurrence, operator: Operator) -> tuple[Extremum, ...]:
         start = step.state(component.state).bottom
         plain = component.coordinate == Real(component.state)
         if component.monoid in ("max", "min") and plain and start is not None:
-            term = _offered(step, component.state) or component.contribution
-            found.append(Extremum(component.state, start, term))
+            found.append(Extremum(component.state, start, component.contribution))
     return tuple(found)
-
-
-def _offered(step: Recurrence, name: str) -> Value | None:
-    """Return what an iteration offers as the update says it, its terms in the same order."""
-    match step.state(name).update:
-        case Call("max" | "min", (Real(old), term) | (term, Real(old))) if old == name:
-            return term
-        case _:
-            return None
 
 
 def infinity(value: Value) -> float | None:
