@@ -17,6 +17,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
 from looptrans.blocks.lower import lower  # noqa: E402
+from looptrans.blocks.ops import has_products  # noqa: E402
 from looptrans.blocks.program import NotLowered  # noqa: E402
 from looptrans.cli.main import main  # noqa: E402
 from looptrans.derivation.derive import derive  # noqa: E402
@@ -275,6 +276,32 @@ def grouped(
     return O
 """
 
+# Each row looks at the scores of the row before: two nests over the same rows.
+ROW_BEFORE = """
+def row_before(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    S = zeros((M, N))
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        acc = zeros(D)
+        for j in range(N):
+            s = S[i, j]
+            if i >= 1:
+                s += S[i - 1, j]
+            n = max(m, s)
+            l = l * exp(m - n) + exp(s - n)
+            for d in range(D):
+                acc[d] = acc[d] * exp(m - n) + exp(s - n) * V[j, d]
+            m = n
+        for d in range(D):
+            O[i, d] = acc[d] / l
+    return O
+"""
+
 
 @pytest.mark.parametrize("name", SHARED)
 def test_programs_store_no_cells_that_a_guard_gives_to_others(name: str) -> None:
@@ -354,3 +381,10 @@ def test_sums_of_sums_between_rows_are_added_up_one_at_a_time(tmp_path: Path) ->
     assert "for all of them at once a block has 4 dimensions" in made
     assert "None, None, None" not in made
     assert_verified(GROUPED, "M=3,N=5,P=2,D=2; M=3,N=5,P=0,D=2", tmp_path / "grouped.py")
+
+
+def test_rows_that_can_be_done_at_once_are_not_joined_into_a_loop(tmp_path: Path) -> None:
+    blocks = emitted(program(ROW_BEFORE)).blocks
+    assert [has_products(kernel.body) for kernel in blocks.kernels] == [True, True]
+    assert not blocks.notes
+    assert_verified(ROW_BEFORE, "M=5,N=3,E=2,D=4; M=1,N=3,E=2,D=4", tmp_path / "rows.py")

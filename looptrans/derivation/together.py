@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+from looptrans.algebra.free import freed
 from looptrans.derivation.apart import (
     Branching,
     branching,
@@ -82,14 +83,31 @@ def own_arrays(work: Work, *, reused_too: bool = False) -> None:
 
 
 def side_by_side(work: Work) -> None:
-    """Join loops that stand one after the other and hold passes over the same range."""
-    changed = True
-    while changed:
-        changed = False
-        for first, second in _neighbours(work):
-            if work.take("transformation", f"fuse({first}, {second})") is None:
-                changed = True
-                break
+    """Join loops that stand one after the other and hold passes over the same range.
+
+    Rows that can be done at once stay so: where one row reads what another one leaves, as
+    S[i - 1, j], that goes through memory.
+    """
+    undone: set[tuple[str, str]] = set()
+    while True:
+        for pair in _neighbours(work):
+            if pair in undone:
+                continue
+            before = work.mark()
+            free = all(_is_free(work, name) for name in pair)
+            if work.take("transformation", f"fuse({', '.join(pair)})") is None:
+                if not free or _is_free(work, pair[0]):
+                    break
+                work.back_to(before)
+                undone.add(pair)
+        else:
+            return
+
+
+def _is_free(work: Work, name: str) -> bool:
+    """Tell whether the text shows that a loop carries nothing."""
+    path = next((p for p in loop_paths(work.program) if loop_name(p.loop) == name), None)
+    return path is not None and freed(work.program, path) is not None
 
 
 def apart(work: Work, *, results: bool) -> None:
