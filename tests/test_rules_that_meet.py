@@ -21,6 +21,7 @@ from looptrans.blocks.ops import has_products  # noqa: E402
 from looptrans.blocks.program import NotLowered  # noqa: E402
 from looptrans.cli.main import main  # noqa: E402
 from looptrans.derivation.derive import derive  # noqa: E402
+from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.ir.listing import listing as text_of  # noqa: E402
 from looptrans.runtime.load import load_module  # noqa: E402
@@ -302,6 +303,23 @@ def row_before(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "
     return O
 """
 
+# What all rows of a head add to, in columns that are written out.
+COLUMNS = """
+def columns(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], w: Float[Array, "H 2"]):
+    O = zeros((H, N))
+    for h in range(H):
+        for i in range(N):
+            m = -inf
+            l = 0.0
+            for j in range(i + 1):
+                s = w[h, 0] * sum(Q[h, i, e] * K[h, j, e] for e in range(E)) + w[h, 1] * j
+                n = max(m, s)
+                l = l * exp(m - n) + exp(s - n)
+                m = n
+            O[h, i] = m + log(l)
+    return O
+"""
+
 
 @pytest.mark.parametrize("name", SHARED)
 def test_programs_store_no_cells_that_a_guard_gives_to_others(name: str) -> None:
@@ -388,3 +406,10 @@ def test_rows_that_can_be_done_at_once_are_not_joined_into_a_loop(tmp_path: Path
     assert [has_products(kernel.body) for kernel in blocks.kernels] == [True, True]
     assert not blocks.notes
     assert_verified(ROW_BEFORE, "M=5,N=3,E=2,D=4; M=1,N=3,E=2,D=4", tmp_path / "rows.py")
+
+
+def test_rows_keep_parts_of_what_is_added_to_each_column(tmp_path: Path) -> None:
+    made = emitted_with_backward(program(COLUMNS)).backward
+    names = [kernel.name for kernel in made.kernels if not has_products(kernel.body)]
+    assert names == ["columns_backward_dw_0_kernel", "columns_backward_dw_1_kernel"]
+    assert_verified(COLUMNS, "H=2,N=7,E=3; H=3,N=1,E=2", tmp_path / "columns.py")

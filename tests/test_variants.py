@@ -204,12 +204,14 @@ def test_both_passes_of_a_combination(options: Options, monkeypatch: pytest.Monk
     assert report.passed, report
 
 
-@pytest.mark.parametrize("score", [{"bias": "MN"}, {"relative": True}, {"alibi": "H"}])
+@pytest.mark.parametrize(
+    "score",
+    [{"bias": "MN", "heads": "none"}, {"relative": True, "heads": "none"}, {"alibi": "H"}],
+)
 def test_sums_that_several_scores_share_do_not_keep_them_from_blocks(
     score: dict[str, Any],
 ) -> None:
-    heads = "none" if "bias" in score else "equal"
-    composed = compose(Options(batch=False, heads=heads, differential=True, **score))
+    composed = compose(Options(batch=False, differential=True, **score))
     made = emitted(parse(Source("composed.py", composed.text)))
     (kernel,) = made.blocks.kernels
     assert has_products(kernel.body) and not made.blocks.notes, made.text

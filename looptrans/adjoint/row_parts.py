@@ -41,6 +41,9 @@ from looptrans.transforms.accesses import listed, sites_of
 from looptrans.transforms.naming import fresh_name
 from looptrans.transforms.tree import LoopPath, node_at
 
+_MANY = 2
+"""How many loops tell cells apart of which there are many."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowParts:
@@ -133,19 +136,30 @@ def _candidates(program: Program) -> list[_Added]:
             continue
         outermost = place.loop_positions[0]
         sites = [s for s in sites_of(program, target.array) if outermost in s.place.loop_positions]
-        plain = all(isinstance(index, Var) for index in target.indices)
-        if plain and all(site.place.label == place.label for site in sites):
+        plain = all(isinstance(index, Var | Int) for index in target.indices)
+        if plain and all(
+            site.place.label == place.label or _are_others(site.access, target) for site in sites
+        ):
             found.append(_Added(place, target, added[0], ()))
     return found
 
 
-def _has_results(program: Program, each: _Added, rows: set[str]) -> bool:
-    """Tell whether the nest has other results, of which each row has its own.
+def _are_others(one: Access, other: Access) -> bool:
+    """Tell whether two accesses are of other columns: w[h, 0] and w[h, 1]."""
+    return any(
+        isinstance(a, Int) and isinstance(b, Int) and a != b
+        for a, b in zip(one.subscripts, other.subscripts, strict=False)
+    )
 
-    A nest of a single result has a program for each of its cells, and needs no more.
+
+def _has_results(program: Program, each: _Added, rows: set[str]) -> bool:
+    """Tell whether the nest has other results, of which each row has its own, or few of this one.
+
+    A nest of a single result has a program for each of its cells, and needs no more where two loops
+    tell them apart. A cell for each head is too few.
     """
     outermost = node_at(program, each.place.loop_positions[0])
-    return not each.target.indices or any(
+    return len(_names(each.target)) < _MANY or any(
         target.array != each.target.array and _names(target) >= rows
         for node in nodes((outermost,))
         if isinstance(node, Assign)
