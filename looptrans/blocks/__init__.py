@@ -1,7 +1,8 @@
 """A scheduled nest as operations on blocks.
 
 the block IR              expr, ops, program, text, shapes, arithmetic, identities
-from a nest to kernels    lower, builder, scopes, nest, grid, reach, serial, unit_steps, covered
+from a nest to kernels    lower, builder, scopes, nest, grid, reach, serial, unit_steps, covered,
+                          in_front
 where arrays live         sites, stored, storage, cells, common_lanes, overwritten
 statements and values     statements, values, sums, contraction, slices, appending, bottom
 what a loop visits        ranges, solving, ends, order, lifting, masked, runs

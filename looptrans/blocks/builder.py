@@ -25,12 +25,13 @@ from looptrans.blocks.expr import (
     union,
     walk,
 )
+from looptrans.blocks.in_front import in_front
 from looptrans.blocks.ops import Let, exprs_of
 from looptrans.blocks.program import Rounding
 from looptrans.blocks.scopes import Frame, Scopes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
-from looptrans.ir.affine import difference, form_of, sides, total
+from looptrans.ir.affine import form_of, sides
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.index import (
     Arith,
@@ -46,8 +47,7 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.index import Let as IndexLet
 from looptrans.ir.program import Program
-from looptrans.ir.value import Range, Value
-from looptrans.transforms.extents import extreme, is_never_negative
+from looptrans.ir.value import Value
 
 
 @dataclass(slots=True)
@@ -225,10 +225,12 @@ class Builder(Scopes):
         if kind == "float" and mask is not None:
             load = replace(load, other=0.0)
         frame = self._home(load)
-        if frame is not self.frames[-1] and (more := self._beside(array, subscripts, mask)):
-            mask = both(mask, *more)
-            load = replace(load, mask=mask, other=0.0 if kind == "float" else 0)
         extents = self.program.array(array).shape
+        if frame is not self.frames[-1]:
+            asked = in_front(self.program, self.places, self.index, subscripts, extents)
+            if more := [each for each in asked if each not in conjuncts(mask)]:
+                mask = both(mask, *more)
+                load = replace(load, mask=mask, other=0.0 if kind == "float" else 0)
         if not all(map(_surely_there, subscripts, extents)):
             # X[i, 0] need not be there where the loops around it have no iterations.
             frame = self.frames[-1]
@@ -318,45 +320,6 @@ class Builder(Scopes):
                 if isinstance(part, Name) and (load := self.read.get(part.name)) is not None:
                     found += self._ends(load.array, load.subscripts)
         return tuple(found)
-
-    def _beside(
-        self, array: str, subscripts: tuple[Expr, ...], mask: Expr | None
-    ) -> tuple[Expr, ...]:
-        """Return that what is read before a loop is there where the loop has no iterations.
-
-        for j in range(0, i): y[i] += c[i - 1] * x[j]          c[i - 1] is not there where i is 0
-        """
-        found: list[Expr] = []
-        for subscript, extent in zip(subscripts, self.program.array(array).shape, strict=True):
-            index = _summed(subscript)
-            if index is None or extent is None or not variables(index):
-                continue
-            ranges = self._ranges(subscript)
-            last = extreme(index, ranges, "highest")
-            if isinstance(index, Var) and last is None:
-                continue  # what is read from memory says how far it goes
-            room = None if last is None else difference(extent, total(last, 1))
-            is_there = room is not None and is_never_negative(self.program, room, {})
-            if isinstance(index, Var):
-                found += [] if is_there else [Binary("<", subscript, self.index(extent))]
-            elif not is_there or not is_never_negative(self.program, index, ranges):
-                found.append(Binary(">=", subscript, Number(0)))
-                found.append(Binary("<", subscript, self.index(extent)))
-        known = set(conjuncts(mask))
-        return tuple(each for each in found if each not in known)
-
-    def _ranges(self, subscript: Expr) -> dict[str, Range]:
-        """Return the ranges of the loops that a subscript goes with, and of those around them."""
-        found: dict[str, Range] = {}
-        queue = [part.dim for part in walk(subscript) if isinstance(part, Position)]
-        while queue:
-            dim = queue.pop()
-            if dim.name not in found:
-                found[dim.name] = Range(dim.start, dim.stop, dim.step)
-                names = {*variables(dim.start), *variables(dim.stop)}
-                around = [self.places[name] for name in names if name in self.places]
-                queue += [each.dim for each in around if isinstance(each, Position)]
-        return found
 
     def _differs(self, dim: Dim) -> bool:
         """Tell whether each row reads its own ends of a loop: those of no iterations say nothing.
@@ -478,22 +441,6 @@ def _goes_beyond(stop: Index, extent: Index) -> bool:
         return False
     left = ends[1].plus(ends[0], -1)
     return left.constant < 0 or any(count < 0 for count in left.terms.values())
-
-
-def _summed(part: Expr) -> Index | None:
-    """Return a sum of iterations, sizes and numbers; None where a subscript is no such sum."""
-    match part:
-        case Position(dim):
-            return Var(dim.name)
-        case Number(int() as value):
-            return Int(value)
-        case Scalar(name):
-            return Param(name)
-        case Binary("+" | "-" as op, left, right):
-            one, other = _summed(left), _summed(right)
-            return None if one is None or other is None else Arith(op, one, other)
-        case _:
-            return None
 
 
 def _surely_there(subscript: Expr, extent: Index | None) -> bool:

@@ -94,9 +94,10 @@ def side_by_side(work: Work) -> None:
             if pair in undone:
                 continue
             before = work.mark()
-            free = all(_is_free(work, name) for name in pair)
+            first, second = (_place_of(work, name) for name in pair)
+            free = _is_free(work, first) and _is_free(work, second)
             if work.take("transformation", f"fuse({', '.join(pair)})") is None:
-                if not free or _is_free(work, pair[0]):
+                if not free or _is_free(work, first):
                     break
                 work.back_to(before)
                 undone.add(pair)
@@ -104,10 +105,14 @@ def side_by_side(work: Work) -> None:
             return
 
 
-def _is_free(work: Work, name: str) -> bool:
+def _place_of(work: Work, name: str) -> Position:
+    return next(p.position for p in loop_paths(work.program) if loop_name(p.loop) == name)
+
+
+def _is_free(work: Work, place: Position) -> bool:
     """Tell whether the text shows that a loop carries nothing."""
-    path = next((p for p in loop_paths(work.program) if loop_name(p.loop) == name), None)
-    return path is not None and freed(work.program, path) is not None
+    path = next(p for p in loop_paths(work.program) if p.position == place)
+    return freed(work.program, path) is not None
 
 
 def apart(work: Work, *, results: bool) -> None:
