@@ -320,6 +320,17 @@ def columns(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], w: Float[Array, 
     return O
 """
 
+# Sums of sums of integers that float32 would round.
+INTEGER_SUMS = """
+def far(A: Int[Array, "M P 3"], B: Int[Array, "N P 3"]):
+    top = zeros(M, dtype=int64)
+    for i in range(M):
+        for j in range(N):
+            far = sum(sum(abs(A[i, p, x] - B[j, p, x]) for x in range(3)) for p in range(P))
+            top[i] = max(top[i], far)
+    return top
+"""
+
 
 @pytest.mark.parametrize("name", SHARED)
 def test_programs_store_no_cells_that_a_guard_gives_to_others(name: str) -> None:
@@ -413,3 +424,11 @@ def test_rows_keep_parts_of_what_is_added_to_each_column(tmp_path: Path) -> None
     names = [kernel.name for kernel in made.kernels if not has_products(kernel.body)]
     assert names == ["columns_backward_dw_0_kernel", "columns_backward_dw_1_kernel"]
     assert_verified(COLUMNS, "H=2,N=7,E=3; H=3,N=1,E=2", tmp_path / "columns.py")
+
+
+def test_sums_of_sums_of_integers_are_integers(tmp_path: Path) -> None:
+    made = emitted(program(INTEGER_SUMS))
+    a = torch.tensor([[[2**25 + 1, 0, 0], [1, 2, 3]]])
+    b = torch.zeros(3, 2, 3, dtype=torch.int64)
+    top = load_module("met_sums", made.text, tmp_path / "sums.py").far(a, b)
+    assert top.tolist() == [2**25 + 7]

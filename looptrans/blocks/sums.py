@@ -20,6 +20,7 @@ from looptrans.blocks.ranges import Ranges, bounds_of
 from looptrans.blocks.runs import parts
 from looptrans.blocks.shapes import EACH, SUM, Shapes, is_of_sizes
 from looptrans.blocks.values import Values
+from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import walk
 from looptrans.ir.monoids import MONOID_OF, Monoid
@@ -113,7 +114,8 @@ class Sums:
 
         In one block they would have four dimensions, and soon be more than there is room for.
         """
-        if not _is_plain_sum(value):
+        elements = {array.name: array.element for array in self.b.program.arrays}
+        if not _is_plain_sum(value) or element_of(value, elements) != "float":
             return False
         dims = {dim.name for dim in union(self.shapes.rows, self.shapes.vectors)}
         first = value.generators[0].variable
