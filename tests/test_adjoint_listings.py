@@ -1329,6 +1329,24 @@ def f(X: Float[Array, "B H N"], w: Float[Array, "H W"], s: Float[Array, "B H"]):
     check(found.listing, found)
 
 
+def test_a_score_is_capped_at_a_number_that_is_written_out() -> None:
+    """`1 - tanh ** 2` stays, of which `30 - score ** 2 / 30` would be the rounding errors."""
+    found = backward(
+        program("""
+def f(X: Float[Array, "M N"], V: Float[Array, "N"]):
+    y = zeros((M,))
+    for i in range(M):
+        m = max(30.0 * tanh(X[i, j] / 30.0) for j in range(N))
+        l = sum(exp(30.0 * tanh(X[i, j] / 30.0) - m) for j in range(N))
+        for j in range(N):
+            y[i] += exp(30.0 * tanh(X[i, j] / 30.0) - m) / l * V[j]
+    return y
+""")
+    )
+    assert "(1.0 - tanh(m_term_in) ** 2)" in text_of(found.program)
+    check(found.listing, found)
+
+
 def test_a_mask_that_is_added_bounds_the_nests() -> None:
     found = backward(
         program("""

@@ -415,11 +415,18 @@ def _stored_quotient(
 
 
 def _find_identity(found: Prepared, definition: Definition, term: Term) -> None:
-    """Let a quotient or a product that is stored stand for the function it is made of."""
+    """Let a quotient or a product that is stored stand for the function it is made of.
+
+    None does for tanh: 1 - tanh(x) ** 2 is worked out from x, since 1 - (y / c) ** 2 cancels.
+    """
     if term.generators or term.brackets or definition.name in found.weights:
         return
     for atom, exponent in term.factors:
-        own = isinstance(atom, Call) and set(free_variables(atom)) == set(definition.variables)
+        own = (
+            isinstance(atom, Call)
+            and atom.function != "tanh"
+            and set(free_variables(atom)) == set(definition.variables)
+        )
         if isinstance(atom, Read) and atom.access.array in found.nonzero:
             continue  # what weights are divided by cancels against it, under its own name only
         if isinstance(atom, Read) and atom.access.array in found.system.definitions:
