@@ -541,6 +541,25 @@ def test_passes_are_brought_side_by_side_where_they_become_one(last: str) -> Non
     )
 
 
+def test_rows_that_several_results_are_made_of_are_one_pass() -> None:
+    """What reads a number of each row beside the rows does not keep them apart."""
+    text = """
+def f(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"]):
+    O = zeros((H, N, D)); S = zeros((H, N, N)); L = zeros((H, N))
+    for h in range(H):
+        for i in range(N):
+            for j in range(0, i + 1):
+                S[h, i, j] = sum(Q[h, i, e] * K[h, j, e] for e in range(E))
+            m = max(S[h, i, j] for j in range(0, i + 1))
+            l = sum(exp(S[h, i, j] - m) for j in range(0, i + 1))
+            L[h, i] = m + log(l)
+            for d in range(D):
+                O[h, i, d] = sum(exp(S[h, i, j] - m) * V[h, j, d] for j in range(0, i + 1)) / l
+    return O, L
+"""
+    assert len(lowered(program(text)).kernels) == 1
+
+
 def test_sums_stay_sums_where_no_pass_is_saved() -> None:
     text = """
 def norm(x: Float[Array, "M N"]):

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from looptrans.algebra.cells import mentions
-from looptrans.ir.index import variables
+from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access, Read, walk_value
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import Placed, accesses, nodes, placed
 from looptrans.transforms.substitute import rename_variable
 from looptrans.transforms.tree import statements_in
 
@@ -96,6 +96,7 @@ def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
     """Tell whether the second reads rows that the first writes, and nothing else does.
 
     A matrix for each iteration is no row: what it is made by, and used by, runs in parallel apart.
+    What reads a number for each row beside them, as `L[i] = m[i] + log(l[i])`, is nothing else.
     """
     inside = {node.variable for node in nodes(first.body) if isinstance(node, Loop)}
     cells = set(_touched((first,), writes=True))
@@ -105,8 +106,22 @@ def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
             written.discard(cell.array)
     handed = written & {a.array for a in _touched((second,))}
     known = set(statements_in((first, second)))
-    others = [n for n in nodes(program.body) if isinstance(n, Assign) and n.label not in known]
+    others = [
+        place.node
+        for place in placed(program)
+        if isinstance(place.node, Assign)
+        and place.node.label not in known
+        and not _goes_over(place, handed)
+    ]
     return bool(handed) and not handed & {a.array for a in _touched(tuple(others))}
+
+
+def _goes_over(place: Placed, arrays: set[str]) -> bool:
+    """Tell whether each iteration of a statement reads cells of its own, and sets one number."""
+    own = tuple(Var(loop.variable) for loop in place.loops)
+    return all(
+        access.indices == own for access in _touched((place.node,)) if access.array in arrays
+    )
 
 
 def _touched(body: tuple[Node, ...], *, writes: bool = False) -> Iterator[Access]:
