@@ -25,7 +25,7 @@ from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Reference, reference_of
 from looptrans.runtime.verification import OutputError, Report, Run
 from looptrans.runtime.verify_errors import compared
-from looptrans.runtime.verify_inputs import neighbours
+from looptrans.runtime.verify_nearby import neighbours, run_nearby
 from looptrans.runtime.verify_search import MOST_TOGETHER
 from looptrans.runtime.verify_sizes import SizeSet, size_sets
 from looptrans.runtime.verify_work import default_blocks, work
@@ -594,3 +594,42 @@ def test_neighbours_are_off_by_a_rounding_at_most() -> None:
     np.testing.assert_allclose(own[finite], values[finite], rtol=2.0**-23, atol=0)
     assert (own != values).any() and np.array_equal(near.arrays["at"], given.arrays["at"])
     assert np.array_equal(neighbours(given, 1).arrays["X"], own)
+
+
+# exp of a difference that is 0 where both scores are rounded alike.
+CHOSEN = """
+def chosen(X: Float[Array, "N D"], W: Float[Array, "E D"], top: Int[Array, "N", "0:E"]):
+    g = zeros(N)
+    for n in range(N):
+        m = max(sum(X[n, d] * W[e, d] for d in range(D)) for e in range(E))
+        g[n] = exp(sum(X[n, d] * W[top[n], d] for d in range(D)) - m)
+    return g
+"""
+
+
+def test_operations_are_off_by_a_rounding_at_most_and_each_by_its_own() -> None:
+    reference = reference_to(CHOSEN)
+    random = np.random.default_rng(0)
+    arrays = {"X": random.standard_normal((30, 200)), "W": random.standard_normal((1, 200))}
+    inputs = Inputs({"N": 30, "D": 200, "E": 1}, {}, arrays | {"top": np.zeros(30, dtype=np.int64)})
+    assert (reference.run(inputs, "float32")["g"] == 1).all()
+    near = run_nearby(reference, inputs, 1)["g"]
+    assert (near != 1).any() and np.array_equal(near, run_nearby(reference, inputs, 1)["g"])
+    np.testing.assert_allclose(near, 1, rtol=1e-4, atol=0)
+
+
+def test_what_operations_round_is_no_error_of_a_kernel() -> None:
+    found = verify(program_of(CHOSEN), dtypes=("float32",), sizes=[{"N": 40, "D": 256, "E": 9}])
+    assert found.passed
+
+
+def test_a_rounding_that_changes_everything_is_none() -> None:
+    exact = np.ones(4)
+
+    def nearby(number: int) -> Any:
+        return exact + (1.0, 0.0, 2e-6)[number]
+
+    output = compared(
+        "O", exact + 3e-6, exact, lambda _: exact, "float32", always_plain=False, nearby=nearby
+    )
+    assert output.tolerance == pytest.approx(4e-6)

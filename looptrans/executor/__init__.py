@@ -6,7 +6,7 @@ one after the other       closures, control, statements, values, writes, operati
                           storage
 parallel loops            tasks, private, reducing
 many iterations at once   vectors, lanes, vector_machine, vector_operations, vector_store,
-                          vector_values
+                          vector_values, roundings
 """
 
 from looptrans.executor.errors import ExecutionError

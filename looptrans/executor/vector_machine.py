@@ -12,8 +12,9 @@ import numpy as np
 from looptrans.executor.errors import NoValue, Trap
 from looptrans.executor.inputs import Inputs
 from looptrans.executor.lanes import ARITHMETIC, Lanes, Ramp, Values, spread
+from looptrans.executor.roundings import is_rounded, roundings
 from looptrans.executor.storage import cell_count
-from looptrans.executor.vector_operations import Mask, Value, truth
+from looptrans.executor.vector_operations import Mask, Value, kind_of, truth
 from looptrans.executor.vector_store import NotVectorized, VectorStore
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.evaluate import COMPARE
@@ -69,6 +70,8 @@ class Vectors:
         inputs: What it starts from.
         real: The type of real numbers.
         backwards: Whether sums are added from right to left.
+        random: What the roundings are drawn from that operations are off by; None where they are
+            off by none.
         stores: The arrays and scalars.
         frame: The current values of loop variables, in every lane.
         lanes: The extent of every axis: those of nested reductions, then those of parallel loops.
@@ -81,6 +84,7 @@ class Vectors:
     inputs: Inputs
     real: type[Any]
     backwards: bool = False
+    random: np.random.Generator | None = None
     stores: dict[str, VectorStore] = field(init=False)
     frame: dict[str, Lanes] = field(default_factory=dict)
     lanes: list[int] = field(init=False)
@@ -284,7 +288,17 @@ class Vectors:
         """Compile a value; see `looptrans.executor.vector_values`."""
         from looptrans.executor.vector_values import compile_value  # the two call each other
 
-        return compile_value(self, value)
+        code, random = compile_value(self, value), self.random
+        if random is None or not is_rounded(value):
+            return code
+
+        def off_by_a_rounding() -> Value:
+            found = code()
+            if kind_of(found) != "f":
+                return found
+            return found * roundings(random, np.shape(found))
+
+        return off_by_a_rounding
 
     def shape(self, extents: tuple[Index, ...]) -> Callable[[], tuple[int, ...]]:
         """Compile the shape of a new array.

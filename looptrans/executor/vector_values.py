@@ -190,13 +190,8 @@ def _binary(machine: Vectors, value: Binary) -> ValueCode:
 
 
 def _inner_product(machine: Vectors, left: Expression, right: Expression) -> ValueCode:
-    operands, times = _rows(machine, (left, right)), binary_operation("*", machine.real)
-
-    def run() -> Value:
-        a, b = operands()
-        return _sum_of(machine, times(a, b, None))
-
-    return run
+    products = machine.value(Binary("*", left, right))
+    return lambda: _sum_of(machine, products())
 
 
 def _sum_of(machine: Vectors, row: Value) -> Value:

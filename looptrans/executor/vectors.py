@@ -40,7 +40,12 @@ Step = Callable[[], None]
 
 
 def execute_vectors(
-    program: Program, inputs: Inputs, dtype: str = "float64", *, backwards: bool = False
+    program: Program,
+    inputs: Inputs,
+    dtype: str = "float64",
+    *,
+    backwards: bool = False,
+    random: np.random.Generator | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Run a program on complete inputs, the iterations of its parallel loops side by side.
 
@@ -51,6 +56,7 @@ def execute_vectors(
         backwards: Whether `sum(…)` and `@` add from right to left, which is as good an order as any
             and shows how much the order matters. (Sums whose length differs between iterations
             stay as they are.)
+        random: Where given, each operation in float32 is off by a rounding that is drawn from it.
 
     Returns:
         The returned names in their order, then the inputs that were written.
@@ -65,7 +71,7 @@ def execute_vectors(
     for node in nodes(program.body):
         if isinstance(node, Atomic | BlockReduce | Barrier):
             raise NotVectorized("atomic parts, reducing blocks and barriers")
-    machine = Vectors(program, inputs, real, backwards)
+    machine = Vectors(program, inputs, real, backwards, random)
     with np.errstate(all="ignore"):
         for step in [compile_node(machine, node, 0) for node in program.body]:
             step()

@@ -16,6 +16,7 @@ import torch
 
 from looptrans.executor.inputs import Inputs
 from looptrans.executor.lanes import Lanes, spread
+from looptrans.executor.roundings import is_rounded, roundings
 from looptrans.executor.vector_machine import Vectors, iterations
 from looptrans.executor.vector_operations import truth
 from looptrans.executor.vectors import compile_node
@@ -59,6 +60,7 @@ def differentiated(
     last_at_ties: bool = False,
     absolute: bool = False,
     backwards: bool = False,
+    random: np.random.Generator | None = None,
 ) -> Differentiated:
     """Run a program that is known to run on these inputs, and differentiate it.
 
@@ -72,6 +74,7 @@ def differentiated(
         absolute: Whether every derivative loses its sign on its way: what comes back are the sums
             of the absolute values of the terms whose sums the gradients are.
         backwards: Whether `sum(…)` and `@` add from right to left.
+        random: Where given, each operation in float32 is off by a rounding that is drawn from it.
 
     Raises:
         NotVectorized: Something in it can only be run one iteration at a time.
@@ -81,6 +84,7 @@ def differentiated(
         inputs,
         NUMPY_TYPES[dtype],
         backwards,
+        random,
         tensor_type=TYPES[dtype],
         last_at_ties=last_at_ties,
         absolute=absolute,
@@ -168,7 +172,17 @@ class Gradients(Vectors):
 
     def value(self, value: Expression) -> Callable[[], Number]:
         """Compile a value; see `looptrans.runtime.gradient_values`."""
-        return compile_differentiable(self, value)
+        code, random = compile_differentiable(self, value), self.random
+        if random is None or not is_rounded(value):
+            return code
+
+        def off_by_a_rounding() -> Number:
+            found = code()
+            if not isinstance(found, torch.Tensor):
+                return found
+            return found * torch.from_numpy(roundings(random, tuple(found.shape)))
+
+        return off_by_a_rounding
 
     def test(self, condition: Condition) -> Callable[[], Any]:
         """Compile a condition; it gives a bool or an array of them."""

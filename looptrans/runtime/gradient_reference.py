@@ -48,6 +48,7 @@ class GradientReference:
         last_at_ties: bool = False,
         absolute: bool = False,
         backwards: bool = False,
+        random: np.random.Generator | None = None,
     ) -> Differentiated:
         """Return the gradients of the float arguments.
 
@@ -61,6 +62,7 @@ class GradientReference:
             last_at_ties: See `differentiated`.
             absolute: See `differentiated`.
             backwards: See `differentiated`.
+            random: See `differentiated`.
 
         Raises:
             NotVectorized: It has barriers.
@@ -78,6 +80,7 @@ class GradientReference:
             last_at_ties=last_at_ties,
             absolute=absolute,
             backwards=backwards,
+            random=random,
         )
         try:
             return run(chosen.parallel)

@@ -89,7 +89,7 @@ def compile_differentiable(machine: Gradients, value: Expression) -> Code:
         case Unary(op, operand):
             return _unary(machine, op, operand)
         case Binary("@", left, right):
-            product = _operation(machine, Binary("*", left, right))
+            product = machine.value(Binary("*", left, right))
             return lambda: _row_sum(machine, product())
         case Binary():
             return _operation(machine, value)

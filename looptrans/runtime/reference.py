@@ -40,7 +40,14 @@ class Reference:
     program: Program
     parallel: Program
 
-    def run(self, inputs: Inputs, dtype: str = "float64", *, backwards: bool = False) -> Outputs:
+    def run(
+        self,
+        inputs: Inputs,
+        dtype: str = "float64",
+        *,
+        backwards: bool = False,
+        random: np.random.Generator | None = None,
+    ) -> Outputs:
         """Execute the listing.
 
         Each operation and each sum is made in the order of the listing, in the type asked for.
@@ -49,6 +56,8 @@ class Reference:
             inputs: What it starts from.
             dtype: The type of every floating-point number: float64, float32 or float16.
             backwards: Whether `sum(…)` and `@` add from right to left, where that can be had.
+            random: Where given, and where that can be had, each operation in float32 is off by a
+                rounding that is drawn from it.
 
         Returns:
             The returned names in their order, then the inputs that were written.
@@ -57,7 +66,7 @@ class Reference:
             ExecutionError: A statement fails.
         """
         try:
-            return execute_vectors(self.parallel, inputs, dtype, backwards=backwards)
+            return execute_vectors(self.parallel, inputs, dtype, backwards=backwards, random=random)
         except (NotVectorized, ExecutionError):
             # One iteration at a time everything can be run, and a message names the iteration.
             return execute_on(self.program, inputs, dtype=dtype)

@@ -44,7 +44,7 @@ from looptrans.runtime.verify_call import (
 )
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_handed_over import rounds_operands
-from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for, neighbours
+from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
 from looptrans.runtime.verify_memory import (
     ODD_LAYOUTS,
     Guarded,
@@ -53,6 +53,7 @@ from looptrans.runtime.verify_memory import (
     to_array,
     to_tensor,
 )
+from looptrans.runtime.verify_nearby import run_nearby
 from looptrans.runtime.verify_sizes import SizeSet, size_sets
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -302,7 +303,7 @@ class _Session:
             return once_rounded(plain[backwards][name], element_type(self.program, name, dtype))
 
         def nearby(name: str, number: int) -> Any:
-            result = self.reference.run(neighbours(inputs, number), "float32")
+            result = run_nearby(self.reference, inputs, number)
             return once_rounded(result[name], element_type(self.program, name, dtype))
 
         errors: list[OutputError] = []

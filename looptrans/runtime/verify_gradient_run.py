@@ -43,8 +43,9 @@ from looptrans.runtime.verify_differences import (
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_gradients import Expected, compared_gradient
 from looptrans.runtime.verify_handed_over import HandedOver, rounds_operands
-from looptrans.runtime.verify_inputs import InputKind, neighbours
+from looptrans.runtime.verify_inputs import InputKind
 from looptrans.runtime.verify_memory import Guarded, to_array, to_tensor
+from looptrans.runtime.verify_nearby import neighbours, roundings_of, run_nearby
 
 Values: TypeAlias = np.ndarray[Any, Any]
 
@@ -190,7 +191,7 @@ class GradientRun:
             return rounded_
 
         def nearby(number: int) -> Values:
-            result = run(neighbours(self.inputs, number), "float32")
+            result = run_nearby(self.context.reference.reference, self.inputs, number)
             rounded_: Values = once_rounded(result[name], own)
             return rounded_
 
@@ -281,8 +282,8 @@ class GradientRun:
         def beside(number: int) -> Differentiated:
             what = f"nearby {number}"
             if what not in later:
-                near = neighbours(self.inputs, number)
-                later[what] = reference.run(near, incoming, empty, "float32")
+                near, random = neighbours(self.inputs, number), roundings_of(number)
+                later[what] = reference.run(near, incoming, empty, "float32", random=random)
             return later[what]
 
         def expected(argument: str) -> Expected:

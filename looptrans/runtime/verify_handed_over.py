@@ -28,8 +28,8 @@ from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
 from looptrans.runtime.verify_errors import DRAWS, compared
-from looptrans.runtime.verify_inputs import neighbours
 from looptrans.runtime.verify_memory import to_array
+from looptrans.runtime.verify_nearby import run_nearby
 
 Values = np.ndarray[Any, Any]
 
@@ -140,7 +140,7 @@ class HandedOver:
             return number(name, plain(name, backwards))
 
         def nearby(name: str, draw: int) -> Values:
-            result = reference.run(neighbours(self.inputs, draw), "float32")[name]
+            result = run_nearby(reference, self.inputs, draw)[name]
             return number(name, once_rounded(result, self.saved[name].dtype))
 
         return all(

@@ -66,25 +66,3 @@ def _shaped(values: Values, kind: InputKind) -> Values:
 def with_arrays(inputs: Inputs, arrays: Mapping[str, Values]) -> Inputs:
     """Return inputs with other arrays in place of some."""
     return Inputs(inputs.integers, inputs.reals, {**inputs.arrays, **arrays})
-
-
-def neighbours(inputs: Inputs, number: int) -> Inputs:
-    """Return inputs that differ by a rounding: each number is one of three next to it in float32.
-
-    Zeros and infinities stay, and so do integers.
-
-    Args:
-        inputs: The inputs.
-        number: Which of them, the same for the same number.
-    """
-    random = np.random.default_rng([number, 2])
-
-    def moved(values: Values) -> Values:
-        own = np.asarray(values, dtype=np.float32)
-        towards = random.choice([-np.inf, np.nan, np.inf], own.shape)
-        there = np.isfinite(own) & (own != 0) & ~np.isnan(towards)
-        return np.where(there, np.nextafter(own, towards.astype(np.float32)), values)
-
-    arrays = {n: moved(v) if v.dtype.kind == "f" else v for n, v in inputs.arrays.items()}
-    reals = {name: float(moved(np.asarray(value))) for name, value in inputs.reals.items()}
-    return Inputs(inputs.integers, reals, arrays)
