@@ -1347,6 +1347,23 @@ def f(X: Float[Array, "M N"], V: Float[Array, "N"]):
     check(found.listing, found)
 
 
+def test_what_tanh_gives_is_gated_by_a_sum() -> None:
+    """`(1 - f) * (1 - tanh ** 2)` stays, of whose terms the rounding errors would be left."""
+    found = backward(
+        program("""
+def f(X: Float[Array, "T D"], F: Float[Array, "T D"]):
+    h = zeros((T + 1, D))
+    for t in range(T):
+        for d in range(D):
+            f = 1.0 / (1.0 + exp(-F[t, d]))
+            h[t + 1, d] = f * h[t, d] + (1.0 - f) * tanh(X[t, d])
+    return h
+""")
+    )
+    assert "* (1.0 - h_tanh ** 2)" in text_of(found.program)
+    check(found.listing, found)
+
+
 def test_a_mask_that_is_added_bounds_the_nests() -> None:
     found = backward(
         program("""

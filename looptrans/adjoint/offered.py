@@ -10,6 +10,11 @@ What tanh is taken of, whose derivative 1 - tanh ** 2 is a difference:
 
     y[i] = tanh(a * x[i])    ->    u[i] = a * x[i];  y[i] = tanh(u[i])
 
+What tanh gives, where it is multiplied by a sum, whose terms would be multiplied with those of the
+difference:
+
+    y[i] = (1 - g[i]) * tanh(x[i])    ->    t[i] = tanh(x[i]);  y[i] = (1 - g[i]) * t[i]
+
 Factors of a sum that are sums of products of what is given:
 
     s[i, j] = sum((q[i, e] * c[i, e] - u[i, e]) * k[j, e] for e)
@@ -69,6 +74,14 @@ def named(system: System, outputs: frozenset[str]) -> None:
             ]
             if not any(_name(system, name, value, "in", outputs, alone=True) for value in found):
                 break
+    for name in _names(system):
+        for product in filter(_is_product, walk_value(system.definitions[name].value)):
+            factors = _factors(product)
+            if not any(isinstance(f, Binary) and f.op in "+-" for f in factors):
+                continue
+            for factor in factors:
+                if isinstance(factor, Call) and factor.function == "tanh":
+                    _name(system, name, factor, "tanh", outputs, alone=True)
 
 
 def _names(system: System) -> Iterator[str]:
