@@ -28,9 +28,7 @@
 #         for n in range(N - 2, -1, -1):
 #             dP_before[n] = dP[n + 1] + dP_before[n + 1]
 #         for i in range(0, N):
-#             dx[i] = (dP[i] + dP_before[i]) * (
-#                 (1.0 if i == 0 else 0.0) + (1.0 if not i == 0 else 0.0)
-#             )
+#             dx[i] = dP[i] + dP_before[i]
 #         return dx
 #
 # The steps from there to the forward kernels:
@@ -64,10 +62,7 @@
 #             dP_before_state = dP[n + 1] + dP_before_state  # S1
 #             dP_before[n] = dP_before_state  # S5
 #         for i in parallel(0, N):
-#             # S2
-#             dx[i] = (dP[i] + dP_before[i]) * (
-#                 (1.0 if i == 0 else 0.0) + (1.0 if not i == 0 else 0.0)
-#             )
+#             dx[i] = dP[i] + dP_before[i]  # S2
 #         return dx
 #
 # Notes:
@@ -224,10 +219,7 @@ def prefix_sum_backward_dx_kernel(
     dP_i = tl.load(dP_ptr + i * stride_dP_i, mask=i < N, other=0.0)  # S2
     dP_before_i = tl.load(dP_before_ptr + i * stride_dP_before_i, mask=i < N, other=0.0)  # S2
     tl.store(
-        dx_ptr + i * stride_dx_i,
-        (dP_i.to(tl.float32) + dP_before_i.to(tl.float32))
-        * (tl.where(i == 0, 1.0, 0.0) + tl.where(i != 0, 1.0, 0.0)),
-        mask=i < N
+        dx_ptr + i * stride_dx_i, dP_i.to(tl.float32) + dP_before_i.to(tl.float32), mask=i < N
     )  # S2
 
 
@@ -435,7 +427,7 @@ def prefix_sum_backward(x, dP, *, wanted=None, tune=True):
     return (dx,)
 
 
-@torch.library.custom_op(_free("prefix_sum_forward_782165e5"), mutates_args=())
+@torch.library.custom_op(_free("prefix_sum_forward_ec46d736"), mutates_args=())
 def _prefix_sum_forward_operator(x: torch.Tensor) -> torch.Tensor:
     return prefix_sum_forward(x)[0]
 
@@ -446,7 +438,7 @@ def _(x):
     return torch.empty((N,), dtype=x.dtype, device=x.device)
 
 
-@torch.library.custom_op(_free("prefix_sum_backward_782165e5"), mutates_args=())
+@torch.library.custom_op(_free("prefix_sum_backward_ec46d736"), mutates_args=())
 def _prefix_sum_backward_operator(
     x: torch.Tensor, dP: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

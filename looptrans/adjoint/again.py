@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import TypeAlias
 
 from looptrans.adjoint.definitions import System, condition_variables
@@ -16,6 +17,7 @@ from looptrans.ir.condition import (
     conjunction,
     is_data_dependent,
     negation,
+    opposite,
 )
 from looptrans.ir.index import variables
 from looptrans.ir.rewrite import replaced
@@ -103,10 +105,7 @@ class WorkedOut:
         found: dict[Access, Scalar] = {}
         for access in reversed(self.scalars):
             ways = [conjunction(when[reader], *under) for reader, under in self.readers[access]]
-            distinct = tuple(dict.fromkeys(ways))
-            when[access] = distinct[0] if len(distinct) == 1 else Some(distinct)
-            if ALWAYS in distinct:
-                when[access] = ALWAYS
+            when[access] = _either(ways)
             scalar = self.scalars[access]
             if when[access] != ALWAYS:
                 value = Select(when[access], scalar.value, Const(0.0))
@@ -115,12 +114,37 @@ class WorkedOut:
         return {access: found[access] for access in self.scalars}
 
 
+def _either(ways: list[Condition]) -> Condition:
+    """Join conditions by `or`: `a` or `a and c` is `a`, and so is `a and c` or `a and not c`."""
+    found = [tuple(p for p in _parts(way) if p != ALWAYS) for way in dict.fromkeys(ways)]
+    while True:
+        for one, other in permutations(found, 2):
+            mine = [part for part in one if part not in other]
+            its = [part for part in other if part not in one]
+            if not mine:
+                found.remove(other)
+                break
+            if len(mine) == len(its) == 1 and its[0] in (negation(mine[0]), opposite(mine[0])):
+                found[found.index(one)] = tuple(part for part in one if part != mine[0])
+                found.remove(other)
+                break
+        else:
+            break
+    if len(found) == 1:
+        return conjunction(*found[0])
+    return Some(tuple(conjunction(*parts) for parts in found))
+
+
+def _parts(condition: Condition) -> tuple[Condition, ...]:
+    return condition.parts if isinstance(condition, Every) else (condition,)
+
+
 def _ways(condition: Condition, bound: frozenset[str]) -> tuple[Condition, Condition]:
     """Return what holds where one side of a choice is taken, and where the other is.
 
     Of what loops and sizes say alone: data are not asked before they are worked out.
     """
-    parts = condition.parts if isinstance(condition, Every) else (condition,)
+    parts = _parts(condition)
     said = [
         part
         for part in parts

@@ -256,7 +256,10 @@ def mentioned(term: Term) -> frozenset[str]:
 
 
 def combined(terms: Iterable[Term]) -> list[Term]:
-    """Add up terms that differ in nothing but their coefficient, in order of first appearance."""
+    """Add up terms that differ in nothing but their coefficient, in order of first appearance.
+
+    So are two that are there under opposite conditions and else are the same: they are one term.
+    """
     found: dict[str, Term] = {}
     for term in terms:
         key = canonical(term)
@@ -265,7 +268,24 @@ def combined(terms: Iterable[Term]) -> list[Term]:
             found[key] = term
         else:
             found[key] = replace(known, coefficient=known.coefficient + term.coefficient)
-    return [term for term in found.values() if term.coefficient]
+    left = [term for term in found.values() if term.coefficient]
+    if sum(bool(term.brackets) for term in left) < 2:
+        return left
+    pair = next(_opposites(left), None)
+    return left if pair is None else combined(pair)
+
+
+def _opposites(terms: list[Term]) -> Iterator[list[Term]]:
+    """Yield terms in which two under opposite conditions have become one, which stands first."""
+    places = {canonical(term): number for number, term in enumerate(terms)}
+    for number, term in enumerate(terms):
+        for condition in term.brackets:
+            rest = tuple(c for c in term.brackets if c != condition)
+            for other in (negation(condition), opposite(condition)):
+                place = places.get(canonical(bracketed(replace(term, brackets=rest), other)))
+                if place is not None and terms[place].coefficient == term.coefficient:
+                    kept = [t for n, t in enumerate(terms) if n not in (number, place)]
+                    yield [*kept[:number], replace(term, brackets=rest), *kept[number:]]
 
 
 def canonical(term: Term) -> str:

@@ -28,7 +28,7 @@ from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.values import names_of, without_repeats
 from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS
-from looptrans.analysis.coarse import with_coarse_ends
+from looptrans.analysis.coarse import coarsened
 from looptrans.ir.condition import Condition, conjunction
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.facts import DependenceReport
@@ -73,7 +73,7 @@ def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceRepo
     Raises:
         NoRecurrence: It could not be found within the budget.
     """
-    coarse = with_coarse_ends(program)
+    coarse = coarsened(program)
     report = api.dependences(
         coarse, bases=("value",), kinds=("flow",), witnesses=False, budget=budget
     )

@@ -1,4 +1,4 @@
-"""A program with coarser ends of its loops, for questions where a little less is enough.
+"""A program with coarser loops and guards, for questions where a little less is enough.
 
     for j in range(0, min(N, max(n[b], i + 1)))     ->    for j in range(0, min(N, f[b, i]))
 
@@ -7,48 +7,105 @@ multiplies by the parts. As an element of an array of its own, which says nothin
 same for the same iteration around, it is one part. What holds whatever such an array contains holds
 for the maximum; what depends on it is uncertain, as it is with any element of an array. So it is
 with a quotient of what is read, `(n[b] + P - 1) // P`, which is uncertain anyway.
+
+    if i // P - j // P == x:                        ->    if f[i, j, x] == 1:
+        if i % P - j % P == y:                                if g[i, j, y] == 1:
+
+Of quotients by a size little is known; where several of them decide whether a statement runs, as in
+a table of what lies how far apart in a square of P rows, a truth for each iteration says as much.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.ir.condition import NEGATED, Condition, Every, Not, Relation, Some, compared
 from looptrans.ir.index import (
     Arith,
     Extremum,
     Index,
+    Int,
     Neg,
     Opaque,
     Var,
     children,
     lets,
     opaque_terms,
+    parameters,
     rebuild,
     substitute,
     variables,
+    walk,
 )
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.value import Range
+from looptrans.ir.walk import nodes
+
+MOST_QUOTIENTS = 2
+"""How many quotients by sizes may decide together whether a statement runs."""
 
 
-def with_coarse_ends(program: Program) -> Program:
-    """Return a program in which no end of a loop makes its iterations a union."""
-    return replace(program, body=_coarse(program.body))
+def coarsened(program: Program) -> Program:
+    """Return a program in which no end of a loop makes its iterations a union.
+
+    Nor are there more than `MOST_QUOTIENTS` by a size in guards inside one another.
+    """
+    return replace(program, body=_coarse(program.body, frozenset()))
 
 
-def _coarse(body: tuple[Node, ...]) -> tuple[Node, ...]:
+def _coarse(body: tuple[Node, ...], decided: frozenset[Index]) -> tuple[Node, ...]:
+    """Return a body with coarser ends and guards; the quotients in those around it are given."""
     found: list[Node] = []
     for node in body:
         match node:
             case Loop():
-                found.append(replace(node, range=_range(node.range), body=_coarse(node.body)))
+                inside = _coarse(node.body, decided)
+                found.append(replace(node, range=_range(node.range), body=inside))
             case If():
-                then, other = _coarse(node.body), _coarse(node.orelse)
-                found.append(replace(node, body=then, orelse=other))
+                own = decided | _quotients(node.condition)
+                deeper = (n.condition for n in nodes((node,)) if isinstance(n, If))
+                condition = node.condition
+                if len(own.union(*map(_quotients, deeper))) > MOST_QUOTIENTS:
+                    condition = _guard(condition)
+                then, other = _coarse(node.body, own), _coarse(node.orelse, own)
+                found.append(replace(node, condition=condition, body=then, orelse=other))
             case _:
                 found.append(node)
     return tuple(found)
+
+
+def _quotients(condition: Condition) -> frozenset[Index]:
+    """Return the quotients and remainders by sizes in a condition."""
+    return frozenset(
+        part
+        for side in compared(condition)
+        for part in walk(side)
+        if isinstance(part, Arith) and part.op in ("//", "%") and parameters(part.right)
+    )
+
+
+def _guard(condition: Condition) -> Condition:
+    """Replace comparisons of quotients by truths, a comparison and its opposite by the same one."""
+    match condition:
+        case Relation(op, left, right) if _quotients(condition):
+            names = tuple(dict.fromkeys((*variables(left), *variables(right))))
+            if not names or lets(left) or lets(right):
+                return condition
+            positive = op in ("==", "<", ">")
+            plain = {name: Var(f"_{n}") for n, name in enumerate(names)}
+            sides = (index_text(substitute(side, plain)) for side in (left, right))
+            text = f" {op if positive else NEGATED[op]} ".join(sides)
+            truth = Opaque(text, tuple(Var(name) for name in names))
+            return Relation("==" if positive else "!=", truth, Int(1))
+        case Every(parts):
+            return Every(tuple(map(_guard, parts)))
+        case Some(parts):
+            return Some(tuple(map(_guard, parts)))
+        case Not(part):
+            return Not(_guard(part))
+        case _:
+            return condition
 
 
 def _range(given: Range) -> Range:
