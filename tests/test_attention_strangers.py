@@ -638,3 +638,46 @@ def test_a_sum_of_sums_is_a_loop_with_products() -> None:
         return torch.tril(weights.sum(-1)) @ ell
 
     compare(NESTED, torch_, normal((9, 3, 5), (9, 3), (9, 3, 5), (9, 4)), [])
+
+
+# Windows of P rows and columns: a bias for how far apart two places are, and a mask that is added
+# where they are of different regions.
+SHIFTED = """
+def shifted(QKV: Float[Array, "W T 3 H D"], table: Float[Array, "H 2*P-1 2*P-1"],
+            region: Int[Array, "W T"], P: Const):
+    O = zeros((W, T, H, D))
+    S = zeros((T, T))
+    for w in range(W):
+        for h in range(H):
+            for i in range(T):
+                for j in range(T):
+                    S[i, j] = sum(QKV[w, i, 0, h, d] * QKV[w, j, 1, h, d] for d in range(D)) / sqrt(D)
+                    S[i, j] += table[h, i // P - j // P + P - 1, i % P - j % P + P - 1]
+                    if region[w, i] != region[w, j]:
+                        S[i, j] += -100.0
+                m = max(S[i, j] for j in range(T))
+                l = sum(exp(S[i, j] - m) for j in range(T))
+                for d in range(D):
+                    O[w, i, h, d] = sum(exp(S[i, j] - m) * QKV[w, j, 2, h, d] for j in range(T)) / l
+    return O
+"""  # noqa: E501
+
+
+def test_a_bias_may_be_looked_up_by_rows_and_columns_of_a_window() -> None:
+    """What is known of quotients by a size would take the analysis minutes; not all is asked."""
+    text = listing(backward(program(SHIFTED)).program)
+    assert " or not " not in text  # every score is worked out, whatever its region
+
+    side = 2
+    region = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]])
+
+    def torch_(qkv: Any, table: Any, region: Any, side: int) -> Any:
+        q, k, v = (qkv[:, :, n].transpose(1, 2) for n in range(3))
+        place = torch.arange(side * side)
+        down = place[:, None] // side - place[None, :] // side + side - 1
+        along = place[:, None] % side - place[None, :] % side + side - 1
+        far = region[:, None, :, None] != region[:, None, None, :]
+        score = q @ k.mT / q.shape[-1] ** 0.5 + table[:, down, along] - 100.0 * far
+        return (torch.softmax(score, -1) @ v).transpose(1, 2)
+
+    compare(SHIFTED, torch_, normal((2, 4, 3, 2, 3), (2, 3, 3)), [region, side])

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 
 from looptrans.analysis import api, opaque
+from looptrans.analysis.coarse import coarsened
 from looptrans.analysis.dependences import analyse
 from looptrans.analysis.formula import TRUE, conjunction, disjunction
 from looptrans.analysis.model import build_model
 from looptrans.analysis.polyhedra import dimensions, domain_formula
 from looptrans.frontend.placement import annotated_placement
+from looptrans.ir.condition import compared, opposite
+from looptrans.ir.index import Arith, walk
+from looptrans.ir.program import If
+from looptrans.ir.walk import nodes
 from looptrans.transforms.parallelize import parallelize
 from tests.analysis import line, lines, program, report, spec
 from tests.oracle.compare import compare
@@ -567,3 +572,30 @@ def f(A, C, n: Int[Array, "N+1"], N):
 """
     found = lines(text, "flow/value S2 -> S1 ", example=True)
     assert "may flow/value S2 -> S1 A (<,=) (1,0) r | N=3: (1,1) -> (2,1)" in found
+
+
+def test_guards_by_several_quotients_are_truths_of_iterations() -> None:
+    """A guard and its opposite are one truth; two quotients are looked into."""
+    text = """
+def f(x: Float[Array, "N N"], P: Const, Q: Const):
+    y = zeros(N)
+    for i in range(N):
+        for j in range(N):
+            if i // P == j // P:
+                if {inner}:
+                    y[i] += x[i, j]
+                else:
+                    y[j] += x[i, j]
+    return y
+"""
+    few, many = (program(text.format(inner=t)) for t in ("i // P >= 2", "i % Q < j // Q"))
+    assert coarsened(few) == few
+    asked = [node.condition for node in nodes(coarsened(many).body) if isinstance(node, If)]
+    parts = [part for c in asked for side in compared(c) for part in walk(side)]
+    assert len(asked) == 2 and not any(isinstance(part, Arith) for part in parts)
+    turned = program(text.format(inner="i % Q >= j // Q"))
+    mine, its = (
+        next(n.condition for n in nodes(coarsened(p).body) if isinstance(n, If) and n.orelse)
+        for p in (many, turned)
+    )
+    assert opposite(mine) == its
