@@ -415,3 +415,26 @@ def test_which_quotient_is_the_greatest_is_not_told_from_rounded_ones() -> None:
         emitted_with_backward(program(MAXIMUM_OF_QUOTIENTS.format(scaled="/ 1.5")))
     text = MAXIMUM_OF_QUOTIENTS.format(scaled="* 0.75")
     assert_right(text, [{"M": 5, "N": 3, "D": 2}], backward=True)
+
+
+# What is saved is a count, in an array of integers that is not returned, or is.
+COUNTS_SAVED = """
+def counts_saved(X: Float[Array, "M N"], a: Float[Array, "M"], n: Int[Array, "M", "0:N + 1"]):
+    C = zeros(M, dtype=int)
+    Y = zeros(M)
+    for i in range(0, M):
+        for j in range(0, n[i]):
+            if X[i, j] > 0.1:
+                C[i] += 1
+    for i in range(0, M):
+        for j in range(0, n[i]):
+            if C[i] == j:
+                Y[i] += X[i, j] * a[i]
+    return {outputs}
+"""
+
+
+@pytest.mark.parametrize("outputs", ["Y", "C, Y"])
+def test_counts_are_saved_as_numbers(outputs: str) -> None:
+    text = COUNTS_SAVED.replace("{outputs}", outputs)
+    assert_right(text, [{"M": 5, "N": 4}, {"M": 3, "N": 1}], backward=True)
