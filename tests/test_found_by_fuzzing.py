@@ -438,3 +438,32 @@ def counts_saved(X: Float[Array, "M N"], a: Float[Array, "M"], n: Int[Array, "M"
 def test_counts_are_saved_as_numbers(outputs: str) -> None:
     text = COUNTS_SAVED.replace("{outputs}", outputs)
     assert_right(text, [{"M": 5, "N": 4}, {"M": 3, "N": 1}], backward=True)
+
+
+# Read in front of the loop over j, which may have no iterations: then nothing says it is there.
+IN_FRONT = """
+def in_front(X: Float[Array, "M N"], c: Float[Array, "K"], n: Int[Array, "M", "0:N + 1"]):
+    Y = zeros(M)
+    for i in range(0, M):
+        for j in range({columns}):
+            Y[i] += X[i, j] * {factor}
+    return Y
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "factor", "inside"),
+    [
+        ("0, N", "X[i, i % N]", "(i % N >= 0) & (i % N < N)"),
+        ("0, N", "c[i // 2]", "(i // 2 < K)"),
+        ("0, n[i]", "c[n[i] - 1]", "(n_i - 1 >= 0) & (n_i - 1 < K)"),
+        ("0, n[i]", "X[i, n[i] // 2]", "(n_i // 2 < N)"),
+    ],
+)
+def test_what_is_read_before_a_loop_without_iterations_is_masked(
+    columns: str, factor: str, inside: str
+) -> None:
+    text = IN_FRONT.replace("{columns}", columns).replace("{factor}", factor)
+    assert inside in " ".join(emitted(program(text)).text.split())
+    sizes = [{"M": 5, "N": n, "K": n} for n in (0, 5)]
+    assert_right(text, sizes)
