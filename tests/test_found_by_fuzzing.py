@@ -467,3 +467,26 @@ def test_what_is_read_before_a_loop_without_iterations_is_masked(
     assert inside in " ".join(emitted(program(text)).text.split())
     sizes = [{"M": 5, "N": n, "K": n} for n in (0, 5)]
     assert_right(text, sizes)
+
+
+# The scan over rows keeps its states, and the sum over columns is read while it grows.
+SCANS_BOTH_WAYS = """
+def scans_both_ways(X: Float[Array, "M N"], a: Float[Array, "M"]):
+    S = zeros((M, N))
+    T = zeros((M, N))
+    for i in range(0, M):
+        h = 0.0
+        for j in range(0, N):
+            h = a[i] * h + X[i, j]
+            S[i, j] = h
+    for j in range(0, N):
+        h = 0.0
+        for i in range(0, M):
+            h = h + S[i, j]
+            T[i, j] = h * h
+    return T
+"""
+
+
+def test_a_scan_keeps_its_states_beside_a_sum_that_is_read_while_it_grows() -> None:
+    assert_right(SCANS_BOTH_WAYS, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
