@@ -490,3 +490,28 @@ def scans_both_ways(X: Float[Array, "M N"], a: Float[Array, "M"]):
 
 def test_a_scan_keeps_its_states_beside_a_sum_that_is_read_while_it_grows() -> None:
     assert_right(SCANS_BOTH_WAYS, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
+
+
+# Two scans of the same rows, one after the other, that call their state by one name.
+ONE_NAME_TWICE = """
+def one_name_twice(X: Float[Array, "M N"], a: Float[Array, "M"]):
+    S = zeros((M, N))
+    T = zeros((M, N))
+    for i in range(0, M):
+        h = a[i]
+        for j in range(0, N):
+            h = 0.9 * h + X[i, j]
+            S[i, j] = h
+    for i in range(0, M):
+        h = 1.0
+        for j in range(0, N):
+            h = h * (1.0 + 0.1 * S[i, j])
+            T[i, j] = h
+    return T
+"""
+
+
+def test_scans_that_share_a_name_keep_states_of_their_own() -> None:
+    found = emitted_with_backward(program(ONE_NAME_TWICE)).found
+    assert {each.name for each in found.saved if not each.is_output} >= {"h_kept"}
+    assert_right(ONE_NAME_TWICE, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
