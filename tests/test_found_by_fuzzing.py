@@ -515,3 +515,26 @@ def test_scans_that_share_a_name_keep_states_of_their_own() -> None:
     found = emitted_with_backward(program(ONE_NAME_TWICE)).found
     assert {each.name for each in found.saved if not each.is_output} >= {"h_kept"}
     assert_right(ONE_NAME_TWICE, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
+
+
+# Two layers: backwards, the state of the second one is set before the first one reads it.
+TWO_LAYERS = """
+def two_layers(X: Float[Array, "M N"], W: Float[Array, "N"]):
+    S = zeros((M, N))
+    T = zeros((M, N))
+    for i in range(0, M):
+        g = 1.0
+        for j in range(0, N):
+            g = tanh(g + X[i, j])
+            S[i, j] = g
+    for i in range(0, M):
+        k = 1.0
+        for j in range(0, N):
+            k = tanh(k * W[j] + S[i, j])
+            T[i, j] = k
+    return T
+"""
+
+
+def test_states_of_two_layers_are_gone_through_backwards() -> None:
+    assert_right(TWO_LAYERS, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
