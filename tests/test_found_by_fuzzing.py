@@ -538,3 +538,28 @@ def two_layers(X: Float[Array, "M N"], W: Float[Array, "N"]):
 
 def test_states_of_two_layers_are_gone_through_backwards() -> None:
     assert_right(TWO_LAYERS, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
+
+
+# An output that has 16 bits whatever the inputs have: so has what comes back of it.
+SIXTEEN_BITS = """
+def sixteen_bits(X: Float[Array, "M N"], V: Float[Array, "N D"]):
+    O = zeros((M, D), dtype=float16)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            m = max(m, X[i, j])
+        l = 0.0
+        for j in range(0, N):
+            l += exp(X[i, j] - m)
+        for j in range(0, N):
+            for d in range(0, D):
+                O[i, d] += exp(X[i, j] - m) / l * V[j, d]
+    return O
+"""
+
+
+def test_outputs_of_16_bits_have_gradients_of_32() -> None:
+    made = emitted_with_backward(program(SIXTEEN_BITS))
+    assert '("dO", dO, 2, (torch.float16,))' in made.text
+    assert "dO = dO.to(X.dtype)" in made.text
+    assert_right(SIXTEEN_BITS, [{"M": 5, "N": 4, "D": 2}, {"M": 1, "N": 1, "D": 3}], backward=True)
