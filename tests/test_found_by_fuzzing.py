@@ -563,3 +563,29 @@ def test_outputs_of_16_bits_have_gradients_of_32() -> None:
     assert '("dO", dO, 2, (torch.float16,))' in made.text
     assert "dO = dO.to(X.dtype)" in made.text
     assert_right(SIXTEEN_BITS, [{"M": 5, "N": 4, "D": 2}, {"M": 1, "N": 1, "D": 3}], backward=True)
+
+
+# Where a row is greatest is returned, and has no gradient; the other output has one.
+WHERE_GREATEST = """
+def where_greatest(X: Float[Array, "M N"]):
+    K = zeros(M, dtype=int)
+    Y = zeros(M)
+    for i in range(0, M):
+        best = -inf
+        k = 0
+        for j in range(0, N):
+            if X[i, j] > best:
+                best = X[i, j]
+                k = j
+        K[i] = k
+    for i in range(0, M):
+        for j in range(0, N):
+            Y[i] += X[i, j] * X[i, j]
+    return Y, K
+"""
+
+
+def test_how_integers_come_about_that_are_returned_does_not_matter() -> None:
+    made = emitted_with_backward(program(WHERE_GREATEST))
+    assert [each.name for each in made.found.saved] == []
+    assert_right(WHERE_GREATEST, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)

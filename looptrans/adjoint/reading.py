@@ -7,7 +7,8 @@ maximum or minimum is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.definitions import Definition, System
@@ -28,7 +29,7 @@ from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Create, Generator, Range, Value
-from looptrans.ir.walk import placed, written
+from looptrans.ir.walk import accesses, live_out, placed, touched, written
 
 __all__ = ["Position", "Reading", "Site", "definitions_of"]
 
@@ -62,6 +63,10 @@ def definitions_of(program: Program) -> Reading:
 @dataclass(slots=True)
 class _Reader:
     state: State
+    needed: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.needed = _needed(self.state.program)
 
     def run(self) -> Reading:
         changed = written(self.state.program)
@@ -109,6 +114,8 @@ class _Reader:
     def _body(self, body: tuple[Node, ...], position: Position, around: Around) -> None:
         for number, node in enumerate(body):
             here = (*position, number)
+            if not isinstance(node, Declaration) and not self._is_needed(node):
+                continue
             match node:
                 case Declaration(array, creation):
                     self.state.current[array] = Version(number=_filled(creation))
@@ -140,6 +147,11 @@ class _Reader:
                         "atomic parts, block reductions and barriers are a schedule: "
                         "differentiate the listing before it was scheduled"
                     )
+
+    def _is_needed(self, node: Node) -> bool:
+        """Tell whether a node sets anything that numbers which are returned are made of."""
+        written_ = touched((node,), writes=True)
+        return not written_ or not written_.isdisjoint(self.needed)
 
     def _plain(self, index: Index, around: Around) -> Index:
         return substitute(plain(index), around.renaming)
@@ -185,6 +197,40 @@ class _Reader:
                 self.state.current[target.array] = Version()
         else:
             self.state.current[target.array] = Version()
+
+
+def _needed(program: Program) -> set[str]:
+    """Return the arrays and scalars of which floating-point numbers that are returned are made.
+
+    Integers that are returned, such as where a row is greatest, have no gradient: how they come
+    about does not matter.
+    """
+    found = {a.name for a in program.arrays if a.element == "float"}
+    found &= {*program.outputs, *live_out(program)}
+    settings = list(_settings(program.body, frozenset()))
+    while True:
+        more = {name for sets, reads in settings if sets & found for name in reads}
+        if more <= found:
+            return found
+        found |= more
+
+
+def _settings(
+    body: tuple[Node, ...], asked: frozenset[str]
+) -> Iterator[tuple[set[str], frozenset[str]]]:
+    """Yield what each statement sets, and what it reads, the conditions around it included."""
+    for node in body:
+        match node:
+            case Assign():
+                reads = touched((node,), writes=False)
+                yield touched((node,), writes=True), asked | reads
+            case If():
+                inside = asked | {each.access.array for each in accesses(node)}
+                yield from _settings((*node.body, *node.orelse), inside)
+            case Loop():
+                yield from _settings(node.body, asked)
+            case _:
+                pass
 
 
 def _upwards(bounds: Range) -> Range:
