@@ -64,9 +64,14 @@ def definitions_of(program: Program) -> Reading:
 class _Reader:
     state: State
     needed: set[str] = field(init=False)
+    for_integers: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.needed = _needed(self.state.program)
+        program = self.state.program
+        returned = {*program.outputs, *live_out(program)}
+        floats = {a.name for a in program.arrays if a.element == "float"}
+        self.needed = _made_of(program, returned & floats)
+        self.for_integers = _made_of(program, returned - floats) - self.needed
 
     def run(self) -> Reading:
         changed = written(self.state.program)
@@ -114,7 +119,7 @@ class _Reader:
     def _body(self, body: tuple[Node, ...], position: Position, around: Around) -> None:
         for number, node in enumerate(body):
             here = (*position, number)
-            if not isinstance(node, Declaration) and not self._is_needed(node):
+            if not isinstance(node, Declaration) and self._is_for_integers(node):
                 continue
             match node:
                 case Declaration(array, creation):
@@ -148,10 +153,13 @@ class _Reader:
                         "differentiate the listing before it was scheduled"
                     )
 
-    def _is_needed(self, node: Node) -> bool:
-        """Tell whether a node sets anything that numbers which are returned are made of."""
-        written_ = touched((node,), writes=True)
-        return not written_ or not written_.isdisjoint(self.needed)
+    def _is_for_integers(self, node: Node) -> bool:
+        """Tell whether a node serves integers alone that are returned, as where a row is greatest.
+
+        They have no gradient: how they come about does not matter.
+        """
+        names = touched((node,), writes=True)
+        return names.isdisjoint(self.needed) and not names.isdisjoint(self.for_integers)
 
     def _plain(self, index: Index, around: Around) -> Index:
         return substitute(plain(index), around.renaming)
@@ -199,14 +207,9 @@ class _Reader:
             self.state.current[target.array] = Version()
 
 
-def _needed(program: Program) -> set[str]:
-    """Return the arrays and scalars of which floating-point numbers that are returned are made.
-
-    Integers that are returned, such as where a row is greatest, have no gradient: how they come
-    about does not matter.
-    """
-    found = {a.name for a in program.arrays if a.element == "float"}
-    found &= {*program.outputs, *live_out(program)}
+def _made_of(program: Program, names: set[str]) -> set[str]:
+    """Return the arrays and scalars of which some are made, these included."""
+    found = set(names)
     settings = list(_settings(program.body, frozenset()))
     while True:
         more = {name for sets, reads in settings if sets & found for name in reads}
