@@ -415,3 +415,177 @@ def test_which_quotient_is_the_greatest_is_not_told_from_rounded_ones() -> None:
         emitted_with_backward(program(MAXIMUM_OF_QUOTIENTS.format(scaled="/ 1.5")))
     text = MAXIMUM_OF_QUOTIENTS.format(scaled="* 0.75")
     assert_right(text, [{"M": 5, "N": 3, "D": 2}], backward=True)
+
+
+# What is saved is a count, in an array of integers that is not returned, or is.
+COUNTS_SAVED = """
+def counts_saved(X: Float[Array, "M N"], a: Float[Array, "M"], n: Int[Array, "M", "0:N + 1"]):
+    C = zeros(M, dtype=int)
+    Y = zeros(M)
+    for i in range(0, M):
+        for j in range(0, n[i]):
+            if X[i, j] > 0.1:
+                C[i] += 1
+    for i in range(0, M):
+        for j in range(0, n[i]):
+            if C[i] == j:
+                Y[i] += X[i, j] * a[i]
+    return {outputs}
+"""
+
+
+@pytest.mark.parametrize("outputs", ["Y", "C, Y"])
+def test_counts_are_saved_as_numbers(outputs: str) -> None:
+    text = COUNTS_SAVED.replace("{outputs}", outputs)
+    assert_right(text, [{"M": 5, "N": 4}, {"M": 3, "N": 1}], backward=True)
+
+
+# Read in front of the loop over j, which may have no iterations: then nothing says it is there.
+IN_FRONT = """
+def in_front(X: Float[Array, "M N"], c: Float[Array, "K"], n: Int[Array, "M", "0:N + 1"]):
+    Y = zeros(M)
+    for i in range(0, M):
+        for j in range({columns}):
+            Y[i] += X[i, j] * {factor}
+    return Y
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "factor", "inside"),
+    [
+        ("0, N", "X[i, i % N]", "(i % N >= 0) & (i % N < N)"),
+        ("0, N", "c[i // 2]", "(i // 2 < K)"),
+        ("0, n[i]", "c[n[i] - 1]", "(n_i - 1 >= 0) & (n_i - 1 < K)"),
+        ("0, n[i]", "X[i, n[i] // 2]", "(n_i // 2 < N)"),
+    ],
+)
+def test_what_is_read_before_a_loop_without_iterations_is_masked(
+    columns: str, factor: str, inside: str
+) -> None:
+    text = IN_FRONT.replace("{columns}", columns).replace("{factor}", factor)
+    assert inside in " ".join(emitted(program(text)).text.split())
+    sizes = [{"M": 5, "N": n, "K": n} for n in (0, 5)]
+    assert_right(text, sizes)
+
+
+# The scan over rows keeps its states, and the sum over columns is read while it grows.
+SCANS_BOTH_WAYS = """
+def scans_both_ways(X: Float[Array, "M N"], a: Float[Array, "M"]):
+    S = zeros((M, N))
+    T = zeros((M, N))
+    for i in range(0, M):
+        h = 0.0
+        for j in range(0, N):
+            h = a[i] * h + X[i, j]
+            S[i, j] = h
+    for j in range(0, N):
+        h = 0.0
+        for i in range(0, M):
+            h = h + S[i, j]
+            T[i, j] = h * h
+    return T
+"""
+
+
+def test_a_scan_keeps_its_states_beside_a_sum_that_is_read_while_it_grows() -> None:
+    assert_right(SCANS_BOTH_WAYS, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
+
+
+# Two scans of the same rows, one after the other, that call their state by one name.
+ONE_NAME_TWICE = """
+def one_name_twice(X: Float[Array, "M N"], a: Float[Array, "M"]):
+    S = zeros((M, N))
+    T = zeros((M, N))
+    for i in range(0, M):
+        h = a[i]
+        for j in range(0, N):
+            h = 0.9 * h + X[i, j]
+            S[i, j] = h
+    for i in range(0, M):
+        h = 1.0
+        for j in range(0, N):
+            h = h * (1.0 + 0.1 * S[i, j])
+            T[i, j] = h
+    return T
+"""
+
+
+def test_scans_that_share_a_name_keep_states_of_their_own() -> None:
+    found = emitted_with_backward(program(ONE_NAME_TWICE)).found
+    assert {each.name for each in found.saved if not each.is_output} >= {"h_kept"}
+    assert_right(ONE_NAME_TWICE, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
+
+
+# Two layers: backwards, the state of the second one is set before the first one reads it.
+TWO_LAYERS = """
+def two_layers(X: Float[Array, "M N"], W: Float[Array, "N"]):
+    S = zeros((M, N))
+    T = zeros((M, N))
+    for i in range(0, M):
+        g = 1.0
+        for j in range(0, N):
+            g = tanh(g + X[i, j])
+            S[i, j] = g
+    for i in range(0, M):
+        k = 1.0
+        for j in range(0, N):
+            k = tanh(k * W[j] + S[i, j])
+            T[i, j] = k
+    return T
+"""
+
+
+def test_states_of_two_layers_are_gone_through_backwards() -> None:
+    assert_right(TWO_LAYERS, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
+
+
+# An output that has 16 bits whatever the inputs have: so has what comes back of it.
+SIXTEEN_BITS = """
+def sixteen_bits(X: Float[Array, "M N"], V: Float[Array, "N D"]):
+    O = zeros((M, D), dtype=float16)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            m = max(m, X[i, j])
+        l = 0.0
+        for j in range(0, N):
+            l += exp(X[i, j] - m)
+        for j in range(0, N):
+            for d in range(0, D):
+                O[i, d] += exp(X[i, j] - m) / l * V[j, d]
+    return O
+"""
+
+
+def test_outputs_of_16_bits_have_gradients_of_32() -> None:
+    made = emitted_with_backward(program(SIXTEEN_BITS))
+    assert '("dO", dO, 2, (torch.float16,))' in made.text
+    assert "dO = dO.to(X.dtype)" in made.text
+    assert_right(SIXTEEN_BITS, [{"M": 5, "N": 4, "D": 2}, {"M": 1, "N": 1, "D": 3}], backward=True)
+
+
+# Where a row is greatest is returned, and has no gradient; the other output has one.
+WHERE_GREATEST = """
+def where_greatest(X: Float[Array, "M N"]):
+    K = zeros(M, dtype=int)
+    Y = zeros(M)
+    for i in range(0, M):
+        best = -inf
+        k = 0
+        for j in range(0, N):
+            if X[i, j] > best:
+                best = X[i, j]
+                k = j
+        K[i] = k
+    for i in range(0, M):
+        for j in range(0, N):
+            Y[i] += X[i, j] * X[i, j]
+    return Y, K
+"""
+
+
+def test_how_integers_come_about_that_are_returned_does_not_matter() -> None:
+    made = emitted_with_backward(program(WHERE_GREATEST))
+    assert [each.name for each in made.found.saved] == []
+    assert_right(WHERE_GREATEST, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)

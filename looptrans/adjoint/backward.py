@@ -18,7 +18,7 @@ from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.recurrences import opened
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.running import Running, with_running_sums
-from looptrans.adjoint.simpler import ORDER, PLACES, ROWS, Simpler, simpler
+from looptrans.adjoint.simpler import NAMES, ORDER, PLACES, ROWS, Simpler, simpler
 from looptrans.adjoint.states_kept import with_states_kept
 from looptrans.adjoint.through_time import closed
 from looptrans.adjoint.together import with_rows_together
@@ -79,6 +79,10 @@ def _backward(
         if not isinstance(error, OnExtreme):
             with contextlib.suppress(NotDifferentiated):
                 return _through_time(program, of, wrt)
+            named = simpler(program, (NAMES,))
+            if named is not None:
+                with contextlib.suppress(NotDifferentiated):
+                    return _simplified(_backward(named.program, of, wrt), program, named)
         error.within = error.within or program
         raise
 

@@ -312,7 +312,10 @@ def _inside(loop: Loop, inner: _Fused | None) -> _Fused | None:
 
 
 def _set_first(node: Node, tied: Tied) -> Node:
-    """Return a nest whose bodies set first what is carried, as far as nothing else waits."""
+    """Return a nest whose bodies set first what is carried, as far as nothing else waits.
+
+    A cell that one statement of a body sets and others read is set before, with all that takes.
+    """
 
     def change(each: Node) -> tuple[Node, ...]:
         if not isinstance(each, Loop | If):
@@ -323,10 +326,54 @@ def _set_first(node: Node, tied: Tied) -> Node:
             while place and _may_precede(part, body[place - 1], tied):
                 place -= 1
             body.insert(place, body.pop(number))
-        return (replace(each, body=tuple(body)),)
+        return (replace(each, body=_cells_set_first(tuple(body), tied)),)
 
     (one,) = rewritten((node,), change)
     return one
+
+
+def _cells_set_first(body: tuple[Node, ...], tied: Tied) -> tuple[Node, ...]:
+    """Return a body in which cells of what is carried are set before other statements read them.
+
+    Otherwise statements stay in their order, and so does a body where they wait for each other.
+    """
+    cells = [_cells(tied.closed(_only_set(node)), tied) for node in body]
+    touches = [_plain(node, tied) for node in body]
+    order: list[int] = []
+    left = list(range(len(body)))
+    while left:
+        for n in left:
+            earlier = (m for m in left if m < n)
+            if not any(cells[m][1] & cells[n][0] for m in left if m != n) and not any(
+                _conflict(touches[m], touches[n]) for m in earlier
+            ):
+                break
+        else:
+            return body
+        order.append(n)
+        left.remove(n)
+    return tuple(body[n] for n in order)
+
+
+def _cells(node: Node, tied: Tied) -> tuple[set[Access], set[Access]]:
+    """Return the cells of what is carried that a node reads, and those that it sets."""
+    found: tuple[set[Access], set[Access]] = (set(), set())
+    for inner in nodes((node,)):
+        if isinstance(inner, Assign | If):
+            for each in accesses(inner):
+                if each.access.array in tied.carried:
+                    found[each.is_write].add(each.access)
+    return found
+
+
+def _plain(node: Node, tied: Tied) -> tuple[set[str], set[str]]:
+    """Return what else a node reads, and what it writes."""
+    reads, writes = (touched((node,), writes=each) for each in (False, True))
+    return reads - tied.carried, writes - tied.carried
+
+
+def _conflict(one: tuple[set[str], set[str]], other: tuple[set[str], set[str]]) -> bool:
+    return bool(one[1] & (other[0] | other[1]) or one[0] & other[1])
 
 
 def _may_precede(node: Node, other: Node, tied: Tied) -> bool:

@@ -77,19 +77,20 @@ class OwnNames:
         return Certificate("storage", law, "legal", reason)
 
 
-def with_own_names(program: Program) -> OwnNames | None:
+def with_own_names(program: Program, *, throughout: bool = False) -> OwnNames | None:
     """Give names that several loops use, each for rows of its own, another name in each.
 
     Args:
         program: The program.
+        throughout: Whether loops over the same rows get names of their own as well.
     """
     after, changed = program, []
-    for name, loops in _shared(program):
+    for name, loops in _shared(program, throughout):
         changed.append(name)
-        names: dict[_Around, str] = {}
+        names: dict[_Around | Position, str] = {}
         for each in loops:
             new = name if not names else fresh_name(after, name, names.values())
-            new = names.setdefault(each.around, new)
+            new = names.setdefault(each.position if throughout else each.around, new)
             after = _renamed(after, each, name, new)
     return OwnNames(after, tuple(changed)) if changed else None
 
@@ -109,7 +110,7 @@ def _renamed(program: Program, loop: _Uses, old: str, new: str) -> Program:
     return replace(after, arrays=(*others, array))
 
 
-def _shared(program: Program) -> Iterator[tuple[str, tuple[_Uses, ...]]]:
+def _shared(program: Program, throughout: bool) -> Iterator[tuple[str, tuple[_Uses, ...]]]:
     """Yield the locals that loops of one block use for rows of their own, with these loops."""
     outside = set(live_out(program))
     created = {node.array for node in nodes(program.body) if isinstance(node, Declaration)}
@@ -118,7 +119,8 @@ def _shared(program: Program) -> Iterator[tuple[str, tuple[_Uses, ...]]]:
         if array.role != "local" or array.name in outside | created or not sites:
             continue
         loops = _loops(program, sites)
-        if len({each.around for each in loops}) < 2 or not all(map(_is_own, loops)):
+        ways = len(loops) if throughout else len({each.around for each in loops})
+        if ways < 2 or not all(map(_is_own, loops)):
             continue
         nests = tuple(node_at(program, each.position) for each in loops)
         with suppress(TransformError):  # a subscript keeps its name

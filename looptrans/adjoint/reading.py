@@ -7,7 +7,8 @@ maximum or minimum is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.definitions import Definition, System
@@ -28,7 +29,7 @@ from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Create, Generator, Range, Value
-from looptrans.ir.walk import placed, written
+from looptrans.ir.walk import accesses, live_out, placed, touched, written
 
 __all__ = ["Position", "Reading", "Site", "definitions_of"]
 
@@ -62,6 +63,15 @@ def definitions_of(program: Program) -> Reading:
 @dataclass(slots=True)
 class _Reader:
     state: State
+    needed: set[str] = field(init=False)
+    for_integers: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        program = self.state.program
+        returned = {*program.outputs, *live_out(program)}
+        floats = {a.name for a in program.arrays if a.element == "float"}
+        self.needed = _made_of(program, returned & floats)
+        self.for_integers = _made_of(program, returned - floats) - self.needed
 
     def run(self) -> Reading:
         changed = written(self.state.program)
@@ -109,6 +119,8 @@ class _Reader:
     def _body(self, body: tuple[Node, ...], position: Position, around: Around) -> None:
         for number, node in enumerate(body):
             here = (*position, number)
+            if not isinstance(node, Declaration) and self._is_for_integers(node):
+                continue
             match node:
                 case Declaration(array, creation):
                     self.state.current[array] = Version(number=_filled(creation))
@@ -140,6 +152,14 @@ class _Reader:
                         "atomic parts, block reductions and barriers are a schedule: "
                         "differentiate the listing before it was scheduled"
                     )
+
+    def _is_for_integers(self, node: Node) -> bool:
+        """Tell whether a node serves integers alone that are returned, as where a row is greatest.
+
+        They have no gradient: how they come about does not matter.
+        """
+        names = touched((node,), writes=True)
+        return names.isdisjoint(self.needed) and not names.isdisjoint(self.for_integers)
 
     def _plain(self, index: Index, around: Around) -> Index:
         return substitute(plain(index), around.renaming)
@@ -185,6 +205,35 @@ class _Reader:
                 self.state.current[target.array] = Version()
         else:
             self.state.current[target.array] = Version()
+
+
+def _made_of(program: Program, names: set[str]) -> set[str]:
+    """Return the arrays and scalars of which some are made, these included."""
+    found = set(names)
+    settings = list(_settings(program.body, frozenset()))
+    while True:
+        more = {name for sets, reads in settings if sets & found for name in reads}
+        if more <= found:
+            return found
+        found |= more
+
+
+def _settings(
+    body: tuple[Node, ...], asked: frozenset[str]
+) -> Iterator[tuple[set[str], frozenset[str]]]:
+    """Yield what each statement sets, and what it reads, the conditions around it included."""
+    for node in body:
+        match node:
+            case Assign():
+                reads = touched((node,), writes=False)
+                yield touched((node,), writes=True), asked | reads
+            case If():
+                inside = asked | {each.access.array for each in accesses(node)}
+                yield from _settings((*node.body, *node.orelse), inside)
+            case Loop():
+                yield from _settings(node.body, asked)
+            case _:
+                pass
 
 
 def _upwards(bounds: Range) -> Range:

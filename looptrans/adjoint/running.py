@@ -10,11 +10,13 @@ Reverse mode knows the gradient of a sum. The listing itself is left to run as i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import TypeGuard
 
 from looptrans.adjoint.accumulating import accumulation, arrays_in
+from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.cells import mentions, value_moved
 from looptrans.algebra.values import add, is_number
 from looptrans.ir.affine import total
@@ -53,14 +55,25 @@ class Running:
     arrays: tuple[str, ...]
 
     def back(self, program: Program) -> Program:
-        """Read what grows again, in a program that has more statements that set other arrays."""
-        values = iter([n.values for n in nodes(self.listing.body) if isinstance(n, Assign)])
+        """Read what grows again, in a program that has more statements that set other arrays.
+
+        Raises:
+            NotDifferentiated: It has not the same statements besides: states that it keeps have
+                other names there.
+        """
         own = {array.name for array in self.listing.arrays}
+        before, after, given = (
+            _settings(each, own) for each in (self.listing, self.program, program)
+        )
+        if [node.targets for node in given] != [node.targets for node in after]:
+            raise NotDifferentiated(f"what {listed(self.arrays)} has gathered is kept elsewhere")
+        pairs = iter(zip(before, after, strict=True))
 
         def change(node: Node) -> tuple[Node, ...]:
-            if isinstance(node, Assign) and all(target.array in own for target in node.targets):
-                return (replace(node, values=next(values)),)
-            return (node,)
+            if not _is_setting(node, own):
+                return (node,)
+            old, new = next(pairs)
+            return (node if old.values == new.values else replace(node, values=old.values),)
 
         return replace(program, body=rewritten(program.body, change))
 
@@ -94,6 +107,15 @@ def with_running_sums(program: Program) -> Running | None:
     if not work.found:
         return None
     return Running(program, replace(program, body=body), tuple(dict.fromkeys(work.found)))
+
+
+def _settings(program: Program, arrays: Collection[str]) -> list[Assign]:
+    return [node for node in nodes(program.body) if _is_setting(node, arrays)]
+
+
+def _is_setting(node: Node, arrays: Collection[str]) -> TypeGuard[Assign]:
+    """Tell whether a node is an assignment to some arrays alone."""
+    return isinstance(node, Assign) and all(target.array in arrays for target in node.targets)
 
 
 class _Moves(Exception):

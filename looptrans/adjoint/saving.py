@@ -103,13 +103,17 @@ class Saver:
         return taken
 
     def _whole(self, name: str) -> str | None:
-        """Return the array that holds a definition in the end, where one does."""
+        """Return the array that holds a definition in the end, where one does.
+
+        One of integers is copied: the backward pass takes what is saved as floating-point numbers.
+        """
         site = self.reading.sites.get(name)
         if site is None or self.reading.last.get(site.array) != name:
             return None
         array = self.program.array(site.array)
         own = len(self.system.definitions[name].indices) == array.rank
-        return site.array if own and array.rank and array.role == "local" else None
+        fits = array.role == "local" and array.element == "float"
+        return site.array if own and array.rank and fits else None
 
     def _place(self, definition: Definition) -> tuple[Position, tuple[Loop, ...], Value] | None:
         """Return where a definition's cell is known, the loops of its indices, and its value."""

@@ -67,6 +67,8 @@ ORDER: Final = (
 )
 # Loops over rows that are free but for what all of them add to.
 ROWS: Final = "parts of rows"
+# Loops over the same rows that use one name, of which each keeps states of its own.
+NAMES: Final = "own names throughout"
 # Rows where they are, arrays that are set once, and nests with nothing between their loops.
 PLACES: Final = ("made once", "rows in place", "picked", "numbers inward")
 
@@ -113,6 +115,7 @@ def why_blocks_stay(program: Program) -> tuple[str, ...]:
 _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
     "own names": with_own_names,
+    NAMES: lambda p: with_own_names(p, throughout=True),
     "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
     "first terms": lambda p: with_first_terms_inside(program_of_indices(p)),
     "guarded ends": lambda p: with_guarded_ends(program_of_indices(p)),

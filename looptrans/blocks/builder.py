@@ -227,7 +227,7 @@ class Builder(Scopes):
         frame = self._home(load)
         extents = self.program.array(array).shape
         if frame is not self.frames[-1]:
-            asked = in_front(self.program, self.places, self.index, subscripts, extents)
+            asked = in_front(self.program, self.places, self.read, self.index, subscripts, extents)
             if more := [each for each in asked if each not in conjuncts(mask)]:
                 mask = both(mask, *more)
                 load = replace(load, mask=mask, other=0.0 if kind == "float" else 0)

@@ -22,6 +22,8 @@ from looptrans.emit.listing import lowered
 from looptrans.emit.module import OWN, Part, written
 from looptrans.emit.refusal import NotInForm, Refused
 from looptrans.emit.together import groups_of
+from looptrans.ir.program import Declaration
+from looptrans.ir.walk import nodes
 from looptrans.version import __version__
 
 if TYPE_CHECKING:
@@ -155,9 +157,19 @@ def _module(
         kernels = [scope.name("kernel", style, k.name, wanted=k.name) for k in program.kernels]
         names.append(tuple(kernels))
         shared = form == "launch" and style == "backward"
+        typed = _typed(found) if style == "backward" else {}
         groups = groups_of(program.kernels) if shared else None
         parts.append(
-            Part(program, launcher, kernels, scope, style=style, title=title, groups=groups)
+            Part(
+                program,
+                launcher,
+                kernels,
+                scope,
+                style=style,
+                title=title,
+                groups=groups,
+                typed=typed,
+            )
         )
     joined = Autograd(found, called, parts[0].facts, parts[1].facts)
     below = [Launcher(part.facts).lines() for part in parts] + joined.functions()
@@ -177,6 +189,21 @@ def _module(
         names[1],
         found,
     )
+
+
+def _typed(found: Backward) -> dict[str, str]:
+    """Return what comes back of outputs that have 16 bits whatever the inputs have, and its type.
+
+    They are outputs themselves, where they are saved, and their incoming gradients.
+    """
+    types = {
+        node.array: node.creation.element
+        for node in nodes(found.listing.body)
+        if isinstance(node, Declaration) and node.creation.element in ("float16", "bfloat16")
+    }
+    names = {name: name for name in found.listing.outputs}
+    names |= {incoming: name for name, incoming in found.incoming.items()}
+    return {name: own for name, output in names.items() if (own := types.get(output)) is not None}
 
 
 def _called(found: Backward, name: str, scope: Scope) -> tuple[Called, tuple[str, str]]:

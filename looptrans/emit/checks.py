@@ -52,7 +52,7 @@ class Checks:
     def _check_arguments(self) -> list[str]:
         rows = []
         for array in self.facts.parameters.arrays:
-            fixed = self.facts.fixed(array)
+            fixed = self.facts.fixed(array) or self.facts.typed.get(array.name)
             types = f"(torch.{fixed},)" if fixed else _KINDS[array.element]
             name = self.facts.names[array.name]
             rows.append(f'("{array.name}", {name}, {array.rank}, {types})')
@@ -62,6 +62,10 @@ class Checks:
             one = f"_check_tensors({', '.join(rows)})"
             lines = [f"{INDENT}_check_tensors(", *filled(rows, 2, ended=False), f"{INDENT})"]
             lines = [INDENT + one] if fits(one, 1) else lines
+        for array in self.facts.parameters.arrays:
+            own = self.facts.names[array.name]
+            if array.name in self.facts.typed and self.facts.sample not in (None, own):
+                lines += statement(f"{own} = {own}.to({self.facts.sample}.dtype)", 1)
         for name in self.facts.written:
             lines += statement(
                 self.facts.call("_check_written", f'"{name}"', self.facts.names[name]), 1

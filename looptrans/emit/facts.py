@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -33,6 +33,7 @@ class Facts:
             all that a backward pass needs; or one of gradients, of which some may not be wanted.
         title: The first sentence of its docstring, or None: that of the listing.
         needs: Which gradients everything serves, where it is one of gradients.
+        typed: Arguments with an element type of their own, which are taken in that of the inputs.
         helpers: The functions the text calls, filled while it is written.
         scope: The identifiers of the launcher.
         parameters: What it is called with.
@@ -46,6 +47,7 @@ class Facts:
     style: Style = "plain"
     title: str | None = None
     needs: Needs | None = None
+    typed: Mapping[str, str] = field(default_factory=dict)
     helpers: set[str] = field(default_factory=set)
     scope: Scope = field(init=False)
     parameters: Parameters = field(init=False)

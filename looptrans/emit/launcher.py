@@ -175,7 +175,7 @@ def title_of(listing: Program) -> str:
 
 def _described(array: Array | None, number: Parameter | None, facts: Facts) -> str:
     if array is not None:
-        fixed = facts.fixed(array)
+        fixed = facts.fixed(array) or facts.typed.get(array.name)
         where = array_text("", array.shape).strip() if array.rank else "a number"
         text = f"{where}, {fixed or _WORDS[array.element]}, any strides"
         if array.name in facts.written:

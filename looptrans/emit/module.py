@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from looptrans.blocks.program import BlockProgram, Kernel
@@ -118,6 +118,7 @@ class Part:
         style: Style = "plain",
         groups: Sequence[Sequence[int]] | None = None,
         title: str | None = None,
+        typed: Mapping[str, str] | None = None,
     ) -> None:
         """Print the kernels.
 
@@ -129,6 +130,7 @@ class Part:
             style: What kind of launcher it has.
             groups: Which kernels share a launch, or None: each has one of its own.
             title: The first sentence of its docstring, or None: that of the listing.
+            typed: Arguments that have an element type of their own; see `Facts`.
         """
         groups = groups or [(number,) for number in range(len(program.kernels))]
         needs = needs_of(program, groups) if style == "backward" else None
@@ -151,7 +153,9 @@ class Part:
             self.roles.append(roles if several else [])
             texts.append(text)
             configurations.append(Configurations(kernel, text, scope))
-        self.facts = Facts(program, launcher, texts, configurations, style, title, needs)
+        self.facts = Facts(
+            program, launcher, texts, configurations, style, title, needs, typed or {}
+        )
 
     @property
     def texts(self) -> list[KernelText]:
