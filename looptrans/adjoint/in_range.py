@@ -87,6 +87,17 @@ class Inside:
         needed: Needed = {}
         return self._value(value, facts, needed, factor=is_sum), tuple(needed)
 
+    def condition(self, condition: Condition, facts: Facts) -> tuple[Condition, ...]:
+        """Return a condition, behind what says that what it reads is there.
+
+        Args:
+            condition: What is asked.
+            facts: What holds where it is.
+        """
+        needed: Needed = {}
+        tested = self._condition(condition, facts, needed)
+        return *needed, tested
+
     def _value(self, value: Value, facts: Facts, needed: Needed, *, factor: bool = False) -> Value:
         """Ask of a part of a value; of a factor: where it is 0, all that is asked for is 0."""
 
@@ -185,6 +196,10 @@ class Inside:
                     tested = self._condition(part, facts.and_(*others), own)
                     made.append(tested if own is needed else conjunction(*own, tested))
                 return conjunction(*made) if isinstance(condition, Every) else Some(tuple(made))
+            case Relation(_, left, right):
+                for read in (*opaque_terms(left), *opaque_terms(right)):
+                    self._read(Access(read.array, read.arguments), facts, needed)
+                return condition
             case _:
                 return condition
 
