@@ -175,7 +175,19 @@ def previous_found(Q: Float[Array, "N"], at: Int[Array, "N", "1:N+1"], K: Float[
                 y[i, d] += Q[at[i - 1] - 1] * K[j, d] * Q[at[j] - 1]
     return y
 """
+LAST_FOUND = """
+def last_found(
+    Q: Float[Array, "N"], n: Int[Array, "B", "0:2"], K: Float[Array, "N D"], at: Int[Array, "N"]
+):
+    y = zeros((B, D))
+    for b in range(B):
+        for j in range(n[b]):
+            for d in range(D):
+                y[b, d] += Q[at[n[b] - 1]] * K[j, d]
+    return y
+"""
 VERIFIED = {
+    "last found": (LAST_FOUND, "N=2,B=17,D=3; N=1,B=5,D=2"),
     "empty says nothing": (EMPTY_SAYS_NOTHING, "P=2,K=0,M=5,E=3; P=5,K=2,M=5,E=3"),
     "counted": (COUNTED, "N=19,D=3; N=1,D=2"),
     "half before": (HALF_BEFORE, "N=5,D=3; N=1,D=2"),

@@ -30,6 +30,7 @@ from looptrans.ir.index import (
     Arith,
     Index,
     Int,
+    Opaque,
     Param,
     Var,
     opaque_terms,
@@ -154,21 +155,23 @@ class Inside:
             parts[n] = Select(conjunction(*alone), parts[n], ZERO) if alone else parts[n]
         return Binary(op, *parts)
 
-    def _read(self, access: Access, facts: Facts, needed: Needed) -> None:
+    def _read(self, access: Access, facts: Facts, needed: Needed, *, tests: bool = False) -> None:
+        """Ask of a read; where it tests what it reads, also of what is found by integers."""
         for index in access.indices:
             for part in opaque_terms(index):
-                self._read(Access(part.array, part.arguments), facts, needed)
+                self._read(Access(part.array, part.arguments), facts, needed, tests=tests)
         for index, extent in zip(access.indices, self.extents(access), strict=False):
-            if extent is None or not self._is_plain(index):
+            if extent is None or not self._is_plain(index, tests=tests):
                 continue
             for condition in (Relation(">=", index, Int(0)), Relation("<", index, extent)):
                 if not facts.imply(condition) and not _is_left_open(index, facts):
                     needed[condition] = None
 
-    def _is_plain(self, index: Index) -> bool:
+    def _is_plain(self, index: Index, *, tests: bool) -> bool:
         """Tell whether a subscript is a sum of variables and sizes, or of products as tested."""
         return set(variables(index)) <= self.known and all(
             isinstance(term, Var | Param)
+            or (tests and isinstance(term, Opaque))
             or (isinstance(term, Arith) and term.op == "*" and set(parameters(term)) <= self.tested)
             for term in form_of(index).terms
         )
@@ -198,7 +201,7 @@ class Inside:
                 return conjunction(*made) if isinstance(condition, Every) else Some(tuple(made))
             case Relation(_, left, right):
                 for read in (*opaque_terms(left), *opaque_terms(right)):
-                    self._read(Access(read.array, read.arguments), facts, needed)
+                    self._read(Access(read.array, read.arguments), facts, needed, tests=True)
                 return condition
             case _:
                 return condition
