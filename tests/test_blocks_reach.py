@@ -62,6 +62,18 @@ def asked(*lines: str) -> list[str]:
             ("for i in range(N):", "    for j in range(i, F):", "        c[j] = n[B]"),
             ["n.0 >= B + 1 if N > 0 if F > 0"],
         ),
+        # One of them has more the later the row, another fewer.
+        (
+            (
+                "for i in range(N):",
+                "    for j in range(i):",
+                "        for k in range(i, N - 1):",
+                "            x[j] = c[F] + x[k]",
+            ),
+            ["c.0 >= F + 1 if N - 2 > 0"],
+        ),
+        # What a row reads is there, as all rows are.
+        (("for i in range(N):", "    for j in range(i, F):", "        c[j] = x[i]"), []),
     ],
 )
 def test_what_is_asked_of_extents(lines: tuple[str, ...], found: list[str]) -> None:

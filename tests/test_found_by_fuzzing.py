@@ -409,11 +409,16 @@ def maximum_of_quotients(X: Float[Array, "M N"], g: Bool[Array, "N"], V: Float[A
 """
 
 
-def test_which_quotient_is_the_greatest_is_not_told_from_rounded_ones() -> None:
-    """A loop multiplies by what is divided by elsewhere, and that is rounded in another way."""
+@pytest.mark.parametrize("scaled", ["/ 1.5", "* 0.7 * V[0, 0]", "* V[0, 0] * 2.0 * V[0, 1]"])
+def test_which_is_the_greatest_is_not_told_from_numbers_rounded_otherwise(scaled: str) -> None:
+    """A loop multiplies by what is divided by elsewhere, or by a product of numbers."""
     with pytest.raises(Refused, match="cannot be told from rounded numbers"):
-        emitted_with_backward(program(MAXIMUM_OF_QUOTIENTS.format(scaled="/ 1.5")))
-    text = MAXIMUM_OF_QUOTIENTS.format(scaled="* 0.75")
+        emitted_with_backward(program(MAXIMUM_OF_QUOTIENTS.format(scaled=scaled)))
+
+
+@pytest.mark.parametrize("scaled", ["* 0.75", "/ 8.0", "* 0.5 * V[0, 0]"])
+def test_which_is_the_greatest_is_told_from_what_is_rounded_alike(scaled: str) -> None:
+    text = MAXIMUM_OF_QUOTIENTS.format(scaled=scaled)
     assert_right(text, [{"M": 5, "N": 3, "D": 2}], backward=True)
 
 

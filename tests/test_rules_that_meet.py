@@ -17,7 +17,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
 from looptrans.blocks.lower import lower  # noqa: E402
-from looptrans.blocks.ops import has_products  # noqa: E402
+from looptrans.blocks.ops import TileLoop, has_products  # noqa: E402
 from looptrans.blocks.program import NotLowered  # noqa: E402
 from looptrans.cli.main import main  # noqa: E402
 from looptrans.derivation.derive import derive  # noqa: E402
@@ -320,6 +320,26 @@ def columns(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], w: Float[Array, 
     return O
 """
 
+# The mean of a part of the scores: where it is no number, neither is what the listing gives.
+MEAN_SCORE = """
+def mean_score(X: Float[Array, "M N"], b: Float[Array, "N"], V: Float[Array, "N D"]):
+    O = zeros((M, D)); H = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            m = max(m, X[i, j] + b[j])
+        l = 0.0
+        h = 0.0
+        for j in range(N):
+            l += exp(X[i, j] + b[j] - m)
+            h += exp(X[i, j] + b[j] - m) * X[i, j]
+        H[i] = h / l
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += exp(X[i, j] + b[j] - m) / l * V[j, d]
+    return O, H
+"""
+
 # Sums of sums of integers that float32 would round.
 INTEGER_SUMS = """
 def far(A: Int[Array, "M P 3"], B: Int[Array, "N P 3"]):
@@ -424,6 +444,13 @@ def test_rows_keep_parts_of_what_is_added_to_each_column(tmp_path: Path) -> None
     names = [kernel.name for kernel in made.kernels if not has_products(kernel.body)]
     assert names == ["columns_backward_dw_0_kernel", "columns_backward_dw_1_kernel"]
     assert_verified(COLUMNS, "H=2,N=7,E=3; H=3,N=1,E=2", tmp_path / "columns.py")
+
+
+def test_weights_and_their_scores_are_added_up_in_one_pass(tmp_path: Path) -> None:
+    (kernel,) = emitted(program(MEAN_SCORE)).blocks.kernels
+    assert has_products(kernel.body)
+    assert sum(isinstance(op, TileLoop) for op in kernel.body) == 2  # full blocks and the last
+    assert_verified(MEAN_SCORE, "M=5,N=3,D=4; M=3,N=65,D=4", tmp_path / "mean.py")
 
 
 def test_sums_of_sums_of_integers_are_integers(tmp_path: Path) -> None:

@@ -112,7 +112,88 @@ def again(x: Float[Array, "N K"], b: Float[Array, "K"]):
                 y[i, d] += tanh(h[i, d] - h[j, d]) * x[j, d]
     return y
 """
+# Where K is 0, C is empty, and says nothing of how many rows D has.
+EMPTY_SAYS_NOTHING = """
+def empty_says_nothing(
+    C: Float[Array, "P K"], D: Float[Array, "P E"], G: Float[Array, "M E"], V: Float[Array, "M"]
+):
+    w = zeros(M); y = zeros((M, M))
+    for k in range(K):
+        for i in range(M):
+            w[i] += C[i, k]
+    for i in range(M):
+        for j in range(M):
+            if i + j < P:
+                y[i, j] += tanh(V[j] * sum(D[i, e] * G[i, e] for e in range(E)))
+    return w, y
+"""
+# What is read before a loop is not there for rows in which the loop has no iterations: found by an
+# integer, by a quotient, in a loop that begins below 0 or ends where an array says.
+COUNTED = """
+def counted(Q: Float[Array, "N"], n: Int[Array, "N", "0:2"], K: Float[Array, "N D"]):
+    y = zeros((N, D))
+    for i in range(N):
+        for j in range(n[i]):
+            for d in range(D):
+                y[i, d] += Q[n[i] - 1] * K[j, d]
+    return y
+"""
+HALF_BEFORE = """
+def half_before(Q: Float[Array, "N"], K: Float[Array, "N D"]):
+    y = zeros((N, D))
+    for i in range(N):
+        for j in range(i // 2):
+            for d in range(D):
+                y[i, d] += Q[i // 2 - 1] * K[j, d]
+    return y
+"""
+LOOK_BACK = """
+def look_back(Q: Float[Array, "N"], X: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(N):
+        for t in range(i - 3, i):
+            for j in range(0, t):
+                y[i] += Q[t] * X[j]
+    return y
+"""
+AS_FAR_AS = """
+def as_far_as(Q: Float[Array, "N"], n: Int[Array, "B", "0:2*N+1"], X: Float[Array, "N"]):
+    y = zeros(B)
+    for b in range(B):
+        for j in range(n[b]):
+            for k in range(j, N):
+                y[b] += Q[j] * X[k]
+    return y
+"""
+# The first row reads no integer: neither does its gradient, nor what the integer would find.
+PREVIOUS_FOUND = """
+def previous_found(Q: Float[Array, "N"], at: Int[Array, "N", "1:N+1"], K: Float[Array, "N D"]):
+    y = zeros((N, D))
+    for i in range(N):
+        for j in range(i):
+            for d in range(D):
+                y[i, d] += Q[at[i - 1] - 1] * K[j, d] * Q[at[j] - 1]
+    return y
+"""
+LAST_FOUND = """
+def last_found(
+    Q: Float[Array, "N"], n: Int[Array, "B", "0:2"], K: Float[Array, "N D"], at: Int[Array, "N"]
+):
+    y = zeros((B, D))
+    for b in range(B):
+        for j in range(n[b]):
+            for d in range(D):
+                y[b, d] += Q[at[n[b] - 1]] * K[j, d]
+    return y
+"""
 VERIFIED = {
+    "last found": (LAST_FOUND, "N=2,B=17,D=3; N=1,B=5,D=2"),
+    "empty says nothing": (EMPTY_SAYS_NOTHING, "P=2,K=0,M=5,E=3; P=5,K=2,M=5,E=3"),
+    "counted": (COUNTED, "N=19,D=3; N=1,D=2"),
+    "half before": (HALF_BEFORE, "N=5,D=3; N=1,D=2"),
+    "look back": (LOOK_BACK, "N=6; N=1"),
+    "as far as": (AS_FAR_AS, "N=3,B=4; N=1,B=2"),
+    "previous found": (PREVIOUS_FOUND, "N=5,D=3; N=1,D=2"),
     "last state": (LAST_STATE, "N=4,K=3; N=1,K=2"),
     "again": (AGAIN, "N=4,K=3; N=1,K=2"),
     "carried": (CARRIED, "N=4,K=3; N=1,K=2"),

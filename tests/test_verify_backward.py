@@ -23,6 +23,7 @@ from looptrans.blocks.program import NotLowered
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.executor.inputs import Inputs, prepare
 from looptrans.frontend import parse
+from looptrans.ir.index import Int
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
@@ -591,3 +592,17 @@ def f(Q: Float[Array, "E"], K: Float[Array, "E"], C: Float[Array, "E"]):
         for each in (given, with_rounded_operands(given, "float16"))
     )
     assert float(exact - near) == pytest.approx(4.0 * 2.0**-13)
+
+
+def test_sizes_are_found_whatever_kernels_ask_of_what_they_make() -> None:
+    given = program_of(
+        """
+def f(X: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(N):
+        y[i] = tanh(X[i])
+    return y
+"""
+    )
+    asked = replace(emitted_with_backward(given).backward, reached=(("dy", 0, (), Int(3)),))
+    assert size_sets(given, asked) == size_sets(given, replace(asked, reached=()))

@@ -13,7 +13,7 @@ loops of more than sums   closing, closed_nodes, nested_folds, kept_values,
 equations put in order    known_choices, equal, finite, apart, together, shared_terms, offered
 softmax and its kin       weights, totals, statistics, tops, logarithms, hanging
 rows that see nothing     guards, empty, idle, nothing
-adjoints                  reverse, pulling, derivatives, solving, in_range
+adjoints                  reverse, pulling, derivatives, rounding, solving, in_range
 through time              states_kept, recurrences, in_time, through_time
 adjoints made simpler     simplifying, recognition, in_parts, vanishing
 what is kept in memory    size, made_whole, saving

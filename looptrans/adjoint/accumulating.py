@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from looptrans.algebra.cells import same_cell
-from looptrans.algebra.values import negative
+from looptrans.algebra.values import negative, summands
 from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.monoids import Folding
@@ -73,7 +73,7 @@ def accumulation(
                 return None
             return name, rest[0] if len(rest) == 1 else Call(name, tuple(rest)), ALWAYS
         case Binary("+" | "-", _, _):
-            terms = _summands(value, 1)
+            terms = summands(value)
             mine = [sign for sign, term in terms if _is_cell(term, target)]
             others = [(sign, term) for sign, term in terms if not _is_cell(term, target)]
             if mine != [1] or any(reads_it(term) for _, term in others):
@@ -101,13 +101,3 @@ def _flat_call(name: str, arguments: tuple[Value, ...]) -> list[Value]:
         else:
             found.append(argument)
     return found
-
-
-def _summands(value: Value, sign: int) -> list[tuple[int, Value]]:
-    match value:
-        case Binary("+", left, right):
-            return [*_summands(left, sign), *_summands(right, sign)]
-        case Binary("-", left, right):
-            return [*_summands(left, sign), *_summands(right, -sign)]
-        case _:
-            return [(sign, value)]

@@ -215,14 +215,13 @@ def said_of_sizes(program: Program) -> Facts:
             access = relation.access
             ends = zip(access.indices, shapes[access.array], strict=False)
             pairs = tuple((index, extent) for index, extent in ends if isinstance(index, Var))
-            every = {i.name for i, end in pairs if end and around.get(i.name) == Range(Int(0), end)}
             for index, extent in pairs:
                 bounds = around.get(index.name)
                 if bounds is None or extent is None or bounds.step != 1:
                     continue
                 if bounds.start != Int(0) or not isinstance(bounds.stop, Param):
                     continue
-                others = around.keys() - every - {index.name}
+                others = around.keys() - {index.name}
                 if all(_is_some(around[name]) for name in others):
                     found[Relation("<=", bounds.stop, extent)] = None
     return Facts(tuple(found))

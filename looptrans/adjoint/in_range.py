@@ -30,6 +30,7 @@ from looptrans.ir.index import (
     Arith,
     Index,
     Int,
+    Opaque,
     Param,
     Var,
     opaque_terms,
@@ -87,6 +88,17 @@ class Inside:
         needed: Needed = {}
         return self._value(value, facts, needed, factor=is_sum), tuple(needed)
 
+    def condition(self, condition: Condition, facts: Facts) -> tuple[Condition, ...]:
+        """Return a condition, behind what says that what it reads is there.
+
+        Args:
+            condition: What is asked.
+            facts: What holds where it is.
+        """
+        needed: Needed = {}
+        tested = self._condition(condition, facts, needed)
+        return *needed, tested
+
     def _value(self, value: Value, facts: Facts, needed: Needed, *, factor: bool = False) -> Value:
         """Ask of a part of a value; of a factor: where it is 0, all that is asked for is 0."""
 
@@ -143,21 +155,23 @@ class Inside:
             parts[n] = Select(conjunction(*alone), parts[n], ZERO) if alone else parts[n]
         return Binary(op, *parts)
 
-    def _read(self, access: Access, facts: Facts, needed: Needed) -> None:
+    def _read(self, access: Access, facts: Facts, needed: Needed, *, tests: bool = False) -> None:
+        """Ask of a read; where it tests what it reads, also of what is found by integers."""
         for index in access.indices:
             for part in opaque_terms(index):
-                self._read(Access(part.array, part.arguments), facts, needed)
+                self._read(Access(part.array, part.arguments), facts, needed, tests=tests)
         for index, extent in zip(access.indices, self.extents(access), strict=False):
-            if extent is None or not self._is_plain(index):
+            if extent is None or not self._is_plain(index, tests=tests):
                 continue
             for condition in (Relation(">=", index, Int(0)), Relation("<", index, extent)):
                 if not facts.imply(condition) and not _is_left_open(index, facts):
                     needed[condition] = None
 
-    def _is_plain(self, index: Index) -> bool:
+    def _is_plain(self, index: Index, *, tests: bool) -> bool:
         """Tell whether a subscript is a sum of variables and sizes, or of products as tested."""
         return set(variables(index)) <= self.known and all(
             isinstance(term, Var | Param)
+            or (tests and isinstance(term, Opaque))
             or (isinstance(term, Arith) and term.op == "*" and set(parameters(term)) <= self.tested)
             for term in form_of(index).terms
         )
@@ -185,6 +199,10 @@ class Inside:
                     tested = self._condition(part, facts.and_(*others), own)
                     made.append(tested if own is needed else conjunction(*own, tested))
                 return conjunction(*made) if isinstance(condition, Every) else Some(tuple(made))
+            case Relation(_, left, right):
+                for read in (*opaque_terms(left), *opaque_terms(right)):
+                    self._read(Access(read.array, read.arguments), facts, needed, tests=True)
+                return condition
             case _:
                 return condition
 

@@ -28,6 +28,7 @@ from looptrans.adjoint.guards import is_of_totals
 from looptrans.adjoint.idle import Held
 from looptrans.adjoint.pulling import Contribution, Pull
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
+from looptrans.adjoint.rounding import is_rounded_alike
 from looptrans.adjoint.simplifying import Finding, Simplifier, counted, outside
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import declared, simplified_brackets, solved
@@ -43,7 +44,6 @@ from looptrans.ir.index import Index, Var, substitute
 from looptrans.ir.program import Program
 from looptrans.ir.value import (
     Access,
-    Binary,
     Call,
     Compare,
     Const,
@@ -293,7 +293,7 @@ class Reverse:
         self, definition: Definition, value: Reduce, adjoint: Value, pull: Pull
     ) -> list[Contribution]:
         """Share the adjoint of a maximum equally among all that attain it."""
-        if self._is_computed(value.body):
+        if not is_rounded_alike(value.body, self.system):
             raise OnExtreme(
                 f"{definition.name} is the largest or smallest of values that would be worked "
                 "out again, and which of them it was cannot be told from rounded numbers",
@@ -319,20 +319,6 @@ class Reverse:
         as_sum = Reduce("sum", value.generators, value.body)
         one = Const(1.0)
         return [replace(c, value=multiply(c.value, share)) for c in pull.through(as_sum, one)]
-
-    def _is_computed(self, value: Value) -> bool:
-        """Tell whether a value may be rounded in another way where it is worked out again.
-
-        Sums are done in another order, and a loop may multiply by what another kernel divides by.
-        """
-        for part in walk_value(value):
-            if isinstance(part, Binary) and part.op == "/":
-                return True
-            if isinstance(part, Read) and part.access.array in self.system.definitions:
-                inner = self.system.definitions[part.access.array]
-                if inner.has_reduction or self._is_computed(inner.value):
-                    return True
-        return False
 
     def _receive(self, definition: Definition, given: Contribution) -> None:
         everything = (*definition.indices, *given.generators)

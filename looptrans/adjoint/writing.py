@@ -12,6 +12,7 @@ done once for all of them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -339,9 +340,11 @@ class Writer:
     def _in_range(self, nest: Nest) -> Nest:
         """Leave out what would read beside an array: the listing reads none of it there."""
         own = frozenset(g.variable for g in nest.loops)
-        facts = self.said.and_(*nest.conditions).inside(nest.loops)
-        (update,) = nest.updates
         reads = Inside(self._extents, own, self.tested)
+        nest = self._asked_in_range(nest, reads)
+        conditions = nest.conditions
+        facts = self.said.and_(*conditions).inside(nest.loops)
+        (update,) = nest.updates
         value, more = reads.value(update.value, facts.inside(update.inner))
         update = replace(update, value=value)
         conditions = (*nest.conditions, *more)
@@ -356,6 +359,17 @@ class Writer:
                 value = Select(conjunction(*needed), value, Const(0.0))
             scalars.append(replace(scalar, value=value))
         return replace(nest, scalars=tuple(scalars), updates=(update,))
+
+    def _asked_in_range(self, nest: Nest, reads: Inside) -> Nest:
+        """Ask before a condition whether what it reads is there: other loops stand inside."""
+        loops = {g.variable: g for g in nest.loops}
+        found: dict[Condition, None] = {}
+        for condition in nest.conditions:
+            around = _around(loops, condition_variables(condition))
+            known = [*_bounds(loops, around)]
+            known += [each for each in found if condition_variables(each) <= around]
+            found |= dict.fromkeys(reads.condition(condition, self.said.and_(*known)))
+        return replace(nest, conditions=tuple(found))
 
     def _extents(self, access: Access) -> tuple[Index | None, ...]:
         like = self.incoming.get(access.array, access.array)
@@ -545,21 +559,32 @@ def _renamed(term: Term, names: list[str]) -> Term:
     return replace(moved, generators=generators)
 
 
+def _around(loops: Mapping[str, Generator], names: Iterable[str]) -> set[str]:
+    """Return which loops stand around what reads some variables."""
+    around: set[str] = set()
+    queue = [*names]
+    while queue:
+        name = queue.pop()
+        if name in loops and name not in around:
+            around.add(name)
+            bounds = loops[name].range
+            queue += [*variables(bounds.start), *variables(bounds.stop)]
+    return around
+
+
+def _bounds(loops: Mapping[str, Generator], around: set[str]) -> list[Condition]:
+    """Return what some loops say of their variables."""
+    return [c for name in loops if name in around for c in bounds_of(name, loops[name].range)]
+
+
 def _known_to(nest: Nest, scalar: Scalar) -> tuple[Condition, ...]:
     """Return what holds where a scalar is worked out, outside of all loops that it does not need.
 
     A condition that reads it stands behind it.
     """
     loops = {g.variable: g for g in nest.loops}
-    around: dict[str, None] = {}
-    queue = [*free_variables(scalar.value)]
-    while queue:
-        name = queue.pop()
-        if name in loops and name not in around:
-            around[name] = None
-            bounds = loops[name].range
-            queue += [*variables(bounds.start), *variables(bounds.stop)]
-    found = [c for name in around for c in bounds_of(name, loops[name].range)]
+    around = _around(loops, free_variables(scalar.value))
+    found = _bounds(loops, around)
     values = {each.cell: each.value for each in nest.scalars}
 
     def needs(value: Value) -> bool:
@@ -567,7 +592,7 @@ def _known_to(nest: Nest, scalar: Scalar) -> tuple[Condition, ...]:
         return scalar.cell in read or any(needs(values[each]) for each in read & values.keys())
 
     for condition in nest.conditions:
-        if condition_variables(condition) <= around.keys() and not needs(Holds(condition)):
+        if condition_variables(condition) <= around and not needs(Holds(condition)):
             found.append(condition)
     return tuple(found)
 

@@ -92,6 +92,8 @@ def summands(value: Value, sign: int = 1) -> list[tuple[int, Value]]:
             return [*summands(left, sign), *summands(right, -sign)]
         case Unary("-", operand):
             return summands(operand, -sign)
+        case Unary("+", operand):
+            return summands(operand, sign)
         case _:
             return [(sign, value)]
 

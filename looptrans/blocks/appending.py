@@ -16,6 +16,7 @@ from typing import TypeGuard
 
 from looptrans.algebra.append import Append
 from looptrans.algebra.appended import AppendedState
+from looptrans.algebra.values import summands
 from looptrans.blocks.arithmetic import (
     LN2,
     LOG2E,
@@ -53,7 +54,7 @@ from looptrans.blocks.runs import Part
 from looptrans.blocks.serial import RunSerially
 from looptrans.blocks.sites import Path
 from looptrans.blocks.units import in_units, is_taken_off_elements
-from looptrans.blocks.values import Values, split, value_terms
+from looptrans.blocks.values import Values, split
 from looptrans.ir import value as source
 from looptrans.ir.condition import Data
 from looptrans.ir.monoids import Monoid
@@ -435,7 +436,7 @@ class Appending:
         return found
 
     def _added(self, array: str, value: Value) -> Expr | None:
-        terms = value_terms(value)
+        terms = summands(value)
         mentioned = {
             s
             for _, term in terms

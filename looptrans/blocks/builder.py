@@ -225,13 +225,12 @@ class Builder(Scopes):
         if kind == "float" and mask is not None:
             load = replace(load, other=0.0)
         frame = self._home(load)
-        extents = self.program.array(array).shape
         if frame is not self.frames[-1]:
-            asked = in_front(self.program, self.places, self.read, self.index, subscripts, extents)
+            asked = in_front(self.program, self.places, self.read, self.index, load)
             if more := [each for each in asked if each not in conjuncts(mask)]:
                 mask = both(mask, *more)
                 load = replace(load, mask=mask, other=0.0 if kind == "float" else 0)
-        if not all(map(_surely_there, subscripts, extents)):
+        if not all(map(_surely_there, subscripts, self.program.array(array).shape)):
             # X[i, 0] need not be there where the loops around it have no iterations.
             frame = self.frames[-1]
         key = replace(load, other=None)

@@ -1,145 +1,143 @@
 """What is read in front of a loop is there where the loop has no iterations, too.
 
 for j in range(0, i): y[i] += c[i - 1] * x[j]          c[i - 1] is not there where i is 0
-for j in range(0, n[i]): y[i] += c[n[i] // 2 - 1]      nor c[n[i] // 2 - 1] where n[i] is 0
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from looptrans.blocks.expr import Binary, Call, Expr, Load, Name, Number, Position, Scalar, walk
-from looptrans.ir.affine import difference, extremum, form_of, product, total
+from looptrans.blocks.arithmetic import conjuncts
+from looptrans.blocks.expr import Binary, Expr, Load, Name, Number, Position, Scalar, walk
+from looptrans.ir.affine import Form, difference, form_of, index_of, multiplied, product, total
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Index, Int, Param, Var, variables
 from looptrans.ir.program import Program
 from looptrans.ir.value import Range
-from looptrans.transforms.extents import extreme, is_never_negative
+from looptrans.transforms.extents import declared_range, extreme, is_never_negative
 
 
 def in_front(
     program: Program,
     places: Mapping[str, Expr],
-    read: Mapping[str, Load],
+    loads: Mapping[str, Load],
     value_of: Callable[[Index], Expr],
-    subscripts: tuple[Expr, ...],
-    extents: tuple[Index | None, ...],
+    read: Load,
 ) -> tuple[Expr, ...]:
-    """Return that subscripts are inside an array, as far as loops do not say so.
+    """Return that subscripts are inside an array, as far as loops and contracts do not say so.
 
     Args:
         program: The program.
         places: What the variables of loops stand for.
-        read: What names of elements of arrays stand for.
+        loads: What has been read, by its name.
         value_of: Gives an index as a value.
-        subscripts: The subscripts.
-        extents: The extents of the array.
+        read: What is read, where loops and guards ask for it.
     """
     found: list[Expr] = []
-    for subscript, extent in zip(subscripts, extents, strict=True):
+    extents = program.array(read.array).shape
+    surely = set(conjuncts(read.mask))
+    known = {
+        name: program.array(load.array).value_range
+        for name, load in loads.items()
+        if set(conjuncts(load.mask)) <= surely
+    }
+    for subscript, extent in zip(read.subscripts, extents, strict=True):
         if extent is None or not any(isinstance(p, Position | Name) for p in walk(subscript)):
             continue
-        ranges = _ranges(program, subscript, places, read)
-        index = _index(subscript)
-        last = None if index is None else _highest(program, index, ranges)
-        if isinstance(index, Var) and last is None:
-            continue  # what is read from memory says how far it goes
-        is_there = last is not None and any(
-            is_never_negative(program, difference(each, total(last, 1)), {})
-            for each in (extent, _in_digits(program, extent))
-        )
-        is_position = isinstance(subscript, Position)
-        if not is_position and not (index and is_never_negative(program, index, ranges)):
+        index = _summed(subscript)
+        ranges = _ranges(program, subscript, places, known)
+        if index is None or not is_never_negative(program, index, ranges):
             found.append(Binary(">=", subscript, Number(0)))
-        if not is_there:
+        last = None if index is None else _last(program, index, ranges)
+        if last is None or not _is_within(program, total(last, 1), extent):
             found.append(Binary("<", subscript, value_of(extent)))
     return tuple(found)
 
 
-def _ranges(
-    program: Program, subscript: Expr, places: Mapping[str, Expr], read: Mapping[str, Load]
-) -> dict[str, Range]:
-    """Return the ranges of what a subscript is made of.
+def _last(program: Program, index: Index, ranges: Mapping[str, Range]) -> Index | None:
+    """Return what an index is never above, over sizes: g * R + r is not above G * R - 1."""
+    form = form_of(index)
+    found = Form({}, form.constant)
+    for term, factor in form.terms.items():
+        match term:
+            case Arith("*", Var() as one, size) | Arith("*", size, Var() as one) if (
+                factor > 0 and isinstance(size, Param) and is_never_negative(program, size, {})
+            ):
+                last = extreme(one, ranges, "highest")
+                most = None if last is None else _times(form_of(last), size).times(factor)
+            case _:
+                last = extreme(product(factor, term), ranges, "highest")
+                most = None if last is None else form_of(last)
+        if most is None:
+            return None
+        found = found.plus(most)
+    return index_of(found)
 
-    They are those of loops, and of the loops around these, and of elements of integer arrays.
+
+def _times(form: Form, size: Index) -> Form:
+    found = Form().plus(form_of(size), form.constant)
+    for term, count in form.terms.items():
+        found = found.plus(form_of(multiplied(term, size)), count)
+    return found
+
+
+def _is_within(program: Program, least: Index, extent: Index) -> bool:
+    """Tell whether an extent is surely so large, as sizes are or a contract says: H == G * R."""
+    room = difference(extent, least)
+    rooms = [room]
+    for contract in program.contracts:
+        match contract.condition:
+            case Relation("==", left, right) if not contract.generators:
+                apart = difference(left, right)
+                rooms += [total(room, apart), difference(room, apart)]
+            case _:
+                pass
+    return any(is_never_negative(program, each, {}) for each in rooms)
+
+
+def _ranges(
+    program: Program,
+    subscript: Expr,
+    places: Mapping[str, Expr],
+    known: Mapping[str, tuple[Index, Index] | None],
+) -> dict[str, Range]:
+    """Return the ranges of the loops that a subscript goes with, and of those around them.
+
+    What is read from an array of integers has the range that is declared for the array; it is 0
+    where it is not read.
     """
     found: dict[str, Range] = {}
     for part in walk(subscript):
-        if isinstance(part, Name) and part.name in read:
-            declared = program.array(read[part.name].array).value_range
-            if declared is not None:
-                found[part.name] = Range(*declared, 1)
+        if isinstance(part, Name) and (declared := known.get(part.name)) is not None:
+            found[part.name] = Range(*declared)
     queue = [part.dim for part in walk(subscript) if isinstance(part, Position)]
     while queue:
         dim = queue.pop()
         if dim.name not in found:
-            found[dim.name] = Range(dim.start, dim.stop, dim.step)
+            found[dim.name] = declared_range(program, Range(dim.start, dim.stop, dim.step))
             names = {*variables(dim.start), *variables(dim.stop)}
             around = [places[name] for name in names if name in places]
             queue += [each.dim for each in around if isinstance(each, Position)]
     return found
 
 
-def _index(part: Expr) -> Index | None:
-    """Return a subscript as an index expression; None where it is none.
-
-    Elements of integer arrays are variables in it. What a program divides like this is not below 0.
-    """
+def _summed(part: Expr) -> Index | None:
+    """Return a sum of iterations, sizes and numbers; None where a subscript is no such sum."""
     match part:
         case Position(dim):
             return Var(dim.name)
-        case Name(name, kind="int"):
+        case Name(name):
             return Var(name)
         case Number(int() as value):
             return Int(value)
         case Scalar(name):
             return Param(name)
-        case Binary("+" | "-" | "*" | "//" | "%" as op, left, right):
-            one, other = _index(left), _index(right)
+        case Binary("+" | "-" | "*" as op, left, right):
+            one, other = _summed(left), _summed(right)
             return None if one is None or other is None else Arith(op, one, other)
-        case Call("max" | "min" as op, arguments):
-            parts = [_index(each) for each in arguments]
-            known = [each for each in parts if each is not None]
-            return extremum(op, known) if len(known) == len(parts) else None
+        case Binary("//" | "%" as op, left, Number(int() as size)) if size > 0:
+            # Only of what is not negative: else it is written with what makes up for the sign.
+            one = _summed(left)
+            return None if one is None else Arith(op, one, Int(size))
         case _:
             return None
-
-
-def _highest(program: Program, index: Index, ranges: Mapping[str, Range]) -> Index | None:
-    """Return the highest value of an index of which sizes may be multiplied, `g * R + r`."""
-    found: Index = Int(0)
-    for term, factor in form_of(index).terms.items():
-        match term:
-            case Arith("*", Var() as variable, Param() as size) if factor > 0:
-                last = extreme(variable, ranges, "highest")
-                if last is None or not is_never_negative(program, size, {}):
-                    return None
-                last = _product(last, size)
-            case _:
-                last = extreme(term, ranges, "highest" if factor > 0 else "lowest")
-        if last is None:
-            return None
-        found = total(found, product(factor, last))
-    return total(found, form_of(index).constant)
-
-
-def _in_digits(program: Program, extent: Index) -> Index:
-    """Return an extent as the product of sizes that a contract says it is: H as G * R."""
-    for contract in program.contracts:
-        match contract.condition:
-            case Relation("==", left, Arith("*", Param() as one, Param() as other)):
-                if left == extent:
-                    return _product(one, other)
-            case _:
-                pass
-    return extent
-
-
-def _product(index: Index, size: Param) -> Index:
-    """Return a sum times a size, summand by summand, factors in one order."""
-    form = form_of(index)
-    found: Index = product(form.constant, size)
-    for term, factor in form.terms.items():
-        one, other = sorted((term, size), key=repr)
-        found = total(found, product(factor, Arith("*", one, other)))
-    return found

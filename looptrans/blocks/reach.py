@@ -11,6 +11,7 @@ from looptrans.ir.affine import (
     extremum,
     form_of,
     index_of,
+    shifted,
     sides,
     simplified,
     total,
@@ -63,10 +64,11 @@ def reached(program: Program) -> tuple[Reach, ...]:
                 )
             if last is None:
                 continue
-            least = simplified(total(last[0], 1))
+            least = shifted(simplified(last[0]), Int(1))
             if extent is not None and _is_within(least, extent, counts):
                 continue
-            lengths = _plainest((*_lengths(site, _others(site, last[1])), *last[2]))
+            chosen, more = _others(site, last[1])
+            lengths = _plainest((*_lengths(site, chosen), *last[2], *more))
             if any(isinstance(each, Int) and each.value <= 0 for each in lengths):
                 continue  # as `range(i + 1, N)` at i = N - 1
             plain = tuple(each for each in lengths if not _is_open(each))
@@ -90,15 +92,28 @@ def _last(site: Site, subscript: Index) -> tuple[Index, dict[str, Index], tuple[
         way = slope(found, binding.variable)
         if way is None or binding.range.step != 1:
             return None
-        ends = [total(binding.range.stop, -1) if way > 0 else binding.range.start]
-        ends += _inner_ends(site.bindings[number + 1 :], binding.variable, chosen, way)
-        end = extremum("min" if way > 0 else "max", ends)
-        if len(ends) > 1:
-            last = difference(total(binding.range.stop, -1), end)
-            more.append(total(difference(end, binding.range.start) if way > 0 else last, 1))
+        end, exists = _end(site, number, chosen, way)
+        more += exists
         chosen[binding.variable] = end
         found = substitute(found, {binding.variable: end})
-    return None if _is_open(found) else (found, chosen, tuple(map(simplified, more)))
+    return None if _is_open(found) else (found, chosen, tuple(more))
+
+
+def _end(
+    site: Site, number: int, chosen: dict[str, Index], way: int
+) -> tuple[Index, tuple[Index, ...]]:
+    """Return the last or first iteration of a loop in which loops inside have iterations.
+
+    With it comes what is positive where there is such an iteration, beside the lengths.
+    """
+    binding = site.bindings[number]
+    ends = [total(binding.range.stop, -1) if way > 0 else binding.range.start]
+    ends += _inner_ends(site.bindings[number + 1 :], binding.variable, chosen, way)
+    end = extremum("min" if way > 0 else "max", ends)
+    if len(ends) == 1:
+        return end, ()
+    last = difference(total(binding.range.stop, -1), end)
+    return end, (simplified(total(difference(end, binding.range.start) if way > 0 else last, 1)),)
 
 
 def _inner_ends(
@@ -122,7 +137,7 @@ def _inner_ends(
     return ends
 
 
-def _others(site: Site, chosen: dict[str, Index]) -> dict[str, Index]:
+def _others(site: Site, chosen: dict[str, Index]) -> tuple[dict[str, Index], tuple[Index, ...]]:
     """Return an iteration, of the loops too that leave a subscript as it is.
 
     for i in range(N):                  i + 1 iterations are most for the last i
@@ -130,20 +145,21 @@ def _others(site: Site, chosen: dict[str, Index]) -> dict[str, Index]:
             x = X[F - 1]
 
     What is asked of a length that another iteration has may be more than need be, and is so only of
-    sizes for which there is this one.
+    sizes for which there is this one. With it come numbers that are positive where there is.
     """
     found = dict(chosen)
-    for binding in site.bindings:
+    more: list[Index] = []
+    for number, binding in enumerate(site.bindings):
         if binding.variable in found or binding.range.step != 1:
             continue
         for inner in site.bindings:
             length = difference(inner.range.stop, inner.range.start)
             way = slope(length, binding.variable)
             if binding.variable in variables(length) and way:
-                last = total(binding.range.stop, -1)
-                found[binding.variable] = last if way > 0 else binding.range.start
+                found[binding.variable], exists = _end(site, number, found, way)
+                more += exists
                 break
-    return found
+    return found, tuple(more)
 
 
 def _lengths(site: Site, chosen: dict[str, Index]) -> tuple[Index, ...]:

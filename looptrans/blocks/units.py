@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from looptrans.algebra.makeup import makeup_of_value
+from looptrans.algebra.values import summands
 from looptrans.blocks.arithmetic import LARGEST
-from looptrans.blocks.values import value_terms
 from looptrans.ir.condition import Condition, Data, walk_condition
 from looptrans.ir.index import lets
 from looptrans.ir.program import Assign, If, Loop, Node
@@ -205,7 +205,7 @@ def _value(value: Value, members: set[str]) -> Iterator[tuple[str, str]]:
         case Holds(condition):
             yield from _condition(condition, members)
         case Call("exp", (argument,)):
-            parts = [part for _, part in value_terms(argument)]
+            parts = [part for _, part in summands(argument)]
             if any(isinstance(p, Read) and p.access.array in members for p in parts):
                 for part in parts:
                     if isinstance(part, Read):

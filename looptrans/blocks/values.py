@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
 
+from looptrans.algebra.values import summands
 from looptrans.blocks.arithmetic import (
     LOG2E,
     as_float,
@@ -312,7 +313,7 @@ class Values:
             sign = 1 if value.op == "+" else -1
             right = self._terms(value.right)
             return (*self._terms(value.left), *((sign * s, part) for s, part in right))
-        return ((1, value),) if value in self.known else value_terms(value)
+        return ((1, value),) if value in self.known else tuple(summands(value))
 
     def _units(self, value: Value) -> str | None:
         if isinstance(value, Read) and value.access.array in self.log2:
@@ -347,18 +348,3 @@ def split(expr: Expr) -> tuple[Expr, Expr | None]:
     if not vectors or vectors_below:
         return expr, LOG2E
     return product(vectors), product((*numbers, LOG2E), numbers_below)
-
-
-def value_terms(value: Value) -> tuple[tuple[int, Value], ...]:
-    """Return the terms of a sum, each with its sign."""
-    match value:
-        case source.Binary("+", left, right):
-            return (*value_terms(left), *value_terms(right))
-        case source.Binary("-", left, right):
-            return (*value_terms(left), *((-sign, part) for sign, part in value_terms(right)))
-        case source.Unary("-", operand):
-            return tuple((-sign, part) for sign, part in value_terms(operand))
-        case source.Unary("+", operand):
-            return value_terms(operand)
-        case _:
-            return ((1, value),)

@@ -147,18 +147,16 @@ def _is_number(step: Recurrence, name: str, wanted: list[Extremum]) -> bool:
     values = [step.state(name).update]
     for extremum in wanted:
         values = [at for value in values for at in at_infinity(value, extremum)]
-    for value in values:
-        try:
-            Terms().normal(put(value, nothing))
-        except Undefined:
-            return False
-    return True
+    return all(_has_value(put(value, nothing)) for value in values)
 
 
 def at_infinity(value: Value, extremum: Extremum) -> tuple[Value, ...]:
     """Return a value where an iteration offers the infinity, for each way in which it may.
 
     exp(x1 - s1), where max(s1, x1 + 1.0) is offered    ->    exp(-inf - s1)
+
+    A way in which it has no value at all is left out: there the listing itself gives nan, as
+    exp(x1 + x2 - s1) * x1 does where x1 is the infinity.
     """
     start = Const(extremum.start)
 
@@ -177,7 +175,8 @@ def at_infinity(value: Value, extremum: Extremum) -> tuple[Value, ...]:
                 put(extremum.term, infinite), start
             ):
                 ways.append(set(chosen))
-    return tuple(put(value, dict.fromkeys(way, start)) for way in ways) or (plain,)
+    made = (put(value, dict.fromkeys(way, start)) for way in ways)
+    return tuple(each for each in made if _has_value(each)) or (plain,)
 
 
 def _is(value: Value, number: Const) -> bool:
@@ -187,6 +186,14 @@ def _is(value: Value, number: Const) -> bool:
         return bool(terms.normal(value) == terms.normal(number))
     except Undefined:
         return False
+
+
+def _has_value(value: Value) -> bool:
+    try:
+        Terms().normal(value)
+    except Undefined:
+        return False
+    return True
 
 
 def neutral(step: Recurrence, operator: Operator, guards: Mapping[str, Condition]) -> Law:

@@ -202,8 +202,10 @@ class Search:
 
     def _reached(self, given: dict[str, int]) -> dict[str, int]:
         """Return sizes of which some are larger where subscripts would go beyond an array."""
+        shapes = {array.name: array.shape for array in self.program.arrays}
         for array, axis, _, needed in self._reach:
-            extent = self.program.array(array).shape[axis]
+            # What the kernels of gradients make has the size that they give it.
+            extent = shapes[array][axis] if array in shapes else None
             least = evaluate(needed, given)
             if isinstance(extent, Param) and least is not None and least > given[extent.name]:
                 larger = {**given, extent.name: least}
