@@ -16,7 +16,7 @@ from looptrans.ir.alike import alike
 from looptrans.ir.condition import Condition, Relation, Some
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, children, rebuild, variables
 from looptrans.ir.rewrite import access_changed, condition_changed, value_changed
-from looptrans.ir.value import Access, Generator, Read, Select, Value, walk_value
+from looptrans.ir.value import Access, Generator, Read, Reduce, Select, Value, walk_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _joined(first: Nest, second: Nest) -> Nest | None:
         return _joined_across(first, second)
     known = {s.cell for s in first.scalars}
     more = tuple(s for s in moved.scalars if s.cell not in known)
-    if len(more) == len(moved.scalars) and not _same_shape(first, moved):
+    if len(more) == len(moved.scalars) and not _is_worth_it(first, moved):
         return _joined_across(first, second)
     return _both(first, moved)
 
@@ -177,6 +177,39 @@ def _are_apart(one: Access, other: Access) -> bool:
         isinstance(a, Int) and isinstance(b, Int) and a != b
         for a, b in zip(one.indices, other.indices, strict=True)
     )
+
+
+def _is_worth_it(first: Nest, second: Nest) -> bool:
+    """Tell whether nests over the same loops that share no values should be one.
+
+    What each row of queries sums over keys, and each row of keys over queries, are sums of other
+    scores, though there be as many of both: they read other rows, and as one nest all of it would
+    be in registers at once.
+    """
+    if not _same_shape(first, second):
+        return False
+    if not (_has_sums(first) and _has_sums(second)):
+        return True
+    loops = {g.variable for g in first.loops}
+    return bool(_summed_rows(first, loops) & _summed_rows(second, loops))
+
+
+def _has_sums(nest: Nest) -> bool:
+    """Tell whether a nest works out sums inside."""
+    return any(isinstance(part, Reduce) for s in nest.scalars for part in walk_value(s.value))
+
+
+def _summed_rows(nest: Nest, loops: set[str]) -> set[tuple[str, tuple[Index | None, ...]]]:
+    """Return the rows that a nest reads in the loop that it sums over; None goes along a row."""
+    around = {n for u in nest.updates for index in u.target.indices for n in variables(index)}
+    found = set()
+    values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
+    for read in (p.access for v in values for p in walk_value(v) if isinstance(p, Read)):
+        names = {name for index in read.indices for name in variables(index)}
+        if names & (loops - around):
+            row = tuple(i if set(variables(i)) <= loops else None for i in read.indices)
+            found |= {(read.array, row)} if None in row else set()
+    return found
 
 
 def _same_shape(first: Nest, second: Nest) -> bool:

@@ -98,26 +98,32 @@ def nests_of_their_own(program: Program) -> tuple[Branching, ...]:
 def handing_numbers(program: Program) -> tuple[tuple[Loop, Loop], ...]:
     """Return neighbours in a free loop of which one hands a number of each iteration to the other.
 
-    One of them at least is a nest, and would be a kernel of its own.
+    One of them at least is a nest, and would be a kernel of its own. Outside of all loops the other
+    one is none: it is what is done with a number of each row, as `L[i] = m[i] + log(l[i])`.
 
     Args:
         program: The program.
     """
     found = []
-    for path in loop_paths(program):
+    paths = loop_paths(program)
+    for inside in (None, *paths):
+        position = () if inside is None else inside.position
+        body = program.body if inside is None else inside.loop.body
         pairs = [
             (one, other)
-            for one, other in pairwise(path.loop.body)
+            for one, other in pairwise(body)
             if isinstance(one, Loop) and isinstance(other, Loop) and one.range == other.range
             if any(isinstance(each, Loop) for each in nodes((*one.body, *other.body)))
+            if position or not any(isinstance(each, Loop) for each in nodes(other.body))
         ]
-        if not pairs or path.loop.execution != "sequential" or freed(program, path) is None:
+        if not pairs or not (inside is None or _is_free(program, inside)):
             continue
-        around = {o.variable for o in loops_around(program, path.position)} | {path.variable}
+        around = {o.variable for o in loops_around(program, position)}
+        around |= set() if inside is None else {inside.variable}
         free = {
             place.loop
-            for place in loop_paths(program)
-            if place.position[:-1] == path.position and freed(program, place) is not None
+            for place in paths
+            if place.position[:-1] == position and freed(program, place) is not None
         }
         for one, other in pairs:
             if one not in free or other not in free:
@@ -131,6 +137,10 @@ def handing_numbers(program: Program) -> tuple[tuple[Loop, Loop], ...]:
             if numbers & {relation.access.array for relation in _touched(other)}:
                 found.append((one, other))
     return tuple(found)
+
+
+def _is_free(program: Program, path: LoopPath) -> bool:
+    return path.loop.execution == "sequential" and freed(program, path) is not None
 
 
 def _touched(loop: Loop) -> list[AccessRelation]:

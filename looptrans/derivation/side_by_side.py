@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from looptrans.algebra.cells import mentions
-from looptrans.ir.index import Var, variables
+from looptrans.ir.index import Int, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Access, Read, walk_value
+from looptrans.ir.value import Access, Read, Reduce, walk_value
 from looptrans.ir.walk import Placed, accesses, nodes, placed
 from looptrans.transforms.substitute import rename_variable
 from looptrans.transforms.tree import statements_in
@@ -76,7 +76,11 @@ def _inner(loop: Loop) -> list[Loop]:
 
 
 def _share(program: Program, first: Loop, second: Loop) -> bool:
-    """Tell whether iterations of one number touch a common cell, to the good of one loop."""
+    """Tell whether iterations of one number touch a common cell, to the good of one loop.
+
+    Where both work out sums, and neither sets what the other touches, it is of a row they read: a
+    mask, or a bias, that scores have in common which are sums of other rows is little.
+    """
     if second.variable != first.variable:
         if any(isinstance(n, Loop) and n.variable == first.variable for n in nodes(second.body)):
             return False
@@ -85,11 +89,23 @@ def _share(program: Program, first: Loop, second: Loop) -> bool:
     both = {a for a in _touched((second,)) if a in here}
     set_here = set(_touched((first,), writes=True))
     waits = both & {*set_here, *_touched((second,), writes=True)}
+    if not waits and any(_sums(first)) and any(_sums(second)):
+        inside = {node.variable for node in nodes(first.body) if isinstance(node, Loop)}
+        inside |= {g.variable for each in _sums(first) for g in each.generators}
+        both = {a for a in both if any(inside & set(variables(index)) for index in a.indices)}
     if _alike(first, second):
         nested = bool(_inner(first)) and bool(_inner(second))
         # What one sets waits in memory for the other unless they are made one.
         return bool(both) and not (waits and nested and not worth_joining(program, first, second))
     return bool(both) and not waits and bool(set_here & set(_touched((second,))))
+
+
+def _sums(loop: Loop) -> Iterator[Reduce]:
+    """Yield the sums that statements in a loop work out."""
+    for node in nodes(loop.body):
+        if isinstance(node, Assign):
+            for value in node.values:
+                yield from (p for p in walk_value(value) if isinstance(p, Reduce))
 
 
 def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
@@ -104,7 +120,8 @@ def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
     for cell in cells:
         if sum(bool(inside & set(variables(index))) for index in cell.indices) > 1:
             written.discard(cell.array)
-    handed = written & {a.array for a in _touched((second,))}
+    touched = tuple(_touched((second,)))
+    handed = {c.array for c in cells if any(_may_meet(c, a) for a in touched)} & written
     known = set(statements_in((first, second)))
     others = [
         place.node
@@ -114,6 +131,14 @@ def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
         and not _goes_over(place, handed)
     ]
     return bool(handed) and not handed & {a.array for a in _touched(tuple(others))}
+
+
+def _may_meet(one: Access, other: Access) -> bool:
+    """Tell whether accesses may be of one cell: of one array, and at no two different numbers."""
+    places = zip(one.indices, other.indices, strict=False)
+    return one.array == other.array and not any(
+        isinstance(a, Int) and isinstance(b, Int) and a != b for a, b in places
+    )
 
 
 def _goes_over(place: Placed, arrays: set[str]) -> bool:

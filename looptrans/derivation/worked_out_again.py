@@ -10,7 +10,7 @@ out, are kept, each in a nest of its own; the others go where they are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.accumulating import arrays_in
@@ -27,15 +27,15 @@ from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.reading import Reading, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.size import Sizes, sizes_of
-from looptrans.adjoint.sums import held_together
+from looptrans.adjoint.sums import canonical, expanded, held_together
 from looptrans.adjoint.written_sums import in_order
-from looptrans.algebra.cells import condition_moved, mentions, moved
+from looptrans.algebra.cells import condition_moved, mentions, moved, value_moved
 from looptrans.algebra.laws import joined
 from looptrans.derivation.flows import flow_of, once_defined
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import reread
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
-from looptrans.ir.index import Index, Var, substitute
+from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.monoids import MONOID_OF, OF_NOTHING
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
@@ -193,7 +193,11 @@ class _Writer:
         return bool(mine) and not any(map(self.is_kept, mine))
 
     def gathered_once(self, arrays: tuple[str, ...]) -> list[str]:
-        """Return the arrays that one kept sum hangs on, made of none that several hang on."""
+        """Return the arrays that one kept sum hangs on, made of none that several hang on.
+
+        Nor are they of sums that other kept ones are of, as weights are of scores: those are worked
+        out for the others in any case.
+        """
         readers = dict.fromkeys(arrays, 0)
         made_of: dict[str, set[str]] = {array: set() for array in arrays}
         for name in self._wanted():
@@ -204,7 +208,32 @@ class _Writer:
             if definition.array in made_of:
                 made_of[definition.array] |= self._inside(definition)
         several = {array for array, count in readers.items() if count > 1}
+        several |= {array for array in arrays if self._is_of_known_sums(array)}
         return [a for a in arrays if a not in several and not made_of[a] & several]
+
+    def _is_of_known_sums(self, array: str) -> bool:
+        """Tell whether the sums in an array are those in something that does not hang on it."""
+        mine = [d for d in self.system.definitions.values() if d.array == array]
+        sums = {text for d in mine for text in self._sums(self._inlined(d.value))}
+        others = (self.system.definitions[name] for name in self._wanted())
+        apart = (d for d in others if array not in self._inside(d))
+        known = {text for d in apart for text in self._sums(self._inlined(d.value))}
+        return bool(sums) and sums <= known
+
+    def _sums(self, value: Value) -> Iterator[str]:
+        """Yield the innermost sums in a value, as texts without the names of indices."""
+        for part in walk_value(value):
+            if not isinstance(part, Reduce) or part.function != "sum":
+                continue
+            inside = [p for p in walk_value(part.body) if isinstance(p, Read | Reduce)]
+            if any(isinstance(p, Reduce) for p in inside):
+                continue
+            bound = {g.variable for g in part.generators}
+            reads = [p.access for p in inside if isinstance(p, Read)]
+            free = dict.fromkeys(n for r in reads for i in r.indices for n in variables(i))
+            names = [n for n in free if n not in bound]
+            plain = value_moved(part, {n: Var(f"_v{k}") for k, n in enumerate(names)})
+            yield " + ".join(sorted(map(canonical, expanded(plain, self.system.names))))
 
     def _inside(self, definition: Definition) -> set[str]:
         """Return the arrays that a definition hangs on through what is not kept."""
