@@ -27,6 +27,7 @@ from looptrans.blocks.program import NotLowered
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.derivation.loops_as_sums import sum_loops
+from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
 from looptrans.emit.parameters import launcher_parameters
 from looptrans.transforms.anew import with_arrays_made_once
@@ -558,6 +559,69 @@ def f(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], V: Float[Array, "H N D
     return O, L
 """
     assert len(lowered(program(text)).kernels) == 1
+
+
+# A score for each pair; weights for each pair; one row of scores that all rows use in turn.
+PAIRS = """
+def pairs(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+          ok: Bool[Array, "N N"]):
+    O = zeros((N, D)); S = zeros((N, N)); L = zeros(N)
+    for i in range(N):
+        for j in range(N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E)) if ok[i, j] else -inf
+        m = max(S[i, j] for j in range(N))
+        l = sum(exp(S[i, j] - m) for j in range(N))
+        for d in range(D):
+            O[i, d] = sum(exp(S[i, j] - m) * V[j, d] for j in range(N)) / l
+        L[i] = m + log(l)
+    return O, L
+"""
+WEIGHTS = """
+def weights(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((N, D)); P = zeros((N, N))
+    for i in range(N):
+        m = max(sum(Q[i, e] * K[j, e] for e in range(E)) for j in range(N))
+        l = sum(exp(sum(Q[i, e] * K[j, e] for e in range(E)) - m) for j in range(N))
+        for j in range(N):
+            P[i, j] = exp(sum(Q[i, e] * K[j, e] for e in range(E)) - m) / l
+        for d in range(D):
+            for j in range(N):
+                O[i, d] += P[i, j] * V[j, d]
+    return O
+"""
+IN_TURN = """
+def in_turn(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"]):
+    O = zeros((H, N, D)); S = zeros(N); L = zeros((H, N))
+    for h in range(H):
+        for i in range(N):
+            for j in range(i + 1):
+                S[j] = sum(Q[h, i, e] * K[h, j, e] for e in range(E)) * 0.125
+            m = max(S[j] for j in range(i + 1))
+            l = sum(exp(S[j] - m) for j in range(i + 1))
+            for d in range(D):
+                O[h, i, d] = sum(exp(S[j] - m) * V[h, j, d] for j in range(i + 1)) / l
+            L[h, i] = m + log(l)
+    return O, L
+"""
+
+
+@pytest.mark.parametrize("text", [PAIRS, WEIGHTS, IN_TURN])
+def test_attention_of_as_many_keys_as_queries_is_four_kernels(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One forward, however its rows are kept; delta, then queries and keys each by their rows."""
+    made = emitted_with_backward(program(text))
+    assert len(made.forward.kernels) == 1
+    assert [name.partition("_backward_")[2] for name in made.backward_kernels] == [
+        "delta_kernel",
+        "dQ_kernel",
+        "dK_dV_kernel",
+    ]
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    sizes = "H=2,N=19,E=4,D=3" if "H" in text else "N=19,E=4,D=3"
+    status = main(["verify", str(path), "--pass", "both", "--dtype", "float32", "--sizes", sizes])
+    assert status == 0, capsys.readouterr()
 
 
 def test_sums_stay_sums_where_no_pass_is_saved() -> None:

@@ -594,6 +594,21 @@ def f(Q: Float[Array, "E"], K: Float[Array, "E"], C: Float[Array, "E"]):
     assert float(exact - near) == pytest.approx(4.0 * 2.0**-13)
 
 
+def test_an_operand_is_all_factors_that_have_its_indices() -> None:
+    given = program_of(
+        """
+def f(V: Float[Array, "N D"], dO: Float[Array, "M D"], G: Float[Array, "M D"]):
+    P = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            P[i, j] = sum(V[j, d] * dO[i, d] / (1.0 + exp(-G[i, d])) for d in range(D))
+    return P
+"""
+    )
+    rounded = listing(with_rounded_operands(given, "float16"))
+    assert "V[j, d] * float16(dO[i, d] / (1.0 + exp(-G[i, d])))" in rounded
+
+
 def test_sizes_are_found_whatever_kernels_ask_of_what_they_make() -> None:
     given = program_of(
         """

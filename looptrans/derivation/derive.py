@@ -114,7 +114,7 @@ def derive(
     if nests == "joined":
         joined(work, own=own)
     elif nests == "rows again":
-        rows_again(work)
+        rows_again(work, own=own)
     elif nests == "sums in loops":
         sums_in_loops(work)
     else:

@@ -50,9 +50,9 @@ def joined(work: Work, *, own: bool = False) -> None:
         brought_together(work)
 
 
-def rows_again(work: Work) -> None:
+def rows_again(work: Work, *, own: bool = False) -> None:
     """Do the same, where what loops of one iteration hand to another is worked out again."""
-    own_arrays(work)
+    own_arrays(work, reused_too=own)
     if work.take("rows worked out again") is None:
         brought_together(work)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 
 from looptrans.blocks.lower import lower
 from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims
@@ -64,8 +64,8 @@ def lowered(
     joined = summed = False
     # Nests that are not joined, and what a kernel cannot keep, go through memory, from one kernel
     # to the next.
-    for nests, own in product(NESTS, (False, True) if reused(program) else (False,)):
-        if (nests == "as written" and not joined) or (nests == "rows again" and own):
+    for nests, own in _ways(program):
+        if nests == "as written" and not joined:
             continue
         derivation = derive(program, "fold", nests=nests, own=own)
         # With rows again no loop is written as a sum, which is another way, too.
@@ -87,6 +87,20 @@ def lowered(
             return lower(one_each, rounded=rounded, one_each=True)
     assert refusal is not None
     raise refusal
+
+
+def _ways(program: Program) -> Iterator[tuple[Nests, bool]]:
+    """Yield ways to derive nests: how they are joined, and whether iterations own what they reuse.
+
+    A row that all iterations use in turn can be worked out again where each has one of its own.
+    """
+    for nests in NESTS:
+        if not reused(program):
+            yield nests, False
+        elif nests == "rows again":
+            yield from ((nests, True), (nests, False))
+        else:
+            yield from ((nests, False), (nests, True))
 
 
 def _kinds(derivation: Derivation) -> set[str]:

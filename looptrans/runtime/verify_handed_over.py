@@ -10,14 +10,16 @@ autograd alone, which has no part in this.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from looptrans.adjoint.definitions import free_variables
 from looptrans.adjoint.derived import Backward
+from looptrans.algebra.values import ONE, divide, multiply
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
 from looptrans.ir.program import Assign, Node, Program
@@ -226,7 +228,8 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
     def change(part: Value) -> Value | None:
         match part:
             case Reduce("sum", generators, body):
-                return Reduce("sum", generators, replaced(body, pairs))
+                made = by_operands(body, frozenset(g.variable for g in generators))
+                return Reduce("sum", generators, made or replaced(body, pairs))
             case Binary("*", left, right) if is_input(left) and not is_input(right):
                 return Binary("*", left, Call(dtype, (replaced(right, change),)))
             case Binary("*", left, right) if is_input(right) and not is_input(left):
@@ -234,12 +237,58 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
             case _:
                 return None
 
+    def by_operands(body: Value, bound: frozenset[str]) -> Value | None:
+        """Round the two operands of a product of more than two factors, `K * dO / (1 + exp(g))`."""
+        groups = _operands(body, bound)
+        if groups is None or not any(map(is_input, groups)) or all(map(is_input, groups)):
+            return None
+        one, other = (g if is_input(g) else Call(dtype, (replaced(g, change),)) for g in groups)
+        return Binary("*", one, other)
+
     def rounded(node: Node) -> tuple[Node, ...]:
         if isinstance(node, Assign):
             node = replace(node, values=tuple(replaced(v, change) for v in node.values))
         return (node,)
 
     return replace(program, body=rewritten(program.body, rounded))
+
+
+def _operands(body: Value, bound: frozenset[str]) -> tuple[Value, Value] | None:
+    """Return the two operands of a product, each of all factors that have its indices.
+
+    None where it is the product of two as it stands, or of more than two operands.
+
+    Args:
+        body: What is summed.
+        bound: The variables that are summed over.
+    """
+    factors = list(_factors(body))
+    if len(factors) < 3:
+        return None
+    names = [frozenset(free_variables(factor)) - bound for factor, _ in factors]
+    widest = {each for each in names if not any(each < other for other in names)}
+    if len(widest) != 2:
+        return None
+    first, second = sorted(widest, key=names.index)
+    found = []
+    for own in (first, second):
+        made: Value = ONE
+        for (factor, divides), mine in zip(factors, names, strict=True):
+            if mine <= own and not (own == second and mine <= first):
+                made = divide(made, factor) if divides else multiply(made, factor)
+        found.append(made)
+    return found[0], found[1]
+
+
+def _factors(value: Value) -> Iterator[tuple[Value, bool]]:
+    """Yield the factors of a product, and whether each divides."""
+    match value:
+        case Binary("*" | "/" as op, left, right):
+            yield from _factors(left)
+            for factor, divides in _factors(right):
+                yield factor, divides != (op == "/")
+        case _:
+            yield value, False
 
 
 def _pair(value: Value) -> Value:
