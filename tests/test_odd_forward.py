@@ -561,6 +561,46 @@ def f(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], V: Float[Array, "H N D
     assert len(lowered(program(text)).kernels) == 1
 
 
+# Weights that are gathered once, each row by keys of its own; and rows that two results are of.
+ONCE = """
+def once(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((N, D)); A = zeros((N, N))
+    for i in range(N):
+        for j in range(i + 1):
+            A[i, j] = 1.0 / (1.0 + exp(-sum(Q[i, e] * K[j, e] for e in range(E))))
+        for d in range(D):
+            O[i, d] = sum(A[i, j] * V[j, d] for j in range(i + 1))
+    return O
+"""
+TWICE = """
+def twice(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+          U: Float[Array, "N F"]):
+    O = zeros((N, D)); R = zeros((N, F)); S = zeros((N, N))
+    for i in range(N):
+        for j in range(i + 1):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E))
+        m = max(S[i, j] for j in range(i + 1))
+        l = sum(exp(S[i, j] - m) for j in range(i + 1))
+        for d in range(D):
+            O[i, d] = sum(exp(S[i, j] - m) * V[j, d] for j in range(i + 1)) / l
+        for f in range(F):
+            R[i, f] = sum(exp(S[i, j] - m) * U[j, f] for j in range(i + 1)) / l
+    return O, R
+"""
+
+
+@pytest.mark.parametrize("text", [ONCE, TWICE])
+def test_rows_of_keys_of_their_own_are_not_kept_in_memory(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(lowered(program(text)).kernels) == 1
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    sizes = "N=70,E=4,D=3,F=5" if text is TWICE else "N=70,E=4,D=3"
+    status = main(["verify", str(path), "--dtype", "float32", "--sizes", sizes])
+    assert status == 0, capsys.readouterr()
+
+
 # A score for each pair; weights for each pair; one row of scores that all rows use in turn.
 PAIRS = """
 def pairs(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"],

@@ -112,7 +112,7 @@ def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
     """Tell whether the second reads rows that the first writes, and nothing else does.
 
     A matrix for each iteration is no row: what it is made by, and used by, runs in parallel apart.
-    What reads a number for each row beside them, as `L[i] = m[i] + log(l[i])`, is nothing else.
+    What reads the number of its own row, as `L[i] = m[i] + log(l[i])`, is nothing else.
     """
     inside = {node.variable for node in nodes(first.body) if isinstance(node, Loop)}
     cells = set(_touched((first,), writes=True))
@@ -142,10 +142,12 @@ def _may_meet(one: Access, other: Access) -> bool:
 
 
 def _goes_over(place: Placed, arrays: set[str]) -> bool:
-    """Tell whether each iteration of a statement reads cells of its own, and sets one number."""
+    """Tell whether all rows of a statement look at cells of their own: they may be joined too."""
     own = tuple(Var(loop.variable) for loop in place.loops)
     return all(
-        access.indices == own for access in _touched((place.node,)) if access.array in arrays
+        access.indices == own[: len(access.indices)]
+        for access in _touched((place.node,))
+        if access.array in arrays
     )
 
 

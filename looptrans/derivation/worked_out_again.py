@@ -160,7 +160,7 @@ def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> Derivat
     for array in _rounded(program):
         if writer.is_gone(array):
             raise NotDone(f"{array} rounds what it is set to")
-    once = writer.gathered_once(gone)
+    once = [name for name in writer.gathered_once(gone) if not _is_of_a_row(program, name)]
     if once:
         # Two products one after the other are not made one: each would be done for all others.
         raise NotDone(f"{once[0]} is gathered once only, and may stay")
@@ -169,6 +169,22 @@ def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> Derivat
     shown = once_defined(program, flow_of(program), law)
     text = f"work {', '.join(gone)} out again where it is read"
     return DerivationStep(text, kind, (), program, after, (shown,))
+
+
+def _is_of_a_row(program: Program, array: str) -> bool:
+    """Tell whether each row of an array has cells of its own, as under `for j in range(i + 1)`.
+
+    Those are no matrix that a product could make as a whole.
+    """
+    writes = [site.place for site in sites_of(program, array) if site.relation.is_write]
+    return all(
+        any(
+            set(variables(end)) & {outer.variable for outer in place.loops[:number]}
+            for number, loop in enumerate(place.loops)
+            for end in (loop.range.start, loop.range.stop)
+        )
+        for place in writes
+    )
 
 
 @dataclass(slots=True)
