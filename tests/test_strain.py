@@ -7,6 +7,7 @@ import pytest
 from looptrans.blocks.program import Config, Kernel
 from looptrans.blocks.strain import strain, strains_of
 from looptrans.emit.backward import emitted_with_backward
+from looptrans.emit.listing import lowered
 from looptrans.variants import Options, compose
 from tests.analysis import program
 
@@ -80,7 +81,20 @@ def test_blocks_are_the_smaller_the_more_a_thread_would_need() -> None:
 
 
 def test_sums_that_wait_for_their_turn_are_held() -> None:
-    # One kernel works dQ out, then dK and dV; it stores all three in the end.
-    options = Options(layout="qkv", documents=True, relative=True)
-    loops = strains_of(gradient(options, "dQKV_0_dQKV_1_dQKV_2").body)
-    assert {sum(each == 0.75 for _, each in loop.blocks) for loop in loops} == {3}
+    # One program sums over keys, then over others, and multiplies both in the end.
+    text = """
+def f(A: Float[Array, "M N"], B: Float[Array, "N D"], C: Float[Array, "M K"],
+      E: Float[Array, "K D"]):
+    O = zeros((M, D)); p = zeros((M, D)); q = zeros((M, D))
+    for i in range(M):
+        for d in range(D):
+            for j in range(N):
+                p[i, d] += A[i, j] * B[j, d]
+            for k in range(K):
+                q[i, d] += C[i, k] * E[k, d]
+            O[i, d] = p[i, d] * q[i, d]
+    return O
+"""
+    (kernel,) = lowered(program(text)).kernels
+    loops = strains_of(kernel.body)
+    assert {sum(each == 0.75 for _, each in loop.blocks) for loop in loops} == {2}
