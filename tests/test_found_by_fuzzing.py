@@ -594,3 +594,25 @@ def test_how_integers_come_about_that_are_returned_does_not_matter() -> None:
     made = emitted_with_backward(program(WHERE_GREATEST))
     assert [each.name for each in made.found.saved] == []
     assert_right(WHERE_GREATEST, [{"M": 4, "N": 3}, {"M": 1, "N": 5}], backward=True)
+
+
+# What is 0 outside of a triangle has a gradient from two sides, and what it is made of is no number
+# there.
+TRIANGLE = """
+def triangle(X: Float[Array, "N M"], y: Float[Array, "N"]):
+    S = zeros((N, M))
+    O = zeros((N, M))
+    for i in range(0, N):
+        for j in range(0, M):
+            if j <= i:
+                S[i, j] = log(i - j + 1) * X[i, j]
+            if j < i:
+                O[i, j] = S[i, j] * 2.0
+            if j >= i:
+                O[i, j] = S[i, j] * y[i]
+    return O
+"""
+
+
+def test_gradients_are_not_multiplied_with_what_the_listing_never_works_out() -> None:
+    assert_right(TRIANGLE, [{"N": 5, "M": 7}, {"N": 1, "M": 1}], backward=True)

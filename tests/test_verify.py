@@ -623,6 +623,37 @@ def test_what_operations_round_is_no_error_of_a_kernel() -> None:
     assert found.passed
 
 
+# What is equal is so for everybody who works out both sides alike, however that is rounded.
+EQUAL = """
+def equal(X: Float[Array, "N M"]):
+    o = zeros(N); most = full(N, -inf); some = full(N, -inf)
+    for i in range(N):
+        for j in range(M):
+            most[i] = max(most[i], X[i, j] * 0.3)
+            if X[i, j] * 2.0 > 4.0:
+                some[i] = max(some[i], X[i, j])
+        for j in range(M):
+            if j * 0.1 <= i * 0.1:
+                o[i] = o[i] + 1.0
+            if X[i, j] * 0.3 >= most[i]:
+                o[i] = o[i] + 0.5
+        if some[i] > -inf:
+            o[i] = o[i] + 1.0
+    return o
+"""
+
+
+def test_roundings_do_not_tell_apart_what_is_equal() -> None:
+    reference = reference_to(EQUAL)
+    values = np.random.default_rng(0).standard_normal((60, 60))
+    inputs = Inputs({"N": 60, "M": 60}, {}, {"X": values})
+    exact = reference.run(inputs)["o"]
+    for number in range(3):
+        near = run_nearby(reference, inputs, number)["o"]
+        assert (near != exact).any()
+        np.testing.assert_allclose(near, exact, rtol=1e-5)
+
+
 def test_a_rounding_that_changes_everything_is_none() -> None:
     exact = np.ones(4)
 

@@ -39,7 +39,14 @@ from looptrans.adjoint.weights import Prepared
 from looptrans.adjoint.written_sums import shown, value_of
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import divide, multiply
-from looptrans.ir.condition import ALWAYS, Data, conjunction, is_data_dependent
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Data,
+    conjunction,
+    is_data_dependent,
+    is_of_indices,
+)
 from looptrans.ir.index import Index, Var, substitute
 from looptrans.ir.program import Program
 from looptrans.ir.value import (
@@ -175,13 +182,14 @@ class Reverse:
         """Make a definition of an adjoint; return its cell."""
         shared = tuple(
             c
-            for c in terms[0].brackets
+            for c in dict.fromkeys(c for t in terms for c in t.brackets)
             if not is_data_dependent(c)
             and condition_variables(c) <= set(definition.variables)
-            and all(c in t.brackets for t in terms)
+            and all(_holds_with(t, c) for t in terms)
         )
         if shared:
-            # Where it is zero is kept apart, so that sums can be limited to where it is not.
+            # Where it is zero is kept apart, so that sums can be limited to where it is not, and
+            # what it is multiplied with, which may be no number there, is not worked out.
             bare = [
                 replace(t, brackets=tuple(c for c in t.brackets if c not in shared)) for t in terms
             ]
@@ -345,6 +353,13 @@ def renewed_inner(term: Term, outer: tuple[Generator, ...], names: Names) -> Ter
         replace(g, variable=names_.get(g.variable, g.variable)) for g in moved.generators
     )
     return replace(moved, generators=generators)
+
+
+def _holds_with(term: Term, condition: Condition) -> bool:
+    """Tell whether a condition holds wherever a term is there."""
+    return condition in term.brackets or (
+        is_of_indices(condition) and Facts().and_(*term.brackets).imply(condition)
+    )
 
 
 def _is_extreme(value: Value) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from looptrans.executor.casts import FORMATS, Format
 from looptrans.executor.errors import NoValue, Trap
 from looptrans.executor.operations import LONGEST_POWER
+from looptrans.executor.roundings import nearly_equal
 from looptrans.ir.condition import Comparison
 
 Value: TypeAlias = Any
@@ -129,12 +130,23 @@ def _python(number: Value) -> Value:
     return number.item() if isinstance(number, np.generic) else number
 
 
-def comparison(op: Comparison, real: type[Any]) -> Callable[[Value, Value], Value]:
-    """Return a comparison; of two numbers it gives a Python bool."""
+def comparison(
+    op: Comparison, real: type[Any], *, nearly: bool = False
+) -> Callable[[Value, Value], Value]:
+    """Return a comparison; of two numbers it gives a Python bool.
+
+    Args:
+        op: Which one.
+        real: The type of real numbers.
+        nearly: Whether real numbers are equal that only roundings tell apart; see `nearly_equal`.
+    """
     compare = _COMPARISONS[op]
 
     def run(a: Value, b: Value) -> Value:
-        result = compare(*alike((a, b), real))
+        one, other = alike((a, b), real)
+        if nearly and kind_of(one) == "f":
+            one = np.where(nearly_equal(one, other), other, one)
+        result = compare(one, other)
         return result if np.ndim(result) else bool(result)
 
     return run

@@ -68,7 +68,7 @@ def compile_value(machine: Vectors, value: Expression) -> ValueCode:
             return _binary(machine, value)
         case Compare(op, left, right):
             a, b = machine.value(left), machine.value(right)
-            compare = comparison(op, machine.real)
+            compare = comparison(op, machine.real, nearly=machine.random is not None)
             return lambda: compare(a(), b())
         case Holds(condition):
             return machine.test(condition)

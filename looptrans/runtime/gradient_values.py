@@ -208,7 +208,8 @@ def _operation(machine: Gradients, value: Binary) -> Code:
 
 
 def _compared(machine: Gradients, op: Any, left: Expression, right: Expression) -> Code:
-    operands, compare = _operands(machine, (left, right)), comparison(op, machine.real)
+    operands = _operands(machine, (left, right))
+    compare = comparison(op, machine.real, nearly=machine.random is not None)
     return lambda: compare(*(as_numbers(value) for value in operands()))
 
 
