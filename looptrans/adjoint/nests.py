@@ -9,7 +9,7 @@ from itertools import permutations
 from looptrans.adjoint.definitions import range_moved
 from looptrans.adjoint.solving import replacing
 from looptrans.adjoint.standing import Scalar
-from looptrans.algebra.cells import condition_moved, moved, value_moved
+from looptrans.algebra.cells import are_apart, condition_moved, moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
 from looptrans.ir.affine import difference, is_same, sides, total
 from looptrans.ir.alike import alike
@@ -163,20 +163,12 @@ def _in_order(first: Nest, second: Nest) -> bool:
     mine = [u for u in first.updates if u.target.array in both]
     its = [u for u in second.updates if u.target.array in both]
     apart = all(
-        u.adds and v.adds and _are_apart(u.target, v.target)
+        u.adds and v.adds and are_apart(u.target, v.target)
         for u in mine
         for v in its
         if u.target.array == v.target.array
     )
     return bool(_arrays_written(first) & _arrays_read(second)) or not apart
-
-
-def _are_apart(one: Access, other: Access) -> bool:
-    """Tell whether subscripts are different numbers somewhere."""
-    return any(
-        isinstance(a, Int) and isinstance(b, Int) and a != b
-        for a, b in zip(one.indices, other.indices, strict=True)
-    )
 
 
 def _is_worth_it(first: Nest, second: Nest) -> bool:

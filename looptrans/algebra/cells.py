@@ -88,6 +88,14 @@ def same_cell(a: Access, b: Access) -> bool:
     )
 
 
+def are_apart(a: Access, b: Access) -> bool:
+    """Tell whether two accesses of one array are at different numbers somewhere, as dX[2, i]."""
+    return any(
+        isinstance(s, Int) and isinstance(t, Int) and s != t
+        for s, t in zip(a.subscripts, b.subscripts, strict=False)
+    )
+
+
 def mentions(access: Access, variable: str) -> bool:
     """Tell whether the subscripts of an access mention a loop variable."""
     return any(variable in index_variables(index) for index in access.indices)

@@ -89,14 +89,10 @@ def _guard(condition: Condition) -> Condition:
     """Replace comparisons of quotients by truths, a comparison and its opposite by the same one."""
     match condition:
         case Relation(op, left, right) if _quotients(condition):
-            names = tuple(dict.fromkeys((*variables(left), *variables(right))))
-            if not names or lets(left) or lets(right):
+            if not (variables(left) or variables(right)) or lets(left) or lets(right):
                 return condition
             positive = op in ("==", "<", ">")
-            plain = {name: Var(f"_{n}") for n, name in enumerate(names)}
-            sides = (index_text(substitute(side, plain)) for side in (left, right))
-            text = f" {op if positive else NEGATED[op]} ".join(sides)
-            truth = Opaque(text, tuple(Var(name) for name in names))
+            truth = _element((left, right), f" {op if positive else NEGATED[op]} ")
             return Relation("==" if positive else "!=", truth, Int(1))
         case Every(parts):
             return Every(tuple(map(_guard, parts)))
@@ -119,10 +115,19 @@ def _end(index: Index, joining: str) -> Index:
     divides = isinstance(index, Arith) and index.op in ("//", "%") and any(opaque_terms(index))
     # A scalar may stand for something else in the next loop that is written the same.
     if (joins or divides) and variables(index) and not lets(index):
-        names = variables(index)
-        plain = substitute(index, {name: Var(f"_{n}") for n, name in enumerate(names)})
-        return Opaque(index_text(plain), tuple(Var(name) for name in names))
+        return _element((index,))
     if isinstance(index, Extremum | Arith | Neg):
         inner = joining if isinstance(index, Extremum) else ""
         return rebuild(index, tuple(_end(child, inner) for child in children(index)))
     return index
+
+
+def _element(parts: tuple[Index, ...], joined_by: str = "") -> Opaque:
+    """Return an element of an array that is called what the parts are, whatever loops are called.
+
+    No size is called what variables are called in that name.
+    """
+    names = tuple(dict.fromkeys(name for part in parts for name in variables(part)))
+    plain = {name: Var(f"~{n}") for n, name in enumerate(names)}
+    text = joined_by.join(index_text(substitute(part, plain)) for part in parts)
+    return Opaque(text, tuple(Var(name) for name in names))

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from looptrans.algebra.cells import mentions
-from looptrans.ir.index import Int, Var, variables
+from looptrans.algebra.cells import are_apart, mentions
+from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access, Read, Reduce, walk_value
 from looptrans.ir.walk import Placed, accesses, nodes, placed
@@ -121,7 +121,9 @@ def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
         if sum(bool(inside & set(variables(index))) for index in cell.indices) > 1:
             written.discard(cell.array)
     touched = tuple(_touched((second,)))
-    handed = {c.array for c in cells if any(_may_meet(c, a) for a in touched)} & written
+    handed = written & {
+        c.array for c in cells for a in touched if a.array == c.array and not are_apart(c, a)
+    }
     known = set(statements_in((first, second)))
     others = [
         place.node
@@ -131,14 +133,6 @@ def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
         and not _goes_over(place, handed)
     ]
     return bool(handed) and not handed & {a.array for a in _touched(tuple(others))}
-
-
-def _may_meet(one: Access, other: Access) -> bool:
-    """Tell whether accesses may be of one cell: of one array, and at no two different numbers."""
-    places = zip(one.indices, other.indices, strict=False)
-    return one.array == other.array and not any(
-        isinstance(a, Int) and isinstance(b, Int) and a != b for a, b in places
-    )
 
 
 def _goes_over(place: Placed, arrays: set[str]) -> bool:
