@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from looptrans.ir.program import Program
+from looptrans.transforms.expand import expand
 from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.privatize import privatize
 from tests.analysis import lines, verdicts
@@ -106,3 +108,35 @@ def f(c: Float[Array, "N"], x: Float[Array, "N"], y: Float[Array, "N"]):
     assert (found.flow.decision, found.memory.decision) == ("parallel", "privatize")
     step = privatize(read(text), "i")
     assert agrees(step) and agrees(parallelize(step.after, "i"))
+
+
+IN_TURN = """
+def f(ok: Bool[Array, "M N"], other: Bool[Array, "M N"], x: Float[Array, "M N"],
+      y: Float[Array, "M"]):
+    s = zeros(N)
+    for i in range(M):
+        for j in range(N):
+            if ok[i, j]:
+                s[j] = x[i, j] * x[i, j]
+        y[i] = sum(s[j] for j in range(N) if {read})
+"""
+
+
+@pytest.mark.parametrize(
+    "read", ["ok[i, j]", "ok[i, j] and other[i, N - 1 - j]", "j < i and ok[i, j]"]
+)
+def test_rows_that_iterations_fill_in_turn_may_each_have_a_row_of_its_own(read: str) -> None:
+    step = expand(read_text(read), "s", "i")
+    assert step.verdict.decision == "legal"
+    assert agrees(step)
+
+
+@pytest.mark.parametrize(
+    "read", ["other[i, j]", "ok[i, j] or other[i, j]", "not ok[i, j]", "ok[i, N - 1 - j]"]
+)
+def test_rows_read_where_another_iteration_filled_them_may_not(read: str) -> None:
+    assert expand(read_text(read), "s", "i").verdict.decision != "legal"
+
+
+def read_text(test: str) -> Program:
+    return read(IN_TURN.format(read=test))

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.blocks.ops import has_products
 from looptrans.derivation.derive import derive
 from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.worked_out_again import worked_out_again
+from looptrans.emit.backward import emitted_with_backward
 from looptrans.executor import execute, prepare
 from looptrans.frontend import parse
 from looptrans.ir.program import Loop, Program
@@ -134,3 +136,56 @@ def test_what_an_array_of_16_bits_rounds_stays_in_it() -> None:
 
 def test_the_step_is_made_again_from_what_was_saved() -> None:
     assert recheck(saved(derive(program(ARRAYS), "fold"))) == ()
+
+
+UNDER_TESTS = {
+    "rows in turn": """
+    S = zeros(N)
+    for i in range(M):
+        for j in range(N):
+            if ok[i, j]:
+                S[j] = sum(Q[i, e] * K[j, e] for e in range(E))
+        m = max(S[j] for j in range(N) if ok[i, j])
+        l = sum(exp(S[j] - m) for j in range(N) if ok[i, j])
+        for j in range(N):
+            if ok[i, j]:
+                w = exp(S[j] - m) / l
+                for d in range(D):
+                    O[i, d] += w * V[j, d]
+""",
+    "sums one by one": """
+    S = zeros((M, N))
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            if ok[i, j]:
+                s = 0.0
+                for e in range(E):
+                    s += Q[i, e] * K[j, e]
+                S[i, j] = s
+        for j in range(N):
+            if ok[i, j]:
+                m = max(m, S[i, j])
+        l = 0.0
+        for j in range(N):
+            if ok[i, j]:
+                l += exp(S[i, j] - m)
+        for d in range(D):
+            O[i, d] = sum(exp(S[i, j] - m) * V[j, d] for j in range(N) if ok[i, j]) / l
+""",
+}
+
+
+@pytest.mark.parametrize("way", sorted(UNDER_TESTS))
+def test_scores_that_are_there_where_a_given_test_holds_are_one_pass_over_keys(way: str) -> None:
+    text = f"""
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      ok: Bool[Array, "M N"]):
+    O = zeros((M, D))
+{UNDER_TESTS[way]}
+    return O
+"""
+    made = emitted_with_backward(parse(Source("<listing>", text)))
+    (kernel,) = made.forward.kernels
+    assert has_products(kernel.body)
+    assert [has_products(kernel.body) for kernel in made.backward.kernels] == [False, True, True]

@@ -22,7 +22,16 @@ from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
-from looptrans.ir.value import Access, Read, Reduce, Select, walk_value
+from looptrans.ir.value import (
+    Access,
+    Holds,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    value_children,
+    walk_value,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +59,11 @@ class Sizes:
     def grows(self, system: System, definition: Definition) -> bool:
         """Tell whether a sum has indices that nothing it is made of has together.
 
-        Elements that are worked out again wherever they are read are seen through.
+        Elements that are worked out again wherever they are read are seen through; what is tested
+        is none of them, as with comparisons of indices.
         """
         own = set(definition.variables)
-        reads = [p.access for p in walk_value(definition.value) if isinstance(p, Read)]
+        reads = list(_numbers(definition.value))
         seen: set[Access] = set()
         while reads:
             access = reads.pop()
@@ -66,8 +76,7 @@ class Sizes:
                     return False
                 continue
             here = dict(zip(inner.variables, access.indices, strict=True))
-            value = value_moved(inner.value, here)
-            reads += [part.access for part in walk_value(value) if isinstance(part, Read)]
+            reads += _numbers(value_moved(inner.value, here))
         return bool(seen)
 
     def _is_kept(self, definition: Definition) -> bool:
@@ -96,6 +105,23 @@ class Sizes:
         if definition is None or definition.origin == "adjoint":
             return True
         return self._is_kept(definition) or not self.is_stored(system, definition)
+
+
+def _numbers(value: Value) -> Iterator[Access]:
+    """Yield the cells that a value is made of, those it only tests left out."""
+    match value:
+        case Read(access):
+            yield access
+        case Holds():
+            return
+        case Select(_, chosen, otherwise):
+            yield from _numbers(chosen)
+            yield from _numbers(otherwise)
+        case Reduce(body=body):
+            yield from _numbers(body)
+        case _:
+            for part in value_children(value):
+                yield from _numbers(part)
 
 
 def _has_together(access: Access, own: set[str]) -> bool:

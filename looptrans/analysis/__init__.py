@@ -4,7 +4,7 @@ asked from outside        api, budget, annotate, explanation, statements
 a program as isl sees it  model, normal, linear, digits, constraints, formula, polyhedra,
                           instances, inequalities
 dependences               dependences, relation, flow, accessed, last_writers, dataflow, decided,
-                          pieces, witness, sources
+                          truths, pieces, witness, sources
 opaque terms              opaque, opaque_domains, axioms, contract_forms, supposed
 graph and loops           graph, loops, reductions, iterations, judge
 is a step legal           judging, multiples, equivalence, correspondence, one_iteration,

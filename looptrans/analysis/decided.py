@@ -20,6 +20,7 @@ from looptrans.analysis.formula import FALSE, conjunction, disjunction
 from looptrans.analysis.model import Model, StatementModel
 from looptrans.analysis.normal import Normalizer
 from looptrans.analysis.polyhedra import dimensions, relation_of
+from looptrans.analysis.truths import tested_alike
 from looptrans.ir.condition import (
     NEGATED,
     Condition,
@@ -27,11 +28,9 @@ from looptrans.ir.condition import (
     Not,
     is_data_dependent,
     negation_normal,
-    walk_condition,
 )
-from looptrans.ir.index import Index, Int, opaque_terms
-from looptrans.ir.rewrite import condition_changed
-from looptrans.ir.value import Compare, Read, Reduce, Value, walk_value
+from looptrans.ir.index import Index, opaque_terms
+from looptrans.ir.value import Compare
 from looptrans.ir.walk import written
 
 
@@ -156,28 +155,12 @@ class Decided:
         asked = condition.part if isinstance(condition, Not) else condition
         if not is_data_dependent(asked):
             return None
-        changed = written(self.model.program)
-        values = [part.value for part in walk_condition(asked) if isinstance(part, Data)]
-        if not all(_is_fixed(part, changed) for value in values for part in walk_value(value)):
+        found = tested_alike(asked, written(self.model.program))
+        if found is None:
             return None
-        arguments: list[Index] = []
+        tested, indices = found
         normal = Normalizer(dict(self.model.normalizer.sizes))
-
-        def noted(index: Index) -> Index:
-            arguments.append(normal.index(index))
-            return Int(len(arguments))
-
-        tested = condition_changed(asked, noted)
+        arguments = tuple(map(normal.index, indices))
         if normal.made or any(map(opaque_terms, arguments)):
             return None
-        return Test(tested, tuple(arguments), not isinstance(condition, Not))
-
-
-def _is_fixed(value: Value, changed: frozenset[str]) -> bool:
-    match value:
-        case Read(access):
-            return access.array not in changed
-        case Reduce():
-            return False
-        case _:
-            return True
+        return Test(tested, arguments, not isinstance(condition, Not))
