@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from looptrans.runtime.verify_sizes import SizeSet, size_sets
 from looptrans.runtime.verify_work import default_blocks, work
 
 torch = pytest.importorskip("torch")
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.runtime import verify as verifying  # noqa: E402  # it needs torch
 from looptrans.runtime.verify import CannotVerify, Launcher, verify, verify_launcher  # noqa: E402
@@ -652,6 +654,14 @@ def test_roundings_do_not_tell_apart_what_is_equal() -> None:
         near = run_nearby(reference, inputs, number)["o"]
         assert (near != exact).any()
         np.testing.assert_allclose(near, exact, rtol=1e-5)
+
+
+def test_what_terms_below_the_smallest_number_make_is_not_compared() -> None:
+    output = error_of([5e-36, 0.0, 1.0], [5.5e-36, 4e-38, 1.0])
+    assert (output.passed, output.skipped) == (True, 0)  # nothing beside what is large
+    output = error_of([5e-36, 0.0], [5.5e-36, 4e-38])
+    assert (output.passed, output.skipped) == (True, 2)
+    assert not error_of([5e-26, 0.0], [5.5e-26, 4e-38]).passed
 
 
 def test_a_rounding_that_changes_everything_is_none() -> None:

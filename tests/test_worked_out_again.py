@@ -13,6 +13,7 @@ from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.worked_out_again import worked_out_again
 from looptrans.emit.backward import emitted_with_backward
+from looptrans.emit.listing import lowered
 from looptrans.executor import execute, prepare
 from looptrans.frontend import parse
 from looptrans.ir.program import Loop, Program
@@ -189,3 +190,102 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
     (kernel,) = made.forward.kernels
     assert has_products(kernel.body)
     assert [has_products(kernel.body) for kernel in made.backward.kernels] == [False, True, True]
+
+
+TWO_LAYERS = {
+    "rows in one nest": """
+    for i in range(M):
+        for k in range(F):
+            A[i, k] = max(sum(X[i, e] * W[k, e] for e in range(E)), 0.0)
+        for c in range(C):
+            Y[i, c] = sum(A[i, k] * U[c, k] for k in range(F))
+""",
+    "two nests": """
+    for i in range(M):
+        for k in range(F):
+            A[i, k] = max(sum(X[i, e] * W[k, e] for e in range(E)), 0.0)
+    for i in range(M):
+        for c in range(C):
+            Y[i, c] = sum(A[i, k] * U[c, k] for k in range(F))
+""",
+    "a row in turn": """
+    for i in range(M):
+        for k in range(F):
+            t = 0.0
+            for e in range(E):
+                t += X[i, e] * W[k, e]
+            A[k] = max(t, 0.0)
+        for c in range(C):
+            for k in range(F):
+                Y[i, c] += A[k] * U[c, k]
+""",
+}
+
+
+@pytest.mark.parametrize("way", sorted(TWO_LAYERS))
+def test_two_layers_are_two_products_with_what_is_between_them_in_memory(way: str) -> None:
+    shape = "F" if "turn" in way else "(M, F)"
+    text = f"""
+def f(X: Float[Array, "M E"], W: Float[Array, "F E"], U: Float[Array, "C F"]):
+    Y = zeros((M, C))
+    A = zeros({shape})
+{TWO_LAYERS[way]}
+    return Y
+"""
+    kernels = lowered(parse(Source("<listing>", text))).kernels
+    assert [has_products(kernel.body) for kernel in kernels] == [True, True]
+    assert all(dim.role != "lanes" for kernel in kernels for dim in kernel.dims)
+
+
+def test_weights_of_keys_that_one_head_has_are_no_table_in_memory() -> None:
+    text = """
+def f(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"]):
+    O = zeros((H, M, D))
+    P = zeros((H, M, N))
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                P[h, i, j] = 1.0 / (1.0 + exp(-sum(Q[h, i, e] * K[h, j, e] for e in range(E))))
+            for d in range(D):
+                O[h, i, d] = sum(P[h, i, j] * V[h, j, d] for j in range(N))
+    return O
+"""
+    blocks = lowered(parse(Source("<listing>", text)))
+    (kernel,) = blocks.kernels
+    assert {dim.name: dim.role for dim in kernel.dims}["j"] == "tile"
+    assert [made.array for made in blocks.made] == ["O"]
+
+
+def test_a_normalized_row_for_a_layer_is_kept_in_memory_beside_no_other_kernel() -> None:
+    text = """
+def f(X: Float[Array, "M N"], W: Float[Array, "F N"]):
+    Y = zeros((M, N))
+    Z = zeros((M, F))
+    for i in range(M):
+        m = max(X[i, n] for n in range(N))
+        l = sum(exp(X[i, n] - m) for n in range(N))
+        for n in range(N):
+            Y[i, n] = exp(X[i, n] - m) / l
+        for k in range(F):
+            Z[i, k] = sum(Y[i, n] * W[k, n] for n in range(N))
+    return Z
+"""
+    kernels = lowered(parse(Source("<listing>", text))).kernels
+    assert [has_products(kernel.body) for kernel in kernels] == [False, False, True]
+
+
+def test_a_logit_read_by_its_label_leaves_the_row_a_pass() -> None:
+    text = """
+def f(X: Float[Array, "M E"], W: Float[Array, "N E"], y: Int[Array, "M", "0:N"]):
+    loss = zeros(M)
+    z = zeros(N)
+    for i in range(M):
+        for v in range(N):
+            z[v] = sum(X[i, e] * W[v, e] for e in range(E))
+        m = max(z[v] for v in range(N))
+        l = sum(exp(z[v] - m) for v in range(N))
+        loss[i] = m + log(l) - z[y[i]]
+    return loss
+"""
+    (kernel,) = lowered(parse(Source("<listing>", text))).kernels
+    assert {dim.name: dim.role for dim in kernel.dims}["v"] == "tile"

@@ -10,5 +10,5 @@ rows that share a block   groups, balance
 loops in parts            parts
 made faster               exponents, quotients, unseen, masks, units, magnitude, outside, finite,
                           late, sharing, conditions, constants, behind, scalar_form
-what fits a GPU           configs, footprint, strain
+what fits a GPU           configs, footprint, strain, whole_rows
 """

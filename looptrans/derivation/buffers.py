@@ -40,9 +40,10 @@ def reused(program: Program) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _around(sites: tuple[AccessSite, ...]) -> tuple[str, ...]:
-    """Return the outer loops that stand around all accesses, of none of which a subscript speaks.
+    """Return the outer loops that stand around all accesses, of none of which a write speaks.
 
-    Nothing where a subscript speaks of one of them: then cells are told apart already.
+    Nothing where one speaks of one of them: then cells are told apart already. A read may speak of
+    it, as s[y[i]].
     """
     first, *others = (site.place for site in sites)
     common = []
@@ -50,5 +51,6 @@ def _around(sites: tuple[AccessSite, ...]) -> tuple[str, ...]:
         if any(position not in place.loop_positions for place in others):
             break
         common.append(loop.variable)
-    spoken = {name for site in sites for index in site.access.indices for name in variables(index)}
+    written = (site.access for site in sites if site.relation.is_write)
+    spoken = {name for access in written for index in access.indices for name in variables(index)}
     return () if spoken & set(common) else tuple(common)

@@ -204,9 +204,33 @@ def one_pass(work: Work) -> None:
         if count <= plain:
             work.back_to(before)
         else:
+            _alone_as_before(work, before, each, count)
             plain = 0
     _joined_passes(work)
     _joined_with_sums(work, notes)
+
+
+def _alone_as_before(work: Work, before: Work, each: Passes, count: int) -> None:
+    """Leave those passes what they were that joined no other one, and join the others again.
+
+    Args:
+        work: The work, with the passes that could be joined.
+        before: What it was before.
+        each: The passes.
+        count: How many were joined.
+    """
+    made = [step for step in work.steps if step.kind == "one pass"]
+    joined = {str(name).partition("@")[2] for step in made for name in step.arguments}
+    kept = Passes(
+        tuple(label for label in each.sums if label in joined),
+        tuple(label for label in each.inside if label in joined),
+    )
+    if kept == each:
+        return
+    now = work.mark()
+    work.back_to(before)
+    if not _side_by_side(work, kept) or _joined_passes(work) < count:
+        work.back_to(now)
 
 
 def _are_beside_rows(work: Work, each: Passes) -> bool:

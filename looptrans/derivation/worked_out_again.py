@@ -160,7 +160,11 @@ def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> Derivat
     for array in _rounded(program):
         if writer.is_gone(array):
             raise NotDone(f"{array} rounds what it is set to")
-    once = [name for name in writer.gathered_once(gone) if not _is_of_a_row(program, name)]
+    once = [
+        name
+        for name in writer.gathered_once(gone)
+        if not _is_of_a_row(program, name) and not writer.is_of_one_batch(name)
+    ]
     if once:
         # Two products one after the other are not made one: each would be done for all others.
         raise NotDone(f"{once[0]} is gathered once only, and may stay")
@@ -226,6 +230,29 @@ class _Writer:
         several = {array for array, count in readers.items() if count > 1}
         several |= {array for array in arrays if self._is_of_known_sums(array)}
         return [a for a in arrays if a not in several and not made_of[a] & several]
+
+    def is_of_one_batch(self, array: str) -> bool:
+        """Tell whether all tables that meet where an array is gathered have an index in common.
+
+        So have the keys and values of a head; the weights of a layer are those of every row.
+        """
+        for name in self._wanted():
+            definition = self.system.definitions[name]
+            if array not in self._inside(definition):
+                continue
+            accesses = (
+                read
+                for reads in reads_of(self._inlined(definition.value)).values()
+                for read in reads
+            )
+            spoken = [
+                {n for i in read.indices for n in variables(i)}
+                for read in accesses
+                if len(read.indices) > 1
+            ]
+            if not set(definition.variables).intersection(*spoken):
+                return False
+        return True
 
     def _is_of_known_sums(self, array: str) -> bool:
         """Tell whether the sums in an array are those in something that does not hang on it."""

@@ -10,6 +10,7 @@ from looptrans.blocks.lower import lower
 from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.blocks.serial import OneRowEach
+from looptrans.blocks.whole_rows import multiplies_whole_rows
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.derive import NESTS, Nests, derive
 from looptrans.derivation.digits import loops_of_digits
@@ -77,6 +78,7 @@ def lowered(
         try:
             found = lower(derivation, rounded=rounded)
             found = _with_smaller_blocks(program, found, rounded) or found
+            found = _with_rows_in_memory(program, found, rounded) or found
             return _with_products(program, found, nests, own, rounded) or found
         except NotLowered as error:
             if isinstance(error, OneRowEach):
@@ -126,6 +128,42 @@ def _with_smaller_blocks(
     except (NotDone, NotLowered):
         return None
     return other if most(other) < most(found) else None
+
+
+def _with_rows_in_memory(
+    program: Program, found: BlockProgram, rounded: Rounding | None
+) -> BlockProgram | None:
+    """Return kernels that hand rows on through memory, where one makes whole rows for a product.
+
+        A[i, k] = sum(X[i, e] * W[k, e] for e …)          a kernel
+        Y[i, c] = sum(A[i, k] * D[c, k] for k …)          another one
+
+    How long the rows are is not known; in registers there is room for short ones only. Rows of one
+    batch, as those of weights of keys, are worked out block by block instead.
+    """
+
+    def tables(blocks: BlockProgram) -> int:
+        made = (each for each in blocks.made if each.array not in blocks.outputs)
+        return sum(1 for each in made if len(each.shape) > 1)
+
+    most = sum(multiplies_whole_rows(kernel) for kernel in found.kernels)
+    if not most:
+        return None
+    for nests, own in _ways(program):
+        if nests not in ("rows again", "as written", "apart"):
+            continue
+        try:
+            derivation = derive(program, "fold", nests=nests, own=own)
+            if nests == "rows again" and "rows worked out again" not in _kinds(derivation):
+                continue
+            other = lower(derivation, rounded=rounded)
+        except (NotDone, NotLowered):
+            continue
+        if tables(other) <= tables(found) + most and not any(
+            map(multiplies_whole_rows, other.kernels)
+        ):
+            return other
+    return None
 
 
 def _with_products(

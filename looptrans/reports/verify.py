@@ -81,7 +81,7 @@ def _summary(report: Report) -> str:
     skipped = sum(output.skipped for run in report.runs for output in run.outputs)
     if skipped:
         text += f"; {counted(skipped, 'element')} not compared: nan in the listing itself, "
-        text += "too large for the type, or decided by a tie"
+        text += "too large or small for the type, or decided by a tie"
     return text
 
 

@@ -1,0 +1,72 @@
+"""Products of whole rows that a kernel has worked out before, all of them in registers.
+
+t = dot(X[i, e], W[e, k])          all k
+for c in blocks:
+    Y[i, c] = dot(max(t, 0), D[k, c])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from looptrans.blocks.expr import Dot, Expr, Name, Reduce, walk
+from looptrans.blocks.ops import (
+    Branch,
+    ElementLoop,
+    Let,
+    Op,
+    RowBlock,
+    Store,
+    TileLoop,
+    exprs_of,
+    ops_in,
+)
+from looptrans.blocks.program import Kernel
+
+
+def multiplies_whole_rows(kernel: Kernel) -> bool:
+    """Tell whether a product runs over all of a row that is worked out, only to be stored.
+
+    Where a loop around it carries values, as over keys, its rows are those of one block.
+    """
+    values: dict[str, Expr] = {}
+    return any(
+        dot.over.role == "lanes" and any(_is_made(o, values) for o in (dot.left, dot.right))
+        for dot in _products(kernel.body, values)
+    )
+
+
+def _products(ops: tuple[Op, ...], values: dict[str, Expr]) -> Iterator[Dot]:
+    """Yield the products that no loop carries a value over, and note what names stand for."""
+    for op in ops:
+        for expr in exprs_of(op):
+            yield from (part for part in walk(expr) if isinstance(part, Dot))
+        match op:
+            case Let(name, value):
+                values[name] = value
+            case TileLoop(body=body) | ElementLoop(body=body):
+                if not any(isinstance(o, Let) and o.name in values for o in ops_in(body)):
+                    yield from _products(body, values)
+                for inner in ops_in(body):
+                    if isinstance(inner, Let):
+                        values[inner.name] = inner.value
+            case RowBlock(body=body):
+                yield from _products(body, values)
+            case Branch(_, body, otherwise):
+                yield from _products((*body, *otherwise), values)
+            case Store():
+                pass
+
+
+def _is_made(operand: Expr, values: Mapping[str, Expr]) -> bool:
+    """Tell whether an operand is made of sums, and not of what was loaded alone."""
+    waiting, seen = [operand], set[str]()
+    while waiting:
+        for part in walk(waiting.pop()):
+            match part:
+                case Dot() | Reduce():
+                    return True
+                case Name(name) if name in values and name not in seen:
+                    seen.add(name)
+                    waiting.append(values[name])
+    return False
