@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.blocks.ops import has_products
+from looptrans.blocks.ops import TileLoop, has_products
 from looptrans.derivation.derive import derive
 from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import NotDone
@@ -289,3 +289,24 @@ def f(X: Float[Array, "M E"], W: Float[Array, "N E"], y: Int[Array, "M", "0:N"])
 """
     (kernel,) = lowered(parse(Source("<listing>", text))).kernels
     assert {dim.name: dim.role for dim in kernel.dims}["v"] == "tile"
+
+
+def test_gradients_of_two_layers_are_products_of_blocks() -> None:
+    text = """
+def f(X: Float[Array, "M E"], W: Float[Array, "F E"], G: Float[Array, "F E"],
+      U: Float[Array, "C F"]):
+    A = zeros((M, F))
+    Y = zeros((M, C))
+    for i in range(M):
+        for k in range(F):
+            t = sum(X[i, e] * W[k, e] for e in range(E))
+            A[i, k] = t / (1.0 + exp(-t)) * sum(X[i, e] * G[k, e] for e in range(E))
+    for i in range(M):
+        for c in range(C):
+            Y[i, c] = sum(A[i, k] * U[c, k] for k in range(F))
+    return Y
+"""
+    kernels = emitted_with_backward(parse(Source("<listing>", text))).backward.kernels
+    assert all(dim.role != "lanes" for kernel in kernels for dim in kernel.dims)
+    (plain,) = (kernel for kernel in kernels if not has_products(kernel.body))
+    assert not any(isinstance(op, TileLoop) for op in plain.body)

@@ -3,9 +3,10 @@
     for j: for e: k[j, e] = sum(X[j, c] * W[e, c] for c)
     for i: for j: s = sum(Q[i, e] * k[j, e] for e) …          k is kept, s is worked out again
 
-Worked out again wherever it is read, such a sum would stand inside of another one. Scores are no
-such arrays, nor are weights that are made of them, though a listing may hold them in memory: a
-largest one is looked for among them, or they are summed as exponentials.
+Worked out again wherever it is read, such a sum would stand inside of another one. The sums that an
+array is made of, element by element, are kept with it: the gradient of max(t, 0) asks for t. Scores
+are no such arrays, nor are weights that are made of them, though a listing may hold them in memory:
+a largest one is looked for among them, or they are summed as exponentials.
 """
 
 from __future__ import annotations
@@ -36,6 +37,17 @@ def made_whole(program: Program, system: System, last: Mapping[str, str]) -> Ite
         known = full and definition.name not in scores and _holds_sums(system, definition)
         if known and _is_apart(program, array.name):
             yield definition.name
+            yield from _sums_in(system, definition)
+
+
+def _sums_in(system: System, definition: Definition) -> Iterator[str]:
+    """Yield the sums that an array is made of, element by element: its gradient asks for them."""
+    for name in () if definition.has_reduction else definition.reads():
+        inner = system.definitions.get(name)
+        if inner is not None and _as_large(system, definition, name):
+            if inner.has_reduction:
+                yield inner.name
+            yield from _sums_in(system, inner)
 
 
 def _is_apart(program: Program, array: str) -> bool:

@@ -211,7 +211,8 @@ class Reverse:
         few = small and len(split) <= MOST_INLINED
         if plain and (few or (len(split) == 1 and self._is_multiple(split[0]))):
             self.simplifier.inlined[name] = (definition.variables, split)
-        if definition.name in self.sizes.whole and any(t.generators for t in terms):
+        summed = definition.has_reduction or any(t.generators for t in terms)
+        if definition.name in self.sizes.whole and summed:
             self.sizes.whole.add(name)  # it is read as the array is: by pieces, or by other sums
         value = value_of(split)
         self.system.add(Definition(name, definition.indices, value, "adjoint", definition.label))

@@ -101,8 +101,8 @@ def negligible(found: Values, exact: Values) -> Values:
 
     A GPU's own exp is 0 where its result is below 2^-126, and so is a product of small numbers.
     """
-    small: Values = np.maximum(np.abs(found), np.abs(exact)) < NEGLIGIBLE
-    return small & (exact != 0)
+    small: Values = (np.maximum(np.abs(found), np.abs(exact)) < NEGLIGIBLE) & (exact != 0)
+    return small
 
 
 def plain_nearby(nearby: Callable[[int], Values], exact: Values, asked: Values) -> float:
