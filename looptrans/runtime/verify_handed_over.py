@@ -94,7 +94,7 @@ class HandedOver:
     def _as_kept(self, name: str, values: Values) -> Values:
         """Return a saved array, with infinities where a number is too large for its type."""
         large = too_large(values, str(self.saved[name].dtype).removeprefix("torch."))
-        return np.where(large, np.sign(values) * np.inf, values) if large.any() else values
+        return np.where(large, np.copysign(np.inf, values), values) if large.any() else values
 
     def _exact(self, reference: Reference) -> Outputs:
         """Return what the forward listing gives in float64."""
