@@ -95,6 +95,20 @@ def test_sizes_that_divide(capsys: Capture, tmp_path: Path, size: int) -> None:
     assert "help:" in message
 
 
+def test_sizes_whose_quotient_divides(capsys: Capture, tmp_path: Path) -> None:
+    text = (
+        'def f(K: Float[Array, "G"], n: Int[Array, "G"], Q):\n    x = 0.0\n'
+        "    for h in range(H):\n        if n[h // (H // G)] > 2:\n"
+        "            x = x + K[h // (H // G)]\n        Q[h] = x\n"
+    )
+    path = listing_file(tmp_path, text)
+    assert "H // G is 0, and an index is divided by it" in failure(
+        capsys, "deps", path, "--at", "H=2,G=3"
+    )
+    assert main(["deps", path]) == 0
+    assert "not known" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(
     "text", ["for i in range(N:\n", "", "for i in range(N):\n    x[i * i] = 1.0\n"]

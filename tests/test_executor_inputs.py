@@ -84,6 +84,17 @@ def test_an_extent_that_is_divided_comes_out_whole() -> None:
     assert prepare(program, {"H": 5, "R": 2}).arrays["K"].shape[0] == 2
 
 
+def test_what_a_subscript_is_divided_by_comes_out_whole() -> None:
+    text = 'def f(Q: Float[Array, "H"], K: Float[Array, "G"]):\n    for h in range(H):\n'
+    program = program_of(text + "        Q[h] = K[h // (H // G)]\n")
+    each: tuple[dict[str, int], ...] = ({}, {"H": 5}, {"G": 3})
+    for given in each:
+        made = prepare(program, given).integers
+        assert made["H"] % made["G"] == 0
+        assert made["H"] >= made["G"] > 0
+        execute(program, sizes=given)
+
+
 def test_no_small_sizes() -> None:
     text = "def f(x):\n    assert H == 1000000\n    for h in range(H):\n        x[h] = 1.0\n"
     with pytest.raises(NoInputsFound, match="no small values of H"):

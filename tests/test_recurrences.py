@@ -191,6 +191,45 @@ def f(G: Float[Array, "T D"], w0: Float[Array, "D"], lr: float, b: float):
             m = b * m + (1 - b) * G[t, d]
             w[d] = w[d] - lr * m / (1 - b ** (t + 1))
     return w
+### the delta rule with a decay before it
+def f(Q: Float[Array, "B T E"], K: Float[Array, "B T E"], V: Float[Array, "B T D"],
+      beta: Float[Array, "B T"], g: Float[Array, "B T"]):
+    O = zeros((B, T, D)); S = zeros((B, D, E))
+    for b in range(B):
+        for t in range(T):
+            for d in range(D):
+                for e in range(E):
+                    S[b, d, e] *= exp(-abs(g[b, t]))
+            for d in range(D):
+                u = V[b, t, d]
+                for e in range(E):
+                    u -= S[b, d, e] * K[b, t, e]
+                for e in range(E):
+                    S[b, d, e] += beta[b, t] * u * K[b, t, e]
+                O[b, t, d] = sum(S[b, d, e] * Q[b, t, e] for e in range(E))
+    return O
+### a number that is set in three steps
+def f(x: Float[Array, "T"], a: Float[Array, "T"], b: Float[Array, "T"]):
+    h = 0.0
+    y = zeros(T)
+    for t in range(T):
+        h *= tanh(a[t])
+        h += x[t] * h
+        h = h + b[t] if x[t] > 0.0 else h - b[t]
+        y[t] = h * h
+    return y
+### sums of steps so far, and factors that are steps too
+def f(X: Float[Array, "T M"], dt: Float[Array, "T M"], A: Float[Array, "M"],
+      B: Float[Array, "T N"], C: Float[Array, "T N"]):
+    Y = zeros((T, M)); s = zeros((M, T))
+    for h in range(M):
+        for t in range(T):
+            s[h, t] = dt[t, h] * A[h] + (s[h, t - 1] if t >= 1 else 0.0)
+        for i in range(T):
+            for j in range(i + 1):
+                g = exp(s[h, i] - s[h, j]) * sum(C[i, n] * B[j, n] for n in range(N)) * dt[j, h]
+                Y[i, h] += g * X[j, h]
+    return Y
 """
 LISTINGS = dict(part.split("\n", 1) for part in ALL.split("### ")[1:])
 

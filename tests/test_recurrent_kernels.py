@@ -226,6 +226,16 @@ def padded(E: Float[Array, "T D"], w: float):
         for s in range(D):
             a[t + 1, s + 2] = tanh(a[t, s + 2] + w * a[t, s + 1] + a[t, s]) + E[t, s]
     return a
+### sums so far, in an array made for each column
+def sums(X: Float[Array, "T D"]):
+    Y = zeros((T, D))
+    for d in range(D):
+        s = zeros(T)
+        for t in range(T):
+            s[t] = X[t, d] + (s[t - 1] if t >= 1 else 0.0)
+        for i in range(T):
+            Y[i, d] = s[i] * 2.0
+    return Y
 """
 FORWARD_ONLY = dict(part.split("\n", 1) for part in FORWARD.split("### ")[1:])
 

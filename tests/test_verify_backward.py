@@ -560,6 +560,28 @@ def test_what_is_saved_may_be_off_by_a_rounding_even_where_it_is_not() -> None:
     assert moved == pytest.approx(2.0**-17, rel=1e-3)
 
 
+DECAYED = """
+def decayed(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+            c: Float[Array, "N"]):
+    O = zeros((N, D))
+    for t in range(N):
+        for s in range(t + 1):
+            for d in range(D):
+                O[t, d] += (Q[t] @ K[s]) * exp(tanh(c[t]) - tanh(c[s])) * V[s, d]
+    return O
+"""
+
+
+def test_an_output_too_large_for_its_type_leaves_no_gradient_that_is_made_of_it() -> None:
+    """The gradient of c is that of a row sum of dO * O, and O is infinite in float16."""
+    found = backward(program_of(DECAYED))
+    assert [each.name for each in found.saved] == ["O"]
+    sizes = [{"N": 5, "E": 30, "D": 3}]
+    report = verify_pass(program_of(DECAYED), "backward", sizes, ("float16",))
+    assert report.passed
+    assert any(o.name == "dc" and o.skipped for run in report.runs for o in run.outputs)
+
+
 def test_operands_of_products_with_inputs_are_rounded() -> None:
     """dQ is a sum of dS * K that nearly cancels: rounding dS moves it, rounding once does not."""
     given = program_of(

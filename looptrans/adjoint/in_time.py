@@ -24,8 +24,9 @@ from looptrans.algebra.values import ZERO, add
 from looptrans.analysis.api import dependences, groups
 from looptrans.ir.affine import difference, is_same, total
 from looptrans.ir.condition import Relation, conjunction
+from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, Int, Var, variables
-from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range, Read
 from looptrans.ir.walk import accesses, nodes, touched
@@ -52,16 +53,21 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
     """
     nests = tuple(each for nest in nests for each in rewritten((nest,), _ended))
     touched = [_touched(tied.closed(_only_set(nest))) for nest in nests]
-    setting = [_set_before(nests, n, tied) for n in range(len(nests))]
+    zeros = tied.carried | _zeros(around)
+    setting = [_set_before(nests, n, zeros) for n in range(len(nests))]
     group = {
         n: k for k, each in enumerate(groups(len(nests), _edges(touched, setting))) for n in each
     }
     for n, adders in enumerate(setting):
         adders.intersection_update({m for m in adders if group[m] != group[n]})
-        if adders:
-            nests = (*nests[:n], _added(nests[n], tied), *nests[n + 1 :])
+    order = groups(len(nests), _edges(touched, setting))
+    place = {n: k for k, members in enumerate(order) for n in members}
+    nests = tuple(
+        _added(nest, zeros) if any(place[m] < place[n] for m in setting[n]) else nest
+        for n, nest in enumerate(nests)
+    )
     found: list[Node] = []
-    for members in groups(len(nests), _edges(touched, setting)):
+    for members in order:
         reads, writes = touched[members[0]]
         if len(members) == 1 and not reads & writes:
             found.append(tied.closed(nests[members[0]]))
@@ -87,20 +93,26 @@ def _edges(
     ]
 
 
-def _set_before(nests: tuple[Node, ...], number: int, tied: Tied) -> set[int]:
-    """Return the later nests that only add to what a nest sets of what is carried, and no more.
+def _zeros(program: Program) -> frozenset[str]:
+    """Return the arrays that are made of zeros."""
+    made = (n for n in program.body if isinstance(n, Declaration))
+    return frozenset(n.array for n in made if first_value(n.creation) == ZERO)
+
+
+def _set_before(nests: tuple[Node, ...], number: int, zeros: Collection[str]) -> set[int]:
+    """Return the later nests that only add to what a nest sets in arrays of zeros, and no more.
 
     Sums commute: what is set once in an array of zeros may be added instead, behind them.
     """
     own = nests[number]
     names = touched((own,), writes=True)
-    if not _sets_once(own, names & tied.carried):
+    if not _sets_once(own, names & set(zeros)):
         return set()
     found = set()
     for m in range(number + 1, len(nests)):
         other = nests[m]
         common = names & touched((other,), writes=True)
-        if common and common <= tied.carried and _adds(other, common):
+        if common and common <= set(zeros) and _adds(other, common):
             found.add(m)
     return found
 
@@ -132,11 +144,11 @@ def _sets_once(node: Node, names: Collection[str]) -> bool:
     )
 
 
-def _added(nest: Node, tied: Tied) -> Node:
-    """Return a nest that adds what it sets of what is carried."""
+def _added(nest: Node, zeros: Collection[str]) -> Node:
+    """Return a nest that adds what it sets in arrays of zeros."""
 
     def change(node: Node) -> tuple[Node, ...]:
-        if not isinstance(node, Assign) or node.targets[0].array not in tied.carried:
+        if not isinstance(node, Assign) or node.targets[0].array not in zeros:
             return (node,)
         return (replace(node, values=(add(Read(node.targets[0]), node.values[0]),)),)
 

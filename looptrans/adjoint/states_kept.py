@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.printing import shape_text
+from looptrans.adjoint.set_in_steps import with_names_in_between
 from looptrans.analysis.api import dependences
 from looptrans.frontend import parse
 from looptrans.ir.affine import about, difference, extremum, form_of, total
@@ -83,6 +84,9 @@ def with_states_kept(program: Program) -> Kept | None:
         if array.role != "local" or array.element != "float":
             continue
         made = _kept(found, array.name)
+        if made is None:
+            between = with_names_in_between(found, array.name)
+            made = None if between is None else _kept(between, array.name)
         if made is not None:
             found, name, reason = made
             names.append((array.name, name))

@@ -203,6 +203,8 @@ class Analysis:
         dividing = _dividing_sizes(self.model)
         tried = (TRIED_SIZES if name in dividing else (*TRIED_SIZES, 0) for name in awkward)
         for values in product(*tried):
+            if not self._may_divide(dict(zip(awkward, values, strict=True))):
+                continue
             inner = self._at_sizes(awkward, values, relation.array)
             for other in inner.relations:
                 if key != (other.kind, other.basis, other.source, other.sink):
@@ -244,6 +246,12 @@ class Analysis:
         same = found.piece.pairs.intersect(pairs)
         return None if same.is_empty() else Found(found.relation, replace(found.piece, pairs=same))
 
+    def _may_divide(self, given: dict[str, int]) -> bool:
+        """Tell whether no divisor is below 1 at some sizes, as `H // G` may be."""
+        sizes = given | dict(self.model.normalizer.sizes)
+        values = (evaluate(divisor, sizes) for divisor in divisors(self.model))
+        return all(value is None or value >= 1 for value in values)
+
     def _at_sizes(self, awkward: list[str], values: tuple[int, ...], array: str) -> Analysis:
         """Return the dependences over one array where some sizes have values."""
         if (values, array) not in self._concrete:
@@ -278,7 +286,12 @@ def _awkward_sizes(model: Model) -> list[str]:
 
 def divisors(model: Model) -> tuple[Index, ...]:
     """Return the expressions of sizes that something is divided by, which are never 0."""
-    indices = [a.size for a in model.normalizer.arithmetic.values() if a.op != "*"]
+    made = model.normalizer.made
+    indices = [
+        made.get(a.size.name, a.size) if isinstance(a.size, Param) else a.size
+        for a in model.normalizer.arithmetic.values()
+        if a.op != "*"
+    ]
     indices += [
         node.right
         for index in model.normalizer.made.values()

@@ -27,7 +27,7 @@ from looptrans.transforms.tree import statements_in
 
 def in_states(work: Work) -> None:
     """Hand on in states what iterations hand on through arrays."""
-    arrays = handed_on(work.program)
+    arrays = _handed_on(work)
     for array in arrays:
         before = work.mark()
         summed = _summed(work, array, arrays)
@@ -43,6 +43,21 @@ def in_states(work: Work) -> None:
         if not any(added) or work.take("state", array) is not None:
             work.back_to(before)
             work.note(error)
+
+
+def _handed_on(work: Work) -> tuple[str, ...]:
+    """Return the arrays through which iterations hand something on.
+
+    Such as an outer loop makes anew for each of its iterations are made once, with a part for each.
+    """
+    arrays = handed_on(work.program)
+    before = work.mark()
+    if work.take("made once") is None:
+        more = handed_on(work.program)
+        if len(more) > len(arrays):
+            return more
+        work.back_to(before)
+    return arrays
 
 
 def with_whole_rows(work: Work) -> bool:

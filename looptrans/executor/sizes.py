@@ -8,9 +8,10 @@ from itertools import count
 
 from looptrans.executor.errors import InputMismatch, NoInputsFound
 from looptrans.ir.evaluate import Evaluator, Unknown
-from looptrans.ir.index import Arith, Index, Int, Param, parameters, walk
+from looptrans.ir.index import Index, Int, Param, parameters
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Array, Contract, Program
+from looptrans.ir.quotients import whole_quotients
 
 FIRST_DEFAULT = 4
 OTHER_VALUES = (2, 3, 4, 5, 6, 8, 1, 7, 9, 10, 12, 16, 18, 20, 24, 32, 0)
@@ -168,20 +169,16 @@ class Sizes:
         return False
 
     def _divides(self) -> bool:
-        """Tell whether extents such as `H//R` come out whole and not 0, as they are meant to."""
+        """Tell whether quotients such as `H//R` come out whole and not 0, as they are meant to."""
         evaluator = Evaluator(self.values)
-        for array in self.program.arrays:
-            for declared in array.shape if array.role == "input" else ():
-                for part in () if declared is None else walk(declared):
-                    if not (isinstance(part, Arith) and part.op == "//"):
-                        continue
-                    try:
-                        left = evaluator.index(part.left, {})
-                        right = evaluator.index(part.right, {})
-                    except (Unknown, ZeroDivisionError):
-                        continue
-                    if right and not self._is_given(part) and (left % right or left < right):
-                        return False
+        for part in whole_quotients(self.program):
+            try:
+                left = evaluator.index(part.left, {})
+                right = evaluator.index(part.right, {})
+            except (Unknown, ZeroDivisionError):
+                continue
+            if right and not self._is_given(part) and (left % right or left < right):
+                return False
         return True
 
     def _is_given(self, declared: Index) -> bool:

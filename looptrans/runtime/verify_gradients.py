@@ -51,8 +51,8 @@ class Expected:
             multiplied in matrix products. Asked only where it may matter.
         nearby: The plain gradient on the inputs of some number next to the given ones. Asked only
             where it may matter.
-        undefined: Which elements hang on something saved that is nan in the listing itself. Asked
-            only where it may matter.
+        undefined: Which elements hang on something saved that is nan in the listing itself, or too
+            large for its type. Asked only where it may matter.
         is_rounded: Whether operands of products are rounded to the inputs' type.
     """
 
@@ -97,7 +97,8 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
 
     An element that no path leads to is exactly 0: rows that are masked throughout have such ones.
     Elements for which there are several subgradients are not compared, and counted; so are those
-    that are nan because something saved is nan in the listing itself, such as the mean of nothing.
+    that are nan because something saved is nan in the listing itself, such as the mean of nothing,
+    or no numbers because something saved is too large for its type.
 
     Args:
         name: The gradient.
@@ -109,7 +110,7 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
     if found.shape != exact.shape:
         return OutputError(name, np.inf, 0.0, problem=f"the shape is {found.shape}")
     asked = ~np.isnan(exact) & ~too_large(exact, dtype) & ~_ambiguous(exact, expected.other)
-    if np.any(asked & np.isnan(found)):
+    if np.any(asked & (np.isnan(found) | np.isinf(found) & np.isfinite(exact))):
         asked &= ~expected.undefined()
     skipped = int(np.count_nonzero(~asked))
     stray = asked & (exact == 0) & (found != 0)

@@ -29,7 +29,7 @@ from looptrans.ir.walk import nodes
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
-from looptrans.runtime.verify_errors import DRAWS, compared
+from looptrans.runtime.verify_errors import DRAWS, compared, too_large
 from looptrans.runtime.verify_memory import to_array
 from looptrans.runtime.verify_nearby import run_nearby
 
@@ -73,18 +73,28 @@ class HandedOver:
         return max(moved, *(_distance(one, each) for each in near), 0.0)
 
     def undefined(self, argument: str) -> Values:
-        """Return which elements are nan because something saved is nan in the listing itself."""
+        """Return which elements are no numbers because of what is saved in the listing itself.
+
+        They are nan where that is nan, and perhaps infinite where it is too large for its type.
+        """
         nothing = np.asarray(False)
         try:
             exact = self._exact(_reference(self.found.forward))
-            if not any(np.isnan(exact[each.name]).any() for each in self.found.saved):
-                return nothing
             saved = {each.name: exact[each.name] for each in self.found.saved}
-            gradients = self._gradients(self.found.program, saved)
-            found: Values = np.isnan(gradients[self.found.gradients[argument]])
+            kept = {name: self._as_kept(name, values) for name, values in saved.items()}
+            overflows = any(kept[name] is not values for name, values in saved.items())
+            if not overflows and not any(np.isnan(values).any() for values in saved.values()):
+                return nothing
+            values = self._gradients(self.found.program, kept)[self.found.gradients[argument]]
+            found: Values = ~np.isfinite(values) if overflows else np.isnan(values)
             return found
         except ExecutionError:
             return nothing
+
+    def _as_kept(self, name: str, values: Values) -> Values:
+        """Return a saved array, with infinities where a number is too large for its type."""
+        large = too_large(values, str(self.saved[name].dtype).removeprefix("torch."))
+        return np.where(large, np.copysign(np.inf, values), values) if large.any() else values
 
     def _exact(self, reference: Reference) -> Outputs:
         """Return what the forward listing gives in float64."""

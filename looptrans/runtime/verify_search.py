@@ -11,8 +11,9 @@ from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import prepare
 from looptrans.ir.condition import Relation, walk_condition
 from looptrans.ir.evaluate import evaluate
-from looptrans.ir.index import Arith, Index, Param, parameters, walk
+from looptrans.ir.index import Index, Param, parameters
 from looptrans.ir.program import Program
+from looptrans.ir.quotients import whole_quotients
 from looptrans.runtime.verify_numbers import (
     WHOLE,
     Table,
@@ -240,27 +241,18 @@ def _tied(program: Program) -> frozenset[str]:
         for part in walk_condition(contract.condition):
             if isinstance(part, Relation):
                 found.update(parameters(part.left), parameters(part.right))
-    for index in _divisions(program):
+    for index in whole_quotients(program):
         found.update(parameters(index))
     return frozenset(found)
 
 
-def _divisions(program: Program) -> Iterator[Index]:
-    for array in program.arrays:
-        for extent in array.shape if array.role == "input" else ():
-            for part in () if extent is None else walk(extent):
-                if isinstance(part, Arith) and part.op == "//":
-                    yield part
-
-
 def _fits(program: Program, sizes: Mapping[str, int]) -> bool:
-    """Tell whether there are inputs of these sizes, with whole quotients in the shapes."""
+    """Tell whether there are inputs of these sizes, with whole quotients where they are meant."""
     try:
         complete = prepare(program, sizes).integers
     except ExecutionError:
         return False
-    for division in _divisions(program):
-        assert isinstance(division, Arith)
+    for division in whole_quotients(program):
         left, right = evaluate(division.left, complete), evaluate(division.right, complete)
         if left is None or not right or left % right or (left < right and left):
             return False
