@@ -123,7 +123,7 @@ REDUCTIONS_BESIDE_OTHER_ELEMENTS = {
     "for k in range(M):\n    A[k % 2] = max(A[k % 2], B[k])\n    A[k + 2] = B[k]\n": "max into A",
     "for k in range(M):\n    A[0] += B[k]\n    A[1] = max(A[1], B[k])\n": "+ max into A",
     # Another iteration of h sets what this one adds to.
-    "for h in range(N):\n  for k in range(M):\n    A[h] += B[k]\n    A[h + k + 1] = 3\n": "+ into A",
+    "for h in range(N):\n  for k in range(M):\n    A[h] += B[k]\n    A[h+k+1] = 3\n": "+ into A",
 }
 
 
