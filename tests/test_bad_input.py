@@ -225,6 +225,14 @@ CASES: dict[str, tuple[str, list[tuple[str, int, str]]]] = {
         at_top(arguments='A: Int[Array, "N", "4"], x, N'),
         [("E018", 1, 'Int[Array, "N", "4"]')],
     ),
+    "range without an integer": (
+        at_top(arguments='A: Int[Array, "N", "5:3"], x, N'),
+        [("E018", 1, 'Int[Array, "N", "5:3"]')],
+    ),
+    "shape within a shape": (
+        at_top(arguments='A: Float[Float[Array, "N"], "M"], x, N'),
+        [("E018", 1, 'Float[Float[Array, "N"], "M"]')],
+    ),
     "element type misspelt": (
         at_top(arguments='A: Flaot[Array, "N"], x, N'),
         [("E018", 1, "Flaot")],

@@ -334,6 +334,16 @@ ATOMIC = "with atomic():\n            s += a[i]  # S2: x"
         (ATOMIC, "legal", None),
         ("with atomic(turn=i):\n            s = a[i]  # S2: x", "legal", None),
         ("with atomic():\n            s = a[i]  # S2: x", "illegal", "order"),
+        (
+            "with atomic():\n            b[0] += a[i]  # S2: x\n        b[i + 1] = 2.0",
+            "legal",
+            None,
+        ),
+        (
+            "with atomic():\n            b[0] += a[i]  # S2: x\n        b[i] = 2.0",
+            "illegal",
+            "race",
+        ),
         ("with atomic():\n            s = 0.5 * s + a[i]  # S2: x", "illegal", "order"),
         ('with reduce("+"):\n            s += a[i]  # S2: x', "legal", None),
         (ATOMIC + "\n        b[i] = s  # S3: x", "illegal", "race"),

@@ -56,6 +56,30 @@ def test_refusals(capsys: Capture, arguments: list[str], message: str) -> None:
     assert message in failure(capsys, *arguments)
 
 
+RECURRENCE = "    for i in range(1, N):\n        A[i] = A[i - 1]\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (
+            "A, N):\n    assert N > 5\n    assert N < 3",
+            "no sizes satisfy assert N > 5; assert N < 3",
+        ),
+        ('A: Float[Array, "N-5"], x: Float[Array, "3-N"]):', "no sizes make every extent"),
+    ],
+)
+@pytest.mark.parametrize("verb", [*VERBS, "check"])
+def test_nothing_follows_from_what_contradicts_itself(
+    capsys: Capture, tmp_path: Path, verb: str, head: str, message: str
+) -> None:
+    file = listing_file(tmp_path, f"def f({head}\n{RECURRENCE}")
+    more = ["parallelize(i)"] if verb == "check" else ["--budget", "9"]  # in a process of its own
+    text = failure(capsys, verb, file, *more)
+    assert f"error[E020]: {message}" in text
+    assert "help: " in text
+
+
 @pytest.mark.parametrize(
     ("contents", "message"),
     [

@@ -118,6 +118,28 @@ def test_updates_whose_operands_the_loop_changes_are_no_reduction(text: str) -> 
     assert say(verdict.flow) == say(verdict.memory) == "sequential"
 
 
+REDUCTIONS_BESIDE_OTHER_ELEMENTS = {
+    "for k in range(M):\n    A[0] += B[k]\n    A[k + 1] = 3.0\n": "+ into A",
+    "for k in range(M):\n    A[k % 2] = max(A[k % 2], B[k])\n    A[k + 2] = B[k]\n": "max into A",
+    "for k in range(M):\n    A[0] += B[k]\n    A[1] = max(A[1], B[k])\n": "+ max into A",
+    # Another iteration of h sets what this one adds to.
+    "for h in range(N):\n  for k in range(M):\n    A[h] += B[k]\n    A[h+k+1] = 3\n": "+ into A",
+}
+
+
+@pytest.mark.parametrize("text", REDUCTIONS_BESIDE_OTHER_ELEMENTS)
+def test_an_element_is_reduced_into_whatever_is_set_beside_it(text: str) -> None:
+    verdict = verdicts(text)["k"]
+    expected = f"reduction; {REDUCTIONS_BESIDE_OTHER_ELEMENTS[text]}"
+    assert say(verdict.flow) == say(verdict.memory) == expected
+
+
+@pytest.mark.parametrize("other", ["A[k] = 3.0", "A[N] = 3.0", "A[idx[k]] = 3.0"])
+def test_what_may_set_the_element_itself_is_not_beside_it(other: str) -> None:
+    text = f"for k in range(M):\n    A[0] += B[k]\n    {other}\n"
+    assert say(verdicts(text)["k"].memory) == "sequential"
+
+
 def test_parallel_and_privatize_with_exactly_the_names() -> None:
     assert both("y[i] = x[i]") == ("parallel", "parallel")
     assert both("a = x[i]\ny[i] = a") == ("parallel", "privatize; private a")

@@ -219,6 +219,24 @@ def test_a_doubt_is_about_what_makes_it_and_a_run_ends_it(name: str) -> None:
     replay(step)
 
 
+RARE = """\
+    def f(A, B, N):
+        for i in range(N):
+            for j in range(i + 1):
+                if B[2 * i] > 1.5:
+                    A[j, j + i] = B[i]
+                A[i % 2, 2 * j] += i
+    """
+
+
+@pytest.mark.parametrize("made", [interchange, lambda *args: tile(*args, 3, 2)])
+def test_a_condition_that_rarely_holds_is_tried_on_many_inputs(made: Callable[..., Step]) -> None:
+    step = made(read(dedent(RARE)), "i", "j")
+    untried = check.check_order(step.before, step.after, step.images, tried=False)
+    assert untried.decision == "unknown"
+    replay(step)
+
+
 ROWS = """\
     def f(R, start: Int[Array, "R+1"], col: Int[Array, "Z", "0:C"], v, x, y):
         for r in range(R):

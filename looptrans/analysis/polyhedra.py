@@ -9,7 +9,11 @@ import islpy as isl
 
 from looptrans.analysis.formula import TRUE, conjunction, disjunction
 from looptrans.analysis.model import AccessModel, Model, StatementModel
+from looptrans.frontend.mistakes import BadContract
+from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Opaque, Var, walk
+from looptrans.ir.listing import contract_text
+from looptrans.ir.program import Program
 from looptrans.ir.value import Whole
 
 
@@ -158,10 +162,26 @@ def schedule_map(model: Model, statements: Iterable[StatementModel]) -> isl.Unio
 
 
 def context_set(model: Model) -> isl.Set:
-    """Return what is known of the parameters, as a set of parameter values."""
+    """Return what is known of the parameters, as a set of parameter values.
+
+    Raises:
+        ListingError: The contracts and extents contradict each other, at whatever sizes.
+    """
     formula = model.context
-    return (
-        isl.Set(f"{model.prefix}{{ : {formula} }}")
-        if formula != TRUE
-        else isl.Set(f"{model.prefix}{{ : }}")
+    if formula == TRUE:
+        return isl.Set(f"{model.prefix}{{ : }}")
+    found = isl.Set(f"{model.prefix}{{ : {formula} }}")
+    if found.is_empty() and not model.normalizer.sizes:
+        raise _contradiction(model.program)
+    return found
+
+
+def _contradiction(program: Program) -> ListingError:
+    stated = "; ".join(contract_text(contract) for contract in program.contracts)
+    mistake = BadContract(
+        f"no sizes satisfy {stated}" if stated else "no sizes make every extent at least 0",
+        program.contracts[0].span if stated else None,
+        why="what is assumed contradicts itself, and then everything would follow from it",
+        remedy="leave out what does not hold" if stated else "give shapes that sizes can have",
     )
+    return ListingError([mistake], program.source)

@@ -119,6 +119,7 @@ class _Cycle:
 
     def reduction(self, loop: Position) -> Reduction | None:
         updates: _Updates = []
+        others: _Updates = []
         for statement in self.analysis.model.statements:
             node = statement.place.node
             if not inside(statement, loop) or not isinstance(node, Assign):
@@ -126,12 +127,12 @@ class _Cycle:
                     return None
                 continue
             writes = any(target.array == self.array for target in node.targets)
-            if writes and statement.number not in self.members:
-                if self._same_phase(statement, loop):
-                    return None
-                continue
-            if writes:
+            if writes and statement.number in self.members:
                 updates.append((statement, node))
+            elif writes and self._same_phase(statement, loop):
+                others.append((statement, node))
+        if any(self._overwrites(*other, updates, loop) for other in others):
+            return None
         if self._shows_values_in_between(loop):
             return None
         operators = {self._operator(statement, node, updates, loop) for statement, node in updates}
@@ -164,6 +165,13 @@ class _Cycle:
         level = member.loop_positions.index(loop)
         return statement.place.phases[level] == member.phases[level]
 
+    def _overwrites(
+        self, statement: StatementModel, node: Assign, updates: _Updates, loop: Position
+    ) -> bool:
+        """Tell whether a statement beside the cycle may set an element that the loop updates."""
+        targets = [target for target in node.targets if target.array == self.array]
+        return not all(self._apart(statement, target, updates, loop) for target in targets)
+
     def _operator(
         self, statement: StatementModel, node: Assign, updates: _Updates, loop: Position
     ) -> str | None:
@@ -194,7 +202,7 @@ class _Cycle:
     def _apart(
         self, statement: StatementModel, other: Access, updates: _Updates, loop: Position
     ) -> bool:
-        """Tell whether another element that is read is never one that the loop updates."""
+        """Tell whether another element, read or set, is never one that the loop updates."""
         read = self._touched(statement, other)
         level = statement.place.loop_positions.index(loop)
         for update, node in updates:

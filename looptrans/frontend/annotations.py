@@ -101,7 +101,16 @@ def shape_of(annotation: ast.expr | None) -> Shape | None:
             remedy='write it as in Int[Array, "B T", "0:NP"], the upper end excluded',
         )
     values = _extent(low, annotation), _extent(high, annotation)
-    return Shape(element, tuple(extents), values)
+    match values:
+        case Int(least), Int(end) if least >= end:
+            raise BadAnnotation(
+                f"the range of values {strings[1]!r} holds no integer",
+                span_of(annotation),
+                why="no array of integers fits it, and of none everything is true",
+                remedy="write the lowest value first, the upper end excluded",
+            )
+        case _:
+            return Shape(element, tuple(extents), values)
 
 
 def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
@@ -136,6 +145,13 @@ def _parts(annotation: ast.expr | None) -> tuple[Element, list[str]] | None:
                 span_of(annotation),
                 why="a shape is one string of extents, and the range of values another one",
                 remedy=EXAMPLE,
+            )
+        if _parts(parts[0]) is not None:
+            raise BadAnnotation(
+                f"{short(annotation)} has a shape within a shape",
+                span_of(annotation),
+                why="it could be read in more than one way",
+                remedy="write one shape with all dimensions, outermost first",
             )
         return ELEMENTS[name], strings
     if strings and array in _ARRAYS and name != "Annotated":

@@ -230,11 +230,12 @@ class SharedRow(Mistake):
 
 
 class BadContract(Mistake):
-    """A contract cannot be read.
+    """A contract cannot be read, or no sizes satisfy all there are.
 
     A contract is `assert` followed by a comparison of sizes (`assert H == G * R`) or by
     `all(comparison for b in range(B))` over elements of integer arrays
-    (`assert all(cu[b] <= cu[b + 1] for b in range(B))`).
+    (`assert all(cu[b] <= cu[b + 1] for b in range(B))`). Contracts are assumed to hold; where they
+    contradict each other nothing can be said of the listing, because everything would follow.
     """
 
     code: ClassVar[str] = "E020"

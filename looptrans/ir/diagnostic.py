@@ -32,6 +32,10 @@ class Mistake(Exception):
         self.why = why
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let it pass from one process to another, whatever arguments the subclass takes."""
+        return Exception.__new__, (type(self), self.message), self.__dict__
+
     def render(self, source: Source) -> str:
         """Return the error as lines of text, the offending text underlined."""
         lines = [f"error[{self.code}]: {self.message}"]
@@ -58,6 +62,10 @@ class ListingError(Exception):
         self.mistakes = tuple(mistakes)
         self.source = source
         super().__init__("; ".join(mistake.message for mistake in self.mistakes))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let it pass from one process to another."""
+        return type(self), (self.mistakes, self.source)
 
     def render(self) -> str:
         """Return all mistakes as text, an empty line between two."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from looptrans.executor import Inputs
 
 SEEDS = range(8)
+# At the sizes of an example only the data matter, and a test may rarely come out as it needs.
+SEEDS_OF_EXAMPLE = range(64)
 MOST_SHOWN = 12
 
 
@@ -57,7 +59,7 @@ def tried_on(program: Program, witness: Witness | None) -> Iterator[tuple[Inputs
     if witness is not None:
         tried = {(witness.parameters, elements): None for elements in (witness.elements, ())}
     for parameters, supposed in tried | {((), ()): None}:
-        for seed in SEEDS:
+        for seed in SEEDS_OF_EXAMPLE if (parameters, supposed) in tried else SEEDS:
             try:
                 sizes = dict(parameters)
                 inputs = prepare(program, sizes, seed=seed)
