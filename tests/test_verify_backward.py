@@ -582,6 +582,21 @@ def test_an_output_too_large_for_its_type_leaves_no_gradient_that_is_made_of_it(
     assert any(o.name == "dc" and o.skipped for run in report.runs for o in run.outputs)
 
 
+def test_an_operand_too_large_for_its_type_leaves_no_gradient() -> None:
+    """The gradient of W is a sum of dY * (x + x ** 5), and 10 ** 5 is infinite in float16."""
+    text = """
+def layer(X: Float[Array, "M E"], W: Float[Array, "C E"]):
+    Y = zeros((M, C))
+    for i in range(M):
+        for c in range(C):
+            Y[i, c] = sum((X[i, e] + X[i, e] ** 5) * W[c, e] for e in range(E))
+    return Y
+"""
+    report = verify_pass(program_of(text), "backward", [{"M": 5, "E": 9, "C": 3}], ("float16",))
+    assert report.passed
+    assert any(o.name == "dW" and o.skipped for run in report.runs for o in run.outputs)
+
+
 def test_operands_of_products_with_inputs_are_rounded() -> None:
     """dQ is a sum of dS * K that nearly cancels: rounding dS moves it, rounding once does not."""
     given = program_of(

@@ -75,19 +75,23 @@ class HandedOver:
     def undefined(self, argument: str) -> Values:
         """Return which elements are no numbers because of what is saved in the listing itself.
 
-        They are nan where that is nan, and perhaps infinite where it is too large for its type.
+        They are nan where that is nan, and perhaps infinite where it is too large for its type, or
+        an operand of a product is that in 16 bits.
         """
         nothing = np.asarray(False)
+        name = self.found.gradients[argument]
         try:
             exact = self._exact(_reference(self.found.forward))
             saved = {each.name: exact[each.name] for each in self.found.saved}
-            kept = {name: self._as_kept(name, values) for name, values in saved.items()}
-            overflows = any(kept[name] is not values for name, values in saved.items())
+            kept = {key: self._as_kept(key, values) for key, values in saved.items()}
+            if self.dtype != "float32":
+                program = with_rounded_operands(self.found.program, self.dtype)
+                return np.asarray(~np.isfinite(self._gradients(program, kept)[name]))
+            overflows = any(kept[key] is not values for key, values in saved.items())
             if not overflows and not any(np.isnan(values).any() for values in saved.values()):
                 return nothing
-            values = self._gradients(self.found.program, kept)[self.found.gradients[argument]]
-            found: Values = ~np.isfinite(values) if overflows else np.isnan(values)
-            return found
+            values = self._gradients(self.found.program, kept)[name]
+            return np.asarray(~np.isfinite(values) if overflows else np.isnan(values))
         except ExecutionError:
             return nothing
 
