@@ -17,7 +17,9 @@ from looptrans.blocks.expr import Binary, Name, Scalar
 from looptrans.blocks.ops import Let, TileLoop
 from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import EmittedBackward, Form, emitted_with_backward
+from looptrans.frontend import parse
 from looptrans.ir.index import parameters
+from looptrans.ir.source import Source
 from tests.analysis import spec
 from tests.test_blocks_ranges import BLOCKS, sizes_of_blocks
 from tests.test_blocks_structure import dots, exponentials, parts
@@ -142,3 +144,60 @@ def test_a_scale_is_applied_behind_the_loops() -> None:
             *_, last = [op for op in kernel.body if isinstance(op, Let) and op.name == total]
             assert last.value == Binary("*", Name(total, last.dims), scale)
             assert scale not in parts(op for op in kernel.body if isinstance(op, TileLoop))
+
+
+PHASES = """
+def f(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"],
+      g: Float[Array, "H M"], keep: Bool[Array, "H M N"], ok: Bool[Array, "M N"], p: float):
+    S = zeros((H, M, N))
+    P = zeros((H, M, N))
+    O = zeros((H, M, D))
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                S[h, i, j] = sum(Q[h, i, e] * K[h, j, e] for e in range(E))
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                {mask}
+    for h in range(H):
+        for i in range(M):
+            m = max(S[h, i, j] for j in range(N))
+            l = sum(exp(S[h, i, j] - m) for j in range(N))
+            for j in range(N):
+                P[h, i, j] = exp(S[h, i, j] - m) / l
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                P[h, i, j] = {weight}
+    for h in range(H):
+        for i in range(M):
+            for d in range(D):
+                O[h, i, d] = sum(P[h, i, j] * V[h, j, d] for j in range(N))
+    return O
+"""
+CAUSAL = "if j > i: S[h, i, j] = -inf"
+GIVEN = "S[h, i, j] = S[h, i, j] if ok[i, j] else -inf"
+
+
+@pytest.mark.parametrize(
+    ("mask", "weight"),
+    [
+        (CAUSAL, "P[h, i, j] * 1.0"),
+        (GIVEN, "P[h, i, j] * 1.0"),
+        (CAUSAL, "P[h, i, j] / (1.0 - p) if keep[h, i, j] else 0.0"),
+        (GIVEN, "P[h, i, j] / (1.0 - p) if uniform(7, h, i, j) >= p else 0.0"),
+        (CAUSAL, "P[h, i, j] * g[h, i]"),
+    ],
+)
+def test_weights_changed_in_place_need_no_pass_over_keys_for_their_own_sum(
+    mask: str, weight: str
+) -> None:
+    """The sum of dP * P over keys is that of dO * O, whatever P was multiplied with."""
+    text = PHASES.format(mask=mask, weight=weight)
+    kernels = emitted_with_backward(parse(Source("<listing>", text))).backward.kernels
+    products = {stored(k): len(dots(k.body)) for k in kernels if dots(k.body)}
+    assert {"dQ", "dK", "dV"} == {name for each in products for name in each}
+    assert len(products) == 2
+    (delta,) = (k for k in kernels if "delta" in k.name)
+    assert {array.name for array in delta.arrays} >= {"dO", "O"}

@@ -582,6 +582,25 @@ def test_an_output_too_large_for_its_type_leaves_no_gradient_that_is_made_of_it(
     assert any(o.name == "dc" and o.skipped for run in report.runs for o in run.outputs)
 
 
+def test_rows_without_keys_are_constants_though_no_iterations_give_no_number() -> None:
+    """A maximum of no elements is none, so that nothing says what such a row is."""
+    text = """
+def f(S: Float[Array, "M N"], V: Float[Array, "N D"], ok: Bool[Array, "M N"]):
+    O = zeros((M, D))
+    T = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            T[i, j] = S[i, j] if ok[i, j] and j < i else -inf
+        m = max(T[i, j] for j in range(N))
+        l = sum(exp(T[i, j] - m) for j in range(N))
+        for d in range(D):
+            O[i, d] = sum(exp(T[i, j] - m) * V[j, d] for j in range(N)) / l
+    return O
+"""
+    report = verify_pass(program_of(text), "backward", [{"M": 9, "N": 4, "D": 3}], ("float32",))
+    assert report.passed
+
+
 def test_an_operand_too_large_for_its_type_leaves_no_gradient() -> None:
     """The gradient of W is a sum of dY * (x + x ** 5), and 10 ** 5 is infinite in float16."""
     text = """

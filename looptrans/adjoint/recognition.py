@@ -72,7 +72,10 @@ def rule_of(
     term: Term,
     nonzero: frozenset[str] = frozenset(),
 ) -> Rule | None:
-    """Return the rule that a stored sum of a single product gives, if it divides by nothing.
+    """Return the rule that a stored sum of a single product gives.
+
+    What would have to be divided by, `g[i]` of `sum(P[i, j] * g[i] * V[j, d] for j)`, is a factor
+    of what is looked for, unless it is known not to be 0.
 
     Args:
         name: The definition.
@@ -83,16 +86,18 @@ def rule_of(
     """
     bound = term.bound
     inside = tuple((a, p) for a, p in term.factors if set(free_variables(a)) & bound)
-    outside = tuple((a, p) for a, p in term.factors if (a, p) not in inside)
+    outside = [(a, p) for a, p in term.factors if (a, p) not in inside]
     within = tuple(c for c in term.brackets if condition_variables(c) & bound)
     given = tuple(c for c in term.brackets if c not in within)
     if not inside:
         return None
-    inverse = Term(1 / term.coefficient, tuple((a, -p) for a, p in outside))
-    result = times(Term(Fraction(1), ((cell, 1),)), inverse)
-    if divides(result, nonzero):
+    bare = Term(1 / term.coefficient, ((cell, 1),))
+    if divides(bare, nonzero):
         return None
-    pattern = Term(Fraction(1), inside, within, term.generators)
+    inverse = [(a, -p) for a, p in outside if not divides(Term(Fraction(1), ((a, -p),)), nonzero)]
+    beside = tuple((a, p) for a, p in outside if (a, -p) not in inverse)
+    result = times(bare, Term(Fraction(1), tuple(inverse)))
+    pattern = Term(Fraction(1), (*inside, *beside), within, term.generators)
     return Rule(name, indices, term.generators, pattern, result, given)
 
 

@@ -237,6 +237,7 @@ def prepared(
             if not is_part(system, definition) and is_divisor(system, definition, (definition,)):
                 _find_weight(found, definition, definition, terms[0])
             _find_identity(found, definition, terms[0])
+            _find_multiple(found, definition, terms[0])
             terms = found.terms(definition.value)
             if terms[0].generators:
                 found.learn(definition, terms[0])
@@ -448,6 +449,23 @@ def _find_identity(found: Prepared, definition: Definition, term: Term) -> None:
         result = replace(rest, factors=((definition.cell, exponent), *others))
         found.identities.append(Identity(definition.name, definition.variables, atom, result))
         return
+
+
+def _find_multiple(found: Prepared, definition: Definition, term: Term) -> None:
+    """Let a weight and what it is multiplied with stand for their product, as under a mask.
+
+    What is summed, and what its gradient is made of, is then a product of the same factors.
+    """
+    if term.generators or definition.name in (*found.weights, *found.outputs):
+        return
+    weights = [
+        atom.access.array in found.weights and exponent == 1
+        for atom, exponent in term.factors
+        if isinstance(atom, Read) and set(free_variables(atom)) == set(definition.variables)
+    ]
+    if any(weights) and definition.indices:
+        own = Identity(definition.name, definition.variables, definition.cell, term)
+        found.identities.append(own)
 
 
 def _is_read(factor: tuple[Value, int]) -> bool:

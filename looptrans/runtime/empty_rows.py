@@ -46,26 +46,38 @@ def with_empty_rows(
         The same, a nan that a mask causes replaced where zero iterations give one number; and for
         each output that has some, where those are.
     """
-    wanted = [n for n, v in exact.items() if v.dtype.kind == "f" and np.isnan(v).any()]
-    soft_reference = softened(reference)
-    if not wanted or soft_reference is None:
-        return exact, {}
-    try:
-        soft = soft_reference.run(inputs)
-    except ExecutionError:
+    masked = masked_rows(reference, inputs, exact)
+    if not masked:
         return exact, {}
     found, places = dict(exact), {}
     empties = _empties(reference, inputs)
-    for name in wanted:
-        masked = np.isnan(exact[name]) & ~np.isnan(soft[name])
-        if not masked.any():
-            continue
+    for name, there in masked.items():
         values = [each[name] for each in empties if each[name].shape == exact[name].shape]
         if values:
             value, agreed = _agreed(np.stack(values))
-            places[name] = masked & agreed
+            places[name] = there & agreed
             found[name] = np.where(places[name], value, exact[name])
     return found, places
+
+
+def masked_rows(reference: Reference, inputs: Inputs, exact: Outputs) -> dict[str, Values]:
+    """Return for each output that has some where it is nan because rows are masked throughout.
+
+    Args:
+        reference: The listing.
+        inputs: What it was executed on.
+        exact: What it gave, in float64.
+    """
+    wanted = [n for n, v in exact.items() if v.dtype.kind == "f" and np.isnan(v).any()]
+    soft_reference = softened(reference)
+    if not wanted or soft_reference is None:
+        return {}
+    try:
+        soft = soft_reference.run(inputs)
+    except ExecutionError:
+        return {}
+    masked = {name: np.isnan(exact[name]) & ~np.isnan(soft[name]) for name in wanted}
+    return {name: there for name, there in masked.items() if there.any()}
 
 
 def _agreed(empties: Values) -> tuple[Values, Values]:

@@ -17,7 +17,7 @@ import torch
 
 from looptrans.adjoint.derived import Backward
 from looptrans.executor.inputs import Inputs
-from looptrans.runtime.empty_rows import with_empty_rows
+from looptrans.runtime.empty_rows import masked_rows, with_empty_rows
 from looptrans.runtime.gradient_machine import Differentiated
 from looptrans.runtime.gradient_reference import GradientReference
 from looptrans.runtime.reference import Outputs
@@ -122,6 +122,7 @@ class GradientRun:
         program, device = self.found.listing, self.context.device
         own = self.context.reference.reference.run(self.inputs)
         exact, empty = with_empty_rows(self.context.reference.reference, self.inputs, own)
+        masked = masked_rows(self.context.reference.reference, self.inputs, own)
         arguments = guarded_arguments(program, self.inputs, self.dtype, device, self.strides)
         saved = self._forward(arguments, exact, empty)
         errors: tuple[OutputError, ...] = ()
@@ -129,10 +130,10 @@ class GradientRun:
             incoming = self._incoming(exact)
             results = self._backward(arguments, saved, incoming)
             came = {name: to_array(tensor) for name, tensor in incoming.items()}
-            errors = self._compared(results, came, empty, saved)
+            errors = self._compared(results, came, masked, saved)
             if self._is_looked_into() and results:
                 self._check_wanted(arguments, saved, incoming, results)
-                self._check_differences(results, came, exact, empty, errors)
+                self._check_differences(results, came, exact, masked, errors)
         for name, tensor in arguments.items():
             if tensor.changed():
                 self.problems.append(f"the input {name} is changed")

@@ -26,8 +26,8 @@ LEAST_TOLERANCE = {"float32": 5e-6, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 PLAIN_TIMES = 3
 """How many times the plain error may be."""
 
-HANDED_OVER_TIMES = 4
-"""How many roundings in float32 there are of the size of a saved value's own."""
+HANDED_OVER_TIMES = {"float32": 4.0, "float16": 1.25, "bfloat16": 1.25}
+"""How many roundings there are of the size of a saved value's own: in 16 bits hardly another."""
 
 ROUNDING = 2.0**-24
 """Half the distance of two neighbours in float32, relative to them: one rounding."""
@@ -147,8 +147,7 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
         own = plain_nearby(expected.nearby, exact, asked)
         tolerance = max(tolerance, PLAIN_TIMES * own)
     if not problem and error > tolerance:
-        times = HANDED_OVER_TIMES if dtype == "float32" else 1
-        tolerance += times * expected.handed_over(finite) / whole
+        tolerance += HANDED_OVER_TIMES[dtype] * expected.handed_over(finite) / whole
     if not problem and error > tolerance and expected.is_rounded:
         tolerance = max(tolerance, 2 * least)
     if not problem and error > tolerance:
@@ -184,6 +183,5 @@ def _beside_terms(
     terms = norm(expected.absolute()[asked])
     error, tolerance = difference / terms, ROUNDING
     if error > tolerance:
-        times = HANDED_OVER_TIMES if dtype == "float32" else 1
-        tolerance += times * expected.handed_over(asked) / terms
+        tolerance += HANDED_OVER_TIMES[dtype] * expected.handed_over(asked) / terms
     return OutputError(name, error, tolerance, skipped)
