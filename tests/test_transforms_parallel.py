@@ -25,6 +25,7 @@ from looptrans.transforms.promote import promote
 from looptrans.transforms.reverse import reverse
 from looptrans.transforms.split import split
 from tests import references
+from tests.replay import replay
 from tests.steps import agrees, code, computes, lines, read, refusal, spec
 
 SIZES = {"M": 3, "N": 5, "E": 4, "D": 2}
@@ -58,6 +59,24 @@ def test_a_shared_temporary_is_a_race() -> None:
     assert step.verdict.help == "privatize(i) first"
     step = parallelize(privatize(spec("flash_forward"), "i").after, "i")
     assert agrees(step)
+
+
+@pytest.mark.parametrize("element", ["p[i] + i", "p[i]"])
+def test_a_race_that_a_run_shows_names_the_cell_both_touch(element: str) -> None:
+    text = """
+        def f(B: Float[Array, "M+4"], p: Int[Array, "M", "0:3"], M):
+            for i in range(M):
+                B[{}] += B[3]
+        """
+    step = parallelize(read(text.format(element)), "i")
+    witness = step.verdict.witness
+    assert witness is not None
+    contents = dict(witness.elements)
+    ends = [dict(end)["i"] for end in (witness.source, witness.sink)]
+    shift = 1 if "+" in element else 0
+    written = [contents[f"p[{i}]"] + shift * i for i in ends]
+    assert step.verdict.cell == ((written[0],) if written[0] == written[1] else (3,))
+    replay(step)
 
 
 def test_a_sum_is_a_race_even_where_the_numbers_come_out_right() -> None:

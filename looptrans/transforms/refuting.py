@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from looptrans.executor import Race
 
 CLOSE = 1e-9
+# By whether the first writes, and whether the second does.
+_KINDS: dict[tuple[bool, bool], str] = {
+    (True, False): "flow",
+    (False, True): "anti",
+    (True, True): "output",
+}
 
 
 def refuted(verdict: Verdict, before: Program, after: Program, images: Images | None) -> Verdict:
@@ -74,14 +80,10 @@ def _on(verdict: Verdict, trial: Trial) -> Verdict | None:
 
 def _raced(verdict: Verdict, trial: Trial, races: Sequence[Race]) -> Verdict:
     """Return a race, if possible the one that was in doubt."""
-    asked = verdict.witness
     for race in races:
-        ends = (race.array, race.first.label, race.second.label)
-        if asked is not None and ends == (verdict.array, verdict.source, verdict.sink):
-            iterations = (race.first.iteration, race.second.iteration)
-            if iterations == (asked.source, asked.sink):
-                witness = trial.witness("race", *iterations)
-                return replace(verdict, decision="illegal", witness=witness, reason=trial.shown())
+        if _is_asked(verdict, race):
+            witness = trial.witness("race", race.first.iteration, race.second.iteration)
+            return replace(verdict, decision="illegal", witness=witness, reason=trial.shown())
     race = races[0]
     return Verdict(
         "illegal",
@@ -91,6 +93,19 @@ def _raced(verdict: Verdict, trial: Trial, races: Sequence[Race]) -> Verdict:
         sink=race.second.label,
         array=race.array,
         cell=race.cell,
+    )
+
+
+def _is_asked(verdict: Verdict, race: Race) -> bool:
+    """Tell whether a race is the dependence in doubt: its instances, its cell, and who writes."""
+    asked, dependence = verdict.witness, verdict.dependence
+    if asked is None or dependence is None:
+        return False
+    kind = _KINDS.get((race.first.is_write, race.second.is_write))
+    return (
+        (race.array, race.cell, kind) == (verdict.array, verdict.cell, dependence.kind)
+        and (race.first.label, race.second.label) == (verdict.source, verdict.sink)
+        and (race.first.iteration, race.second.iteration) == (asked.source, asked.sink)
     )
 
 
