@@ -17,6 +17,7 @@ from looptrans.ir.value import Binary, Call
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
 from looptrans.transforms.block_reduce import block_reduce
+from looptrans.transforms.check import check_races
 from looptrans.transforms.ordered_atomics import ordered_atomics
 from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.phased_atomics import phased_atomics
@@ -77,6 +78,20 @@ def test_a_race_that_a_run_shows_names_the_cell_both_touch(element: str) -> None
     written = [contents[f"p[{i}]"] + shift * i for i in ends]
     assert step.verdict.cell == ((written[0],) if written[0] == written[1] else (3,))
     replay(step)
+
+
+def test_an_order_that_only_some_data_need_is_shown_by_a_run_in_another() -> None:
+    program = read("""
+        def f(A: Float[Array, "2*N"], B: Float[Array, "N"]):
+            for i in parallel(1, N):
+                if B[i] > 0.5:
+                    with atomic():
+                        A[2 * i] = max(A[2 * i], A[i])
+        """)
+    verdict = check_races(program)
+    assert verdict.decision == "illegal"
+    assert verdict.witness is not None and verdict.witness.kind == "numbers"
+    assert "becomes" in verdict.reason
 
 
 def test_a_sum_is_a_race_even_where_the_numbers_come_out_right() -> None:
