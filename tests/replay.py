@@ -124,11 +124,28 @@ def _replay_order(step: Step, witness: Witness) -> None:
 
 
 def _replay_race(step: Step, witness: Witness) -> None:
-    races = RaceLog()
+    races, log = RaceLog(), AccessLog()
+    inputs = inputs_of(step.after, witness)
     try:
-        execute_on(step.after, inputs_of(step.after, witness), schedule=0, races=races)
+        execute_on(step.after, inputs, schedule=0, races=races, log=log)
     except ExecutionError:
         return  # it does not even run, as where one iteration needs what another one has set
+    cells = [
+        {
+            entry.cell
+            for entry in log.entries
+            if (entry.label, entry.iteration, entry.array)
+            == (label, _values(end), step.verdict.array)
+        }
+        for label, end in (
+            (step.verdict.source, witness.source),
+            (step.verdict.sink, witness.sink),
+        )
+    ]
+    # Where data or contents that are not told decide, these inputs may be others.
+    told = witness.elements or all(array.element != "int" for array in step.after.arrays)
+    if told and all(cells):
+        assert all(step.verdict.cell in found for found in cells), (step.verdict.cell, cells)
     wanted = {step.verdict.source, step.verdict.sink}
     found = [(r.array, r.first.label, r.second.label) for r in races.races]
     assert any(a == step.verdict.array and {f, s} == wanted for a, f, s in found), found

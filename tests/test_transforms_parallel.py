@@ -17,6 +17,7 @@ from looptrans.ir.value import Binary, Call
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
 from looptrans.transforms.block_reduce import block_reduce
+from looptrans.transforms.check import check_races
 from looptrans.transforms.ordered_atomics import ordered_atomics
 from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.phased_atomics import phased_atomics
@@ -25,6 +26,7 @@ from looptrans.transforms.promote import promote
 from looptrans.transforms.reverse import reverse
 from looptrans.transforms.split import split
 from tests import references
+from tests.replay import replay
 from tests.steps import agrees, code, computes, lines, read, refusal, spec
 
 SIZES = {"M": 3, "N": 5, "E": 4, "D": 2}
@@ -58,6 +60,38 @@ def test_a_shared_temporary_is_a_race() -> None:
     assert step.verdict.help == "privatize(i) first"
     step = parallelize(privatize(spec("flash_forward"), "i").after, "i")
     assert agrees(step)
+
+
+@pytest.mark.parametrize("element", ["p[i] + i", "p[i]"])
+def test_a_race_that_a_run_shows_names_the_cell_both_touch(element: str) -> None:
+    text = """
+        def f(B: Float[Array, "M+4"], p: Int[Array, "M", "0:3"], M):
+            for i in range(M):
+                B[{}] += B[3]
+        """
+    step = parallelize(read(text.format(element)), "i")
+    witness = step.verdict.witness
+    assert witness is not None
+    contents = dict(witness.elements)
+    ends = [dict(end)["i"] for end in (witness.source, witness.sink)]
+    shift = 1 if "+" in element else 0
+    written = [contents[f"p[{i}]"] + shift * i for i in ends]
+    assert step.verdict.cell == ((written[0],) if written[0] == written[1] else (3,))
+    replay(step)
+
+
+def test_an_order_that_only_some_data_need_is_shown_by_a_run_in_another() -> None:
+    program = read("""
+        def f(A: Float[Array, "2*N"], B: Float[Array, "N"]):
+            for i in parallel(1, N):
+                if B[i] > 0.5:
+                    with atomic():
+                        A[2 * i] = max(A[2 * i], A[i])
+        """)
+    verdict = check_races(program)
+    assert verdict.decision == "illegal"
+    assert verdict.witness is not None and verdict.witness.kind == "numbers"
+    assert "becomes" in verdict.reason
 
 
 def test_a_sum_is_a_race_even_where_the_numbers_come_out_right() -> None:

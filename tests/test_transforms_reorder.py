@@ -219,6 +219,16 @@ def test_a_doubt_is_about_what_makes_it_and_a_run_ends_it(name: str) -> None:
     replay(step)
 
 
+def test_what_cannot_be_distributed_names_the_step_that_shows_why() -> None:
+    program = read(
+        "def f(A, B, N):\n    for i in range(1, N):\n        A[i] = B[i - 1]\n        B[i] = A[i]\n"
+    )
+    with pytest.raises(TransformError) as caught:
+        distribute(program, "i")
+    assert caught.value.remedy.endswith("; distribute(i, S2) shows what stands in the way")
+    replay(distribute(program, "i", "S2"))
+
+
 RARE = """\
     def f(A, B, N):
         for i in range(N):

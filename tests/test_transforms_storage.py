@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from looptrans.frontend.placement import annotated_placement
@@ -159,6 +161,41 @@ def test_a_statement_may_be_hoisted_loop_by_loop() -> None:
     assert agrees(second)
     head = "    q_i = Q[i]\n    for j in range(0, N):\n        for d in range(0, D):\n"
     assert head in code(second)
+
+
+ROWS = """
+    def f(A, B, C, m: Float[Array, "M+1"], n: Int[Array, "M"], M):
+        for i in range(M):
+            for j in range(n[i]):
+                t = B[i] * 2.0  # S1: the same in the whole row
+                C[i, j] = t * A[i, j]  # S2
+                m[i] = max(m[i], A[i, j])  # S3
+    """
+
+
+def test_what_rows_of_given_lengths_repeat_is_moved_and_kept_in_one_row_at_a_time() -> None:
+    step = hoist(read(ROWS), "S1", "j")
+    assert agrees(step)
+    assert "        if 0 < n[i]:\n            t = B[i] * 2.0" in listing(step.after)
+    step = promote(read(ROWS), "m", "j")
+    assert agrees(step)
+    assert "        m_i = m[i]\n" in listing(step.after)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "made"),
+    [
+        ("C[i, j] = t * A[i, j]", "B[i] = t * A[i, j]", lambda p: hoist(p, "S1", "j")),
+        ("C[i, j] = t * A[i, j]", "C[i, j] = m[n[i]]", lambda p: promote(p, "m", "j")),
+    ],
+    ids=["changed in the row", "read as well"],
+)
+def test_what_changes_within_a_row_of_a_given_length_is_not(
+    old: str, new: str, made: Callable[[Program], Step]
+) -> None:
+    step = made(read(ROWS.replace(old, new)))
+    assert step.verdict.decision == "illegal"
+    replay(step)
 
 
 def test_hoisting_out_of_a_loop_that_makes_the_name_private() -> None:

@@ -40,7 +40,7 @@ from looptrans.analysis.interference import interferences
 from looptrans.analysis.judging import judged
 from looptrans.analysis.linear import Linear, linear
 from looptrans.analysis.model import Model, StatementModel
-from looptrans.analysis.one_iteration import one_iteration
+from looptrans.analysis.one_iteration import OneIteration, one_iteration
 from looptrans.analysis.races import judge_races, open_updates
 from looptrans.analysis.relation import Relation
 from looptrans.analysis.reversals import reversed_pairs
@@ -48,6 +48,7 @@ from looptrans.analysis.sources import Sources
 from looptrans.analysis.spare import check_extents, check_spare
 from looptrans.analysis.verdicts import Explainer
 from looptrans.ir.creation import creation_of
+from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Atomic, Barrier, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
@@ -75,9 +76,9 @@ def _order(made: Correspondence) -> Verdict:
         return _order_as_it_stands(made)
     except NotAStep as difference:
         inner = None if made.is_affine else one_iteration(made)
-        if inner is None or not _same_storage(made):
+        alone = None if inner is None else _alone(inner)
+        if inner is None or alone is None or not _same_storage(made):
             raise
-        alone = correspondence(inner.before, inner.after, inner.images)
         verdict = _order_as_it_stands(alone)
         if verdict.decision == "illegal" and verdict.witness is not None:
             # What can be seen of one iteration need not be seen at the end: that is to be tried.
@@ -173,7 +174,8 @@ def _ends(relation: Relation) -> tuple[str, str, int, int]:
 
 def _storage(made: Correspondence) -> Verdict:
     if not made.is_affine:
-        return _without_sources(made)
+        verdict = _without_sources(made)
+        return verdict if verdict.decision == "legal" else _stored_alone(made, verdict)
     spare = check_instances(made, bijective=False)
     check_statements(made, same_cells=False)
     _check_interface(made)
@@ -186,6 +188,36 @@ def _storage(made: Correspondence) -> Verdict:
         other = _without_sources(made)
         return other if other.decision == "legal" else verdict
     return verdict
+
+
+def _stored_alone(made: Correspondence, unknown: Verdict) -> Verdict:
+    """Judge in one iteration of the loops that stay as they are.
+
+    Args:
+        made: The programs.
+        unknown: What is known without that.
+    """
+    inner = one_iteration(made)
+    if inner is None:
+        return unknown
+    try:
+        _check_interface(made)
+        alone = _alone(inner)
+        verdict = unknown if alone is None or not alone.is_affine else _storage(alone)
+    except NotAStep:
+        return unknown
+    # What can be seen of one iteration need not be seen at the end.
+    if verdict.decision != "legal":
+        return unknown
+    return _unless_races(made, verdict.certificates[0])
+
+
+def _alone(inner: OneIteration) -> Correspondence | None:
+    """Relate the two programs of one iteration; None where the loops around it have none."""
+    try:
+        return correspondence(inner.before, inner.after, inner.images)
+    except ListingError:
+        return None
 
 
 def _check_interface(made: Correspondence) -> None:

@@ -5,8 +5,9 @@ mention nothing else:
 
     for r: for p in range(n[r]): S      is      for p in range("n[r]"): S      for any "n[r]"
 
-All arrays come from outside and are seen afterwards. So a step that is right in one iteration, for
-all such numbers, is right in all of them, whose order is what it was.
+All arrays come from outside and are seen afterwards, but those that the step has put in. So a step
+that is right in one iteration, for all such numbers within the loops, is right in all of them,
+whose order is what it was.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.analysis.correspondence import Correspondence
+from looptrans.ir.condition import Comparison, Relation
 from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import Index, Let, Opaque, Param, Var, children, rebuild, walk
 from looptrans.ir.listing import index_text
@@ -23,6 +25,7 @@ from looptrans.ir.program import (
     Assign,
     Atomic,
     Barrier,
+    Contract,
     If,
     Loop,
     Node,
@@ -102,13 +105,15 @@ def one_iteration(made: Correspondence) -> OneIteration | None:
     names = {parameter.name for parameter in one.parameters}
     if names & given.keys():
         return None
+    within = tuple(each for loop in part.around for each in _within(loop, change))
     more = tuple(Parameter(name, "size") for name in given)
+    known = {array.name for array in one.arrays}
     first, second = (
         replace(
             program,
             parameters=(*program.parameters, *more),
-            arrays=tuple(_from_outside(array) for array in program.arrays),
-            contracts=(),
+            arrays=tuple(_from_outside(a) if a.name in known else a for a in program.arrays),
+            contracts=within,
             outputs=(),
             body=body,
         )
@@ -185,6 +190,17 @@ def _body(body: Body, change: Callable[[Index], Index]) -> Body:
                 return (node,)
 
     return rewritten(body, each)
+
+
+def _within(loop: Loop, change: Callable[[Index], Index]) -> tuple[Contract, Contract]:
+    """Say that the variable of a loop lies within its range."""
+    limits = loop.range
+    ends: tuple[Comparison, Comparison] = (">=", "<") if limits.step > 0 else ("<=", ">")
+    variable = change(Var(loop.variable))
+    return (
+        Contract(Relation(ends[0], variable, change(limits.start))),
+        Contract(Relation(ends[1], variable, change(limits.stop))),
+    )
 
 
 def _from_outside(array: Array) -> Array:

@@ -41,7 +41,7 @@ def refusal(step: Step) -> str:
     illegal = step.verdict.decision == "illegal"
     if not step.name:
         name = printable(step.before.name)
-        if step.verdict.witness is not None and step.verdict.witness.kind == "order":
+        if step.verdict.witness is not None and step.verdict.witness.kind in ("order", "numbers"):
             return f"the result of {name} depends on an order that nothing keeps"
         return f"{name} has a race" if illegal else f"cannot tell whether {name} has a race"
     return f"cannot {_wish(step)}" if illegal else f"cannot tell whether one may {_wish(step)}"

@@ -18,6 +18,7 @@ from looptrans.transforms.nest import (
     NothingToDo,
     find_loop,
     find_statement,
+    loop_name,
     loops_around,
     replace_at,
     statements_in,
@@ -61,7 +62,7 @@ def distribute(program: Program, loop: str, *statements: str) -> Step:
         same = same_names(program, program)
         return Step(name, program, program, Verdict("unknown", reason=found), same)
     if len(found) < 2:
-        raise _one_piece(path)
+        raise _one_piece(program, path)
     return _distributed(name, program, path, found, loop)
 
 
@@ -126,18 +127,23 @@ def _cut_before(program: Program, path: LoopPath, label: str) -> int:
 # Where the dependences let it be split
 
 
-def _one_piece(path: LoopPath) -> NothingToDo:
+def _one_piece(program: Program, path: LoopPath) -> NothingToDo:
     labels = statements_in((path.loop,))
+    shown = ""
     if len(path.loop.body) < 2:
         why = "it holds one statement, loop or guard only"
     else:
         why = f"the dependences of {', '.join(labels)} form a cycle"
+        behind = [label for label in statements_in(path.loop.body[1:]) if label[0] == "S"]
+        if behind:
+            loop = loop_name(program, path.position)
+            shown = f"; distribute({loop}, {behind[0]}) shows what stands in the way"
     return NothingToDo(
         f"the loop {path.variable} cannot be split",
         path.loop.span,
         why=why,
         remedy="distribute a loop around it or inside it, or privatize or expand a local that ties "
-        "its statements together",
+        f"its statements together{shown}",
     )
 
 

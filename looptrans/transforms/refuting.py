@@ -20,9 +20,12 @@ from looptrans.transforms.trial import Trial, tried_on
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from looptrans.executor import Race
+    from looptrans.executor import Entry, Race
 
 CLOSE = 1e-9
+SCHEDULES = range(2)
+# Whether the first writes, and whether the second does.
+_WRITES = {"flow": (True, False), "anti": (False, True), "output": (True, True)}
 
 
 def refuted(verdict: Verdict, before: Program, after: Program, images: Images | None) -> Verdict:
@@ -64,24 +67,42 @@ def _on(verdict: Verdict, trial: Trial) -> Verdict | None:
     except ExecutionError:
         return _differs(verdict, trial, " the program afterwards fails")
     if races.races:
-        return _raced(verdict, trial, races.races)
+        return _raced(verdict, trial, races.races, logs[1].entries)
     if trial.images is not None and not is_parallel(trial.before):
         found = another_write(trial, trial.images, logs[0].entries, logs[1].entries)
         if found is not None:
             return found
-    return _difference(verdict, trial, expected, actual)
+    found = _difference(verdict, trial, expected, actual)
+    if found is None and is_parallel(trial.after):
+        found = _in_other_orders(verdict, trial, expected)
+    return found
 
 
-def _raced(verdict: Verdict, trial: Trial, races: Sequence[Race]) -> Verdict:
+def _in_other_orders(
+    verdict: Verdict, trial: Trial, expected: Mapping[str, NDArray[Any]]
+) -> Verdict | None:
+    """Run what is parallel in shuffled orders; return what differs, as where atomics have none."""
+    from looptrans.executor import ExecutionError, execute_on
+
+    for schedule in SCHEDULES:
+        try:
+            actual = execute_on(trial.after, trial.inputs, schedule=schedule)
+        except ExecutionError:
+            return _differs(verdict, trial, " an execution in another order fails")
+        found = _difference(verdict, trial, expected, actual)
+        if found is not None:
+            return found
+    return None
+
+
+def _raced(
+    verdict: Verdict, trial: Trial, races: Sequence[Race], entries: Sequence[Entry]
+) -> Verdict:
     """Return a race, if possible the one that was in doubt."""
-    asked = verdict.witness
     for race in races:
-        ends = (race.array, race.first.label, race.second.label)
-        if asked is not None and ends == (verdict.array, verdict.source, verdict.sink):
-            iterations = (race.first.iteration, race.second.iteration)
-            if iterations == (asked.source, asked.sink):
-                witness = trial.witness("race", *iterations)
-                return replace(verdict, decision="illegal", witness=witness, reason=trial.shown())
+        if _is_asked(verdict, race, entries):
+            witness = trial.witness("race", race.first.iteration, race.second.iteration)
+            return replace(verdict, decision="illegal", witness=witness, reason=trial.shown())
     race = races[0]
     return Verdict(
         "illegal",
@@ -91,6 +112,28 @@ def _raced(verdict: Verdict, trial: Trial, races: Sequence[Race]) -> Verdict:
         sink=race.second.label,
         array=race.array,
         cell=race.cell,
+    )
+
+
+def _is_asked(verdict: Verdict, race: Race, entries: Sequence[Entry]) -> bool:
+    """Tell whether a race is the dependence in doubt: its instances and cell, written and read."""
+    asked, dependence = verdict.witness, verdict.dependence
+    if asked is None or dependence is None:
+        return False
+    ends = ((verdict.source, asked.source), (verdict.sink, asked.sink))
+    if (
+        (race.first.label, race.first.iteration),
+        (race.second.label, race.second.iteration),
+    ) != ends:
+        return False
+    return all(
+        any(
+            (entry.label, entry.iteration) == (label, tuple(value for _, value in iteration))
+            and (entry.array, entry.cell) == (verdict.array, verdict.cell)
+            and entry.is_write == writes
+            for entry in entries
+        )
+        for (label, iteration), writes in zip(ends, _WRITES[dependence.kind], strict=True)
     )
 
 
