@@ -499,3 +499,24 @@ def f(X: Float[Array, "B D"], T: int):
 """
     (kernel,) = lower(derive(program(text), "fold")).kernels
     assert [dim.name for dim in kernel.grid] == ["b", "d"]
+
+
+def test_what_was_tried_is_said_in_the_names_of_the_listing() -> None:
+    text = """
+def f(q: Float[Array, "M"], k: Float[Array, "N"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        acc = 0.0
+        for j in range(N):
+            a = exp(q[i] * k[j] + acc)
+            acc = acc - (q[i] * k[j]) ** 2
+            for d in range(D):
+                O[i, d] += a * V[j, d]
+    return O
+"""
+    with pytest.raises(NotDifferentiated) as refused:
+        backward(program(text))
+    assert "O[i, d]: it is not the greater or the smaller" in str(refused.value)
+    assert "k[j] cannot be read off" in str(refused.value)
+    assert "s2" not in str(refused.value)
+    assert "x1" not in str(refused.value)
