@@ -507,9 +507,11 @@ def f(q: Float[Array, "M"], k: Float[Array, "N"], V: Float[Array, "N D"]):
     O = zeros((M, D))
     for i in range(M):
         acc = 0.0
-        for j in range(N):
-            a = exp(q[i] * k[j] + acc)
-            acc = acc - (q[i] * k[j]) ** 2
+        for j in range(N - 1, -1, -1):
+            z = q[i] * k[j]
+            s = log(1.0 + exp(z))
+            a = exp(z - s + acc)
+            acc = acc - s
             for d in range(D):
                 O[i, d] += a * V[j, d]
     return O
