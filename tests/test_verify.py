@@ -435,6 +435,24 @@ def f(Q: Float[Array, "H M"], K: Float[Array, "G M"], R):
     assert found["small"][0]["G"] > 1
 
 
+def test_a_size_that_others_are_found_by_is_never_zero() -> None:
+    """C is the extent G * C over G, of which nothing is known where G is 0."""
+    text = """
+def f(X: Float[Array, "G*C N"]):
+    Y = zeros((G * C, N))
+    for g in range(G):
+        for c in range(C):
+            for n in range(N):
+                Y[g * C + c, n] = X[g * C + c, n] * 2.0
+    return Y
+"""
+    sets = size_sets(program_of(text), emitted(program_of(text)).blocks)
+    zeros = [{n for n, v in each.sizes.items() if v == 0} for each in sets if each.kind == "zero"]
+    assert {"N"} in zeros
+    assert {"C"} in zeros
+    assert {"G"} not in zeros
+
+
 def test_no_loop_is_empty_where_blocks_are_filled() -> None:
     """`H - R + 1` rows of an image are none where the window is higher than the image."""
     program = program_of(CONVOLUTION)
