@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from looptrans.runtime.verify_sizes import SizeSet, size_sets
 from looptrans.runtime.verify_work import default_blocks, work
 
 torch = pytest.importorskip("torch")
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.runtime import verify as verifying  # noqa: E402  # it needs torch
 from looptrans.runtime.verify import CannotVerify, Launcher, verify, verify_launcher  # noqa: E402

@@ -37,9 +37,9 @@ def size_sets(
     """Find sizes that fit the contracts and the shapes of a listing.
 
     Small odd ones, ones that go beyond blocks without filling the last one, ones that fill whole
-    blocks, all 1, and each of them 0 in turn. What the contracts do not allow is left out, and so is 0
-    for a size by which a launcher divides an extent to find another one. Where it would take too
-    long to go beyond blocks in all loops at once, there are several such sets.
+    blocks, all 1, and each of them 0 in turn. What the contracts do not allow is left out, and so
+    is 0 for a size by which a launcher divides an extent to find another one. Where it would take
+    too long to go beyond blocks in all loops at once, there are several such sets.
 
     Args:
         program: The listing.
