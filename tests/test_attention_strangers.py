@@ -681,3 +681,47 @@ def test_a_bias_may_be_looked_up_by_rows_and_columns_of_a_window() -> None:
         return (torch.softmax(score, -1) @ v).transpose(1, 2)
 
     compare(SHIFTED, torch_, normal((2, 4, 3, 2, 3), (2, 3, 3)), [region, side])
+
+
+# Keys are gone over from the last one down, in loops or in sums.
+DOWNWARDS = {
+    "loops": """
+def downwards(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((N, D))
+    for i in range(N):
+        m = -inf
+        for j in range(i, -1, STEP):
+            m = max(m, Q[i] @ K[j])
+        l = 0.0
+        for j in range(i, -1, STEP):
+            l += exp(Q[i] @ K[j] - m)
+        for j in range(i, -1, STEP):
+            for d in range(D):
+                O[i, d] += exp(Q[i] @ K[j] - m) / l * V[j, d]
+    return O
+""",
+    "sums": """
+def downwards(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((N, D))
+    for i in range(N):
+        m = max(Q[i] @ K[j] for j in range(i, -1, STEP))
+        l = sum(exp(Q[i] @ K[j] - m) for j in range(i, -1, STEP))
+        for d in range(D):
+            O[i, d] = sum(exp(Q[i] @ K[j] - m) * V[j, d] for j in range(i, -1, STEP)) / l
+    return O
+""",
+}
+
+
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("written", DOWNWARDS)
+def test_weights_of_keys_gone_over_downwards_have_gradients(written: str, step: int) -> None:
+    """They were 0 throughout: an end at -1 was taken for how many keys there are."""
+
+    def torch_(q: Any, k: Any, v: Any) -> Any:
+        apart = torch.arange(11)[:, None] - torch.arange(11)
+        seen = (apart >= 0) & (apart % step == 0)
+        return torch.softmax((q @ k.T).masked_fill(~seen, -float("inf")), -1) @ v
+
+    text = DOWNWARDS[written].replace("STEP", str(-step))
+    compare(text, torch_, normal((11, 4), (11, 4), (11, 3)), [])

@@ -59,6 +59,18 @@ def f(X: Float[Array, "M N"], w: Float[Array, "N"], c: Bool[Array, "M"]):
             total -= w[0] if N > 1 else 0.0
     return total, seen, top
 """
+# Pairs of rows, of which there may be more than there is room for.
+PAIRS = """
+def f(X: Float[Array, "M E"], Y: Float[Array, "N E"], gamma: float):
+    total = 0.0
+    for i in range(M):
+        for j in range(N):
+            d = 0.0
+            for e in range(E):
+                d += (X[i, e] - Y[j, e]) ** 2
+            total += exp(-gamma * d)
+    return total
+"""
 # A maximum over everything, and what is made with it.
 WHOLE = """
 def f(X: Float[Array, "M N"]):
@@ -82,10 +94,11 @@ def f(X: Float[Array, "M N"]):
     [
         (SQUARES, "B=2,M=3,N=5", "both", 1),
         (ENTROPY, "M=7,V=5", "both", 1),
+        (PAIRS, "M=7,N=5,E=3", "both", 1),
         (GUARDED, "M=6,N=4", "forward", 1),
         (WHOLE, "M=5,N=7", "forward", 2),
     ],
-    ids=["squares", "entropy", "guarded", "whole"],
+    ids=["squares", "entropy", "pairs", "guarded", "whole"],
 )
 def test_each_row_keeps_what_it_adds(
     text: str,
@@ -119,6 +132,17 @@ def test_rows_are_counted_through_and_their_parts_added_up() -> None:
     assert "loss_part[b * M + i] += (X[b, i, j] - Y[b, i, j]) ** 2" in text
     assert "for n in range(0, B * M):\n        loss = loss + loss_part[n]" in text
     assert {c.kind for c in step.certificates} == {"storage", "algebra", "rounding"}
+
+
+def test_pairs_of_rows_are_no_rows_unless_there_is_room() -> None:
+    def parts(text: str) -> str:
+        (step,) = [s for s in derive(program(text), "fold").steps if s.kind == "by rows"]
+        return listing(step.after)
+
+    assert "total_part = zeros(M)" in parts(PAIRS)
+    weighted = PAIRS.replace("gamma: float", 'gamma: float, W: Float[Array, "M N"]')
+    weighted = weighted.replace("total += exp", "total += W[i, j] * exp")
+    assert "total_part = zeros(M * N)" in parts(weighted)
 
 
 @pytest.mark.parametrize(

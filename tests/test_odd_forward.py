@@ -1389,3 +1389,24 @@ def seen(W: Float[Array, "M E"], V: Float[Array, "N E"], X: Float[Array, "M N"])
     w, v, x = (torch.randn(*shape, generator=generator) for shape in ((5, 3), (4, 3), (5, 4)))
     expected = torch.where(w @ v.T > 0.5, x, 0).sum(1)
     torch.testing.assert_close(looptrans.compile(text)(w, v, x), expected)
+
+
+# Sums and maxima over variables that do not count up by 1, with conditions and several at once.
+STEPPED = """
+def stepped(X: Float[Array, "M N"], w: Float[Array, "N"]):
+    mean = zeros(M); Y = zeros(M); Z = zeros(M)
+    for i in range(M):
+        mean[i] = sum(X[i, j] for j in range(N - 1, -1, -1)) / N
+        Y[i] = sum(X[i, j] * w[k] for j in range(1, N, 3) if w[j] > 0.0
+                   for k in range(j, -1, -1) if k != i)
+        Z[i] = max(X[i, j] + w[j] for j in range(N - 1, 0, -2) if j % 3 != 1)
+    return mean, Y, Z
+"""
+
+
+def test_sums_in_steps_count_up_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "listing.py"
+    file.write_text(STEPPED)
+    sizes = ["--sizes", "M=5,N=12", "--sizes", "M=2,N=150"]
+    assert main(["verify", str(file), *sizes, "--dtype", "float32"]) == 0
+    assert "all right" in capsys.readouterr().out

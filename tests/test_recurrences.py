@@ -208,6 +208,23 @@ def f(Q: Float[Array, "B T E"], K: Float[Array, "B T E"], V: Float[Array, "B T D
                     S[b, d, e] += beta[b, t] * u * K[b, t, e]
                 O[b, t, d] = sum(S[b, d, e] * Q[b, t, e] for e in range(E))
     return O
+### attention in chunks, to a matrix that fades from one to the next
+def f(Q: Float[Array, "B T E"], K: Float[Array, "B T E"], V: Float[Array, "B T D"], g: float):
+    R = zeros((E, D)); O = zeros((B, T, D))
+    for b in range(B):
+        for i in range(T):
+            for d in range(D):
+                cross = 0.0
+                for e in range(E):
+                    cross += Q[b, i, e] * R[e, d]
+                O[b, i, d] = g ** (i + 1) * cross
+        for e in range(E):
+            for d in range(D):
+                acc = 0.0
+                for j in range(T):
+                    acc += g ** (T - 1 - j) * K[b, j, e] * V[b, j, d]
+                R[e, d] = g ** T * R[e, d] + acc
+    return O
 ### a number that is set in three steps
 def f(x: Float[Array, "T"], a: Float[Array, "T"], b: Float[Array, "T"]):
     h = 0.0
@@ -428,6 +445,8 @@ def f(A: Float[Array, "D N"], X: Float[Array, "T D"], C: Float[Array, "T N"]):
         ("a network of rows", "B=2,T=3,D=5"),
         ("a scan whose sum stands in the same loop", "T=3,D=3,N=5"),
         ("a mean whose start is corrected by a power of the step", "T=5,D=7"),
+        ("the delta rule with a decay before it", "B=2,T=3,D=5,E=3"),
+        ("attention in chunks, to a matrix that fades from one to the next", "B=3,T=2,D=5,E=3"),
     ],
 )
 def test_kernels_of_recurrences(
@@ -480,3 +499,26 @@ def f(X: Float[Array, "B D"], T: int):
 """
     (kernel,) = lower(derive(program(text), "fold")).kernels
     assert [dim.name for dim in kernel.grid] == ["b", "d"]
+
+
+def test_what_was_tried_is_said_in_the_names_of_the_listing() -> None:
+    text = """
+def f(q: Float[Array, "M"], k: Float[Array, "N"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        acc = 0.0
+        for j in range(N - 1, -1, -1):
+            z = q[i] * k[j]
+            s = log(1.0 + exp(z))
+            a = exp(z - s + acc)
+            acc = acc - s
+            for d in range(D):
+                O[i, d] += a * V[j, d]
+    return O
+"""
+    with pytest.raises(NotDifferentiated) as refused:
+        backward(program(text))
+    assert "O[i, d]: it is not the greater or the smaller" in str(refused.value)
+    assert "k[j] cannot be read off" in str(refused.value)
+    assert "s2" not in str(refused.value)
+    assert "x1" not in str(refused.value)

@@ -34,6 +34,8 @@ from looptrans.runtime.verify_work import default_blocks, work
 torch = pytest.importorskip("torch")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+
 from looptrans.runtime import verify as verifying  # noqa: E402  # it needs torch
 from looptrans.runtime.verify import CannotVerify, Launcher, verify, verify_launcher  # noqa: E402
 from looptrans.runtime.verify_memory import Guarded, guarded  # noqa: E402
@@ -435,6 +437,24 @@ def f(Q: Float[Array, "H M"], K: Float[Array, "G M"], R):
     assert all(each["H"] == each["G"] * each["R"] and each["M"] >= 2 for each in every)
     assert found["small"][0]["R"] > 1
     assert found["small"][0]["G"] > 1
+
+
+def test_a_size_that_others_are_found_by_is_never_zero() -> None:
+    """C is the extent G * C over G, of which nothing is known where G is 0."""
+    text = """
+def f(X: Float[Array, "G*C N"]):
+    Y = zeros((G * C, N))
+    for g in range(G):
+        for c in range(C):
+            for n in range(N):
+                Y[g * C + c, n] = X[g * C + c, n] * 2.0
+    return Y
+"""
+    sets = size_sets(program_of(text), emitted(program_of(text)).blocks)
+    zeros = [{n for n, v in each.sizes.items() if v == 0} for each in sets if each.kind == "zero"]
+    assert {"N"} in zeros
+    assert {"C"} in zeros
+    assert {"G"} not in zeros
 
 
 def test_no_loop_is_empty_where_blocks_are_filled() -> None:

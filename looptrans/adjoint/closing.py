@@ -26,6 +26,7 @@ from looptrans.algebra.edges import NoRecurrence, edges_of
 from looptrans.algebra.finding import Finding, find_operator, with_counter
 from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.recurrence import Recurrence, StateVariable
+from looptrans.algebra.tried import tried_text
 from looptrans.algebra.values import names_of
 from looptrans.frontend import parse
 from looptrans.ir.facts import DependenceReport
@@ -196,7 +197,8 @@ def _folded(step: Recurrence) -> tuple[Finding, ClosedFold]:
         if finding.refusal is not None:
             verb = "has" if len(step.states) == 1 else "have"
             raise NotClosed(f"{_cells(step)} {verb} none: {finding.refusal.text()}")
-        raise NotClosed(f"none was found for {_cells(step)}: {'; '.join(finding.tried)}")
+        tried = tried_text(finding.recurrence, finding.tried)
+        raise NotClosed(f"none was found for {_cells(step)}: {tried}")
     fold = closed_fold(finding.recurrence, finding.operator)
     counted = with_counter(step) if fold is None else None
     if counted is not None:

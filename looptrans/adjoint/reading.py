@@ -23,11 +23,11 @@ from looptrans.adjoint.state import Around, LoopAround, Place, Position, Site, S
 from looptrans.adjoint.versions import join, write
 from looptrans.algebra.cells import condition_moved, moved, plain, value_moved
 from looptrans.algebra.values import is_number, negative
-from looptrans.ir.affine import total
 from looptrans.ir.condition import ALWAYS, Condition, negation
 from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.ranges import upwards
 from looptrans.ir.value import Access, Const, Create, Generator, Range, Value
 from looptrans.ir.walk import accesses, live_out, placed, touched, written
 
@@ -128,7 +128,7 @@ class _Reader:
                     variable = self.state.system.names.variable(node.variable)
                     start = self._plain(node.range.start, around)
                     stop = self._plain(node.range.stop, around)
-                    bounds = _upwards(Range(start, stop, node.range.step))
+                    bounds = upwards(Range(start, stop, node.range.step))
                     loop = LoopAround(here, node.variable, Generator(variable, bounds, ALWAYS))
                     kept = tuple(x for x in around.loops if x.name != node.variable)
                     if len(kept) != len(around.loops):
@@ -234,13 +234,6 @@ def _settings(
                 yield from _settings(node.body, asked)
             case _:
                 pass
-
-
-def _upwards(bounds: Range) -> Range:
-    """Return a range without its direction: definitions know of no order."""
-    if bounds.step != -1:
-        return bounds
-    return Range(total(bounds.stop, 1), total(bounds.start, 1))
 
 
 def _filled(creation: Create) -> Const | None:

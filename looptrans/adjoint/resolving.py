@@ -18,6 +18,7 @@ from looptrans.ir.affine import difference, form_of, is_same
 from looptrans.ir.condition import Condition, negation, with_operands
 from looptrans.ir.index import Int, Var
 from looptrans.ir.program import Assign
+from looptrans.ir.ranges import upwards
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -48,6 +49,7 @@ def resolved(state: State, value: Value, place: Place, facts: Facts) -> Value:
                     resolved(state, otherwise, place, facts.and_(negation(tested))),
                 )
             case Reduce(function, generators, body):
+                generators = tuple(replace(g, range=upwards(g.range)) for g in generators)
                 inside = facts.inside(generators)
                 found = tuple(
                     replace(g, condition=resolved_condition(state, g.condition, place, inside))

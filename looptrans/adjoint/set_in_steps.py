@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.recurrences import again
 from looptrans.ir.creation import creation_of
+from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.program import Assign, Declaration, If, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
@@ -38,10 +39,11 @@ def with_names_in_between(program: Program, name: str) -> Program | None:
     places = [p for p in placed(program) if isinstance(p.node, Assign) and _sets(p.node, name)]
     for loop in sorted({position for p in places for position in p.loop_positions}):
         steps = [p for p in places if loop in p.loop_positions]
-        if len(steps) > 1:
-            after = _named(program, name, loop, steps)
-            if check_storage(program, after, same_names(program, after)).decision == "legal":
-                return after
+        after = _named(program, name, loop, steps) if len(steps) > 1 else None
+        if after is None:
+            continue
+        if check_storage(program, after, same_names(program, after)).decision == "legal":
+            return after
     return None
 
 
@@ -49,8 +51,11 @@ def _sets(node: Assign, name: str) -> bool:
     return any(target.array == name for target in node.targets)
 
 
-def _named(program: Program, name: str, loop: Position, steps: list[Placed]) -> Program:
-    """Return the listing with a name for what each step but the last one leaves in a loop."""
+def _named(program: Program, name: str, loop: Position, steps: list[Placed]) -> Program | None:
+    """Return the listing with a name for what each step but the last one leaves in a loop.
+
+    None where a step in the loop is what the state starts from: nothing sets it before then.
+    """
     between: list[str] = []
     for _ in steps[1:]:
         between.append(fresh_name(program, f"{name}_then", between))
@@ -71,7 +76,10 @@ def _named(program: Program, name: str, loop: Position, steps: list[Placed]) -> 
         body=(*made, *rewritten(program.body, lambda node: (_moved(node, name, reads, writes),))),
         arrays=(*program.arrays, *(replace(array, name=each) for each in between)),
     )
-    return again(after)
+    try:
+        return again(after)
+    except ListingError:
+        return None
 
 
 def _moved(node: Node, name: str, reads: Mapping[str, str], writes: Mapping[str, str]) -> Node:

@@ -38,6 +38,7 @@ from looptrans.algebra.order import inputs_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.search import Search
 from looptrans.algebra.separable import Fusion, Separable, arrays_of, written_in
+from looptrans.algebra.tried import tried_text
 from looptrans.algebra.values import names_of, put
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.facts import DependenceReport
@@ -335,7 +336,7 @@ class _Work:
                 return Fusion(
                     "unknown",
                     reason=f"{access_text(state.access)} is no plain sum, maximum or minimum of "
-                    "terms: " + "; ".join(search.tried),
+                    "terms: " + tried_text(renamed, search.tried),
                 )
             separable = Separable(
                 self.program, earlier, self._between(self.iterations[-1]), self.laws

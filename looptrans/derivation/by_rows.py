@@ -10,6 +10,7 @@ Rows that add to one number wait for each other, so one program would go over al
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -17,9 +18,10 @@ from looptrans.adjoint.accumulating import accumulation
 from looptrans.algebra.free import freed
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import Writer, done
-from looptrans.ir.affine import multiplied, total
+from looptrans.ir.affine import about, multiplied, total
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
+from looptrans.ir.index import Arith, Index, Int, Var, opaque_terms, variables
+from looptrans.ir.listing import index_text
 from looptrans.ir.monoids import MONOID_OF, OF_NOTHING, Folding
 from looptrans.ir.operator import LEFT, OPERATORS, RIGHT
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
@@ -121,10 +123,15 @@ def by_rows(program: Program, loop: str) -> DerivationStep:
 
 
 def _rows(program: Program, path: LoopPath) -> tuple[Loop, ...]:
-    """Return the loops whose iterations are rows, outermost first."""
+    """Return the loops whose iterations are rows, outermost first.
+
+    Pairs of rows, of which no argument or result has one number each, are no rows.
+    """
     found: list[Loop] = []
     loop = path.loop
     while _counts(program, loop) and _holds_a_loop(loop):
+        if found and not _has_room(program, (*found, loop)):
+            break
         found.append(loop)
         match loop.body:
             case (Loop(execution="sequential") as inner,):
@@ -144,6 +151,28 @@ def _counts(program: Program, loop: Loop) -> bool:
         and not opaque_terms(bounds.stop)
         and is_never_negative(program, bounds.stop, {})
     )
+
+
+def _has_room(program: Program, loops: tuple[Loop, ...]) -> bool:
+    """Tell whether an argument or a result has the dimensions of some loops."""
+    wanted = Counter(factor for loop in loops for factor in _factors(loop.range.stop))
+    return any(
+        wanted <= Counter(factor for extent in array.shape for factor in _factors(extent))
+        for array in program.arrays
+        if array.role == "input" or array.name in program.outputs
+    )
+
+
+def _factors(extent: Index | None) -> Iterator[str]:
+    """Yield what is multiplied in an extent, each give or take a few: `B` and `T` of `B * T`."""
+    match extent:
+        case None:
+            return
+        case Arith("*", left, right):
+            yield from _factors(left)
+            yield from _factors(right)
+        case _:
+            yield index_text(about(extent))
 
 
 def _holds_a_loop(loop: Loop) -> bool:

@@ -107,10 +107,14 @@ def derive(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
     in_order(work)
+    # The parts that rows keep have subscripts of products, through which no value is followed.
+    in_states(work)
     if goal == "fold":
+        before = len(work.steps)
         _by_rows(work)
         work.take(ROWS)
-    in_states(work)
+        if len(work.steps) > before:
+            in_states(work)
     if nests == "joined":
         joined(work, own=own)
     elif nests == "rows again":

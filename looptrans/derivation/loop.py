@@ -10,6 +10,7 @@ from looptrans.algebra.finding import find_operator
 from looptrans.algebra.infinities import tests_infinity
 from looptrans.algebra.laws import Law
 from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.tried import tried_text
 from looptrans.algebra.values import put
 from looptrans.derivation.bodies import (
     flow,
@@ -63,7 +64,7 @@ def operator_for(program: Program, loop: str, step: Recurrence) -> OperatorCerti
     if finding.operator is None:
         if finding.refusal is not None:
             raise NotDone(f"{loop} cannot be split: {finding.refusal.text()}", "illegal")
-        tried = "; ".join(finding.tried)
+        tried = tried_text(finding.recurrence, finding.tried)
         raise NotDone(f"no operator was found that joins two parts of {loop}: {tried}")
     return OperatorCertificate(program, loop, finding.recurrence, finding.operator, finding.laws)
 

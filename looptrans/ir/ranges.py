@@ -24,3 +24,8 @@ def reversed_range(limits: Range) -> Range:
         )
         last = total(limits.start, product(step, quotient(total(span, -1), abs(step))))
     return Range(last, total(limits.start, -way), -step)
+
+
+def upwards(limits: Range) -> Range:
+    """Return the range that goes upwards over what a range goes over."""
+    return limits if limits.step > 0 else reversed_range(limits)
