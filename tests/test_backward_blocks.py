@@ -201,3 +201,13 @@ def test_weights_changed_in_place_need_no_pass_over_keys_for_their_own_sum(
     assert len(products) == 2
     (delta,) = (k for k in kernels if "delta" in k.name)
     assert {array.name for array in delta.arrays} >= {"dO", "O"}
+
+
+def test_a_sum_inside_of_its_logarithm_is_handed_over_as_that() -> None:
+    text = PHASES.format(mask=CAUSAL, weight="P[h, i, j] * g[h, i]").replace(
+        "l = sum(exp(S[h, i, j] - m) for j in range(N))",
+        "z = m + log(sum(exp(S[h, i, j] - m) for j in range(N)))",
+    )
+    text = text.replace("exp(S[h, i, j] - m) / l", "exp(S[h, i, j] - z)")
+    found = emitted_with_backward(parse(Source("<listing>", text)))
+    assert [len(dots(kernel.body)) > 0 for kernel in found.backward.kernels] == [False, True, True]

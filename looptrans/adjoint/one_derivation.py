@@ -178,7 +178,9 @@ class Derivation:
         held = [self.system.definitions[each.name] for each in self.held]
         for own, each in zip(held, self.held, strict=True):
             self.system.add(replace(own, value=each.value, origin="again"))
-        statistics = with_log_sums(self.prepared, self.sizes, self.outputs)
+        known = tuple(self.reading.sites)
+        outputs = tuple(self.outputs.values())
+        statistics = with_log_sums(self.prepared, self.sizes, outputs, known)
         writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)

@@ -13,6 +13,7 @@ In rows that see nothing they are 0 and infinity, which makes P 0 without a ques
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -41,6 +42,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    walk_value,
 )
 
 LOST: Final = 1024.0
@@ -87,12 +89,21 @@ class LogSum:
         return last.name if before else None
 
 
-def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> tuple[LogSum, ...]:
-    """Work weights out from the logarithms of their sums; those that are tested may be of 0."""
+def with_log_sums(
+    prepared: Prepared, sizes: Sizes, outputs: Collection[str], set_to: Collection[str]
+) -> tuple[LogSum, ...]:
+    """Work weights out from the logarithms of their sums; those that are tested may be of 0.
+
+    Args:
+        prepared: The definitions with their weights.
+        sizes: What they are compared with.
+        outputs: The definitions of outputs.
+        set_to: Those that something in the listing is set to, and which it can hand over.
+    """
     system = prepared.system
     found: list[LogSum] = []
     for weight in prepared.weights.values():
-        if not weight.is_own:
+        if not weight.is_own and (weight.total in set_to or not _is_by_rows(system, weight)):
             continue
         if weight.beside is not None:
             main = next((each for each in found if each.weight.name == weight.beside), None)
@@ -115,10 +126,20 @@ def with_log_sums(prepared: Prepared, sizes: Sizes, outputs: dict[str, str]) -> 
             )
             guarded = False
         else:
-            known = _known(prepared, logarithm, free, outputs)
+            # A sum inside of its logarithm is handed over as that alone.
+            named = () if weight.total in set_to else tuple(set_to)
+            known = _known(prepared, logarithm, free, (*outputs, *named))
             kept = (known or _added(system, own, outer, "lse", logarithm),)
         found.append(_from(prepared, weight, add(*inside), kept, logarithm, guarded))
     return tuple(found)
+
+
+def _is_by_rows(system: System, weight: Weight) -> bool:
+    """Tell whether the first indices of a weight are those of its sum."""
+    own = system.definitions[weight.name]
+    first = own.variables[: len(system.definitions[weight.total].variables)]
+    reads = [part.access for part in walk_value(own.value) if isinstance(part, Read)]
+    return Access(weight.total, tuple(map(Var, first))) in reads
 
 
 def _may_be_masked(system: System, inside: tuple[Value, ...]) -> bool:
@@ -200,10 +221,10 @@ def _beside(prepared: Prepared, weight: Weight, main: LogSum) -> LogSum:
 
 
 def _known(
-    prepared: Prepared, value: Value, free: tuple[str, ...], outputs: dict[str, str]
+    prepared: Prepared, value: Value, free: tuple[str, ...], names: tuple[str, ...]
 ) -> Kept | None:
-    """Return an output that is a value already."""
-    for name in outputs.values():
+    """Return what is a value already, such as an output."""
+    for name in names:
         definition = prepared.system.definitions.get(name)
         if definition is None:
             continue

@@ -346,7 +346,17 @@ def _weigh(
     else:
         name, cell = known
     beside = None if main is None else main.name
-    weight = Weight(name, total.name, function, argument, known is None, beside, is_first)
+    assert isinstance(cell, Read)
+    # The exponent in the variables of the definition, which may be the listing's own.
+    here = {
+        index.name: Var(variable)
+        for variable, index in zip(
+            system.definitions[name].variables, cell.access.indices, strict=True
+        )
+        if isinstance(index, Var)
+    }
+    exponent = value_moved(argument, here)
+    weight = Weight(name, total.name, function, exponent, known is None, beside, is_first)
     found.weights[name] = weight
     result = Term(Fraction(1), ((cell, 1), (divisor, 1)))
     found.identities.append(Identity(name, variables, numerator, result))
