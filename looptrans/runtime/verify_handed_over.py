@@ -75,7 +75,8 @@ class HandedOver:
     def undefined(self, argument: str) -> Values:
         """Return which elements are no numbers because of what is saved in the listing itself.
 
-        They are nan where that is nan, and perhaps infinite where it is too large for its type.
+        They are nan where that is nan, and perhaps infinite where it is too large for its type, or
+        where an operand of a product is.
         """
         nothing = np.asarray(False)
         try:
@@ -83,9 +84,12 @@ class HandedOver:
             saved = {each.name: exact[each.name] for each in self.found.saved}
             kept = {name: self._as_kept(name, values) for name, values in saved.items()}
             overflows = any(kept[name] is not values for name, values in saved.items())
+            program = self.found.program
+            if self.dtype != "float32":
+                program, overflows = with_rounded_operands(program, self.dtype), True
             if not overflows and not any(np.isnan(values).any() for values in saved.values()):
                 return nothing
-            values = self._gradients(self.found.program, kept)[self.found.gradients[argument]]
+            values = self._gradients(program, kept)[self.found.gradients[argument]]
             found: Values = ~np.isfinite(values) if overflows else np.isnan(values)
             return found
         except ExecutionError:
