@@ -157,6 +157,8 @@ def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> Derivat
     gone = tuple(name for name in arrays if writer.is_gone(name))
     if set(reading.outputs) != set(program.outputs) or not gone:
         raise NotDone("no large array is handed to another nest that need not be kept")
+    if not any(map(writer.is_worth_it, gone)):
+        raise NotDone(f"{gone[0]} is a number of each row, and may stay")
     for array in _rounded(program):
         if writer.is_gone(array):
             raise NotDone(f"{array} rounds what it is set to")
@@ -211,6 +213,14 @@ class _Writer:
         """Tell whether nothing of an array of the listing stays in memory."""
         mine = [d for d in self.system.definitions.values() if d.array == array]
         return bool(mine) and not any(map(self.is_kept, mine))
+
+    def is_worth_it(self, array: str) -> bool:
+        """Tell whether an array takes room, or is of sums: no number of each row that is known."""
+        mine = [d for d in self.system.definitions.values() if d.array == array]
+        return any(
+            not self.sizes.is_small(d.extents) or any(self._sums(self._inlined(d.value)))
+            for d in mine
+        )
 
     def gathered_once(self, arrays: tuple[str, ...]) -> list[str]:
         """Return the arrays that one kept sum hangs on, made of none that several hang on.
