@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.ir.program import Program
+from looptrans.analysis.truths import with_truths
+from looptrans.ir.condition import Relation
+from looptrans.ir.index import Opaque
+from looptrans.ir.program import If, Program
+from looptrans.ir.walk import nodes, written
 from looptrans.transforms.expand import expand
+from looptrans.transforms.fuse import fuse
 from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.privatize import privatize
 from tests.analysis import lines, verdicts
@@ -140,3 +145,47 @@ def test_rows_read_where_another_iteration_filled_them_may_not(read: str) -> Non
 
 def read_text(test: str) -> Program:
     return read(IN_TURN.format(read=test))
+
+
+TWO_TESTS = """
+def f(x: Float[Array, "N"], t: Float[Array, "N"], y: Float[Array, "N"], w: Float[Array, "N"]):
+    for i in range(N):
+        if {first}:
+            y[i] = t[i]
+        if {second}:
+            w[i] = y[i]
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("x[i] * 2 > i", "x[i] * i > 2"), ("x[i] > 2", "x[i] > i"), ("x[i] > i", "x[i] > i + 1")],
+)
+def test_numbers_in_tests_are_no_indices(first: str, second: str) -> None:
+    program = read(TWO_TESTS.format(first=first, second=second))
+    told = [
+        node.condition
+        for node in nodes(with_truths(program, written(program)).body)
+        if isinstance(node, If) and isinstance(node.condition, Relation)
+    ]
+    one, other = (each.left for each in told)
+    assert isinstance(one, Opaque) and isinstance(other, Opaque)
+    assert (one.array, len(one.arguments)) != (other.array, len(other.arguments)) or (
+        one.arguments != other.arguments
+    )
+
+
+def test_tests_that_differ_in_a_number_alone_are_told_apart() -> None:
+    text = """
+        def f(x: Float[Array, "N"], v: Float[Array, "N"], N):
+            s = 0.0
+            y = zeros(N)
+            for i in range(N):
+                if x[i] > 2:
+                    s = v[i]
+            for i in range(N):
+                if x[i] > i:
+                    y[i] = s + y[i]
+            return y
+    """
+    assert fuse(read(text), "i@5", "i@8").verdict.decision != "legal"

@@ -1,8 +1,8 @@
 """Tests of data that nothing writes, as what the elements of arrays of integers say.
 
-    if ok[i, j]:                          ->    if (ok[1, 2])[i, j] == 1:
+    if ok[i, j]:                          ->    if (ok[#1, #2])[i, j] == 1:
         s[j] = …                                    s[j] = …
-    m = max(s[j] … if x[j] > 0.0)         ->    m = max(s[j] … if (x[1] > 0.0)[j] == 1)
+    m = max(s[j] … if x[j] > 0.0)         ->    m = max(s[j] … if (x[#1] > 0.0)[j] == 1)
 
 Equal indices then have equal truth, whatever it is. What holds whatever such an array contains
 holds for the test.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
-from looptrans.ir.index import Index, Int, Opaque, lets, opaque_terms
+from looptrans.ir.index import Index, Int, Opaque, Var, lets, opaque_terms
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import condition_changed, replaced, rewritten
@@ -23,7 +23,9 @@ from looptrans.ir.value import Holds, Read, Reduce, Select, Value, data_of, walk
 def tested_alike(
     condition: Condition, changed: frozenset[str]
 ) -> tuple[Condition, tuple[Index, ...]] | None:
-    """Take apart a test of data: what it tests, with numbers for the indices, and these, in order.
+    """Take apart a test of data: what it tests, with names for the indices, and these, in order.
+
+    No listing has such names, nor are they numbers: `x[i] * 2 > j` is not `x[i] * j > 2`.
 
     Args:
         condition: The test.
@@ -39,7 +41,7 @@ def tested_alike(
 
     def noted(index: Index) -> Index:
         indices.append(index)
-        return Int(len(indices))
+        return Var(f"#{len(indices)}")
 
     return condition_changed(condition, noted), tuple(indices)
 
