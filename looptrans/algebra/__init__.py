@@ -11,8 +11,8 @@ is it equal               normal, terms, signs, atoms, numbers, ordering, possib
                           readable, one_order
 what is no number         infinities
 what may be a mask        makeup
-combine operators         search, draft, extrema, scaled_sums, own_step, matrices, operator, laws,
-                          weights, conjugation, refusal, finding
+combine operators         search, tried, draft, extrema, scaled_sums, own_step, matrices,
+                          operator, laws, weights, conjugation, refusal, finding
 other forms of a loop     closed, change_of_state, fusion, separable
 a block at once           append, append_laws, append_state, appended
 elements of blocks        one_by_one, named_blocks, block_steps, block_laws, gathered,
