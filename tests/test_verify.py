@@ -682,6 +682,7 @@ def test_what_terms_below_the_smallest_number_make_is_not_compared() -> None:
     output = error_of([5e-36, 0.0], [5.5e-36, 4e-38])
     assert (output.passed, output.skipped) == (True, 2)
     assert not error_of([5e-26, 0.0], [5.5e-26, 4e-38]).passed
+    assert not error_of([-3e-31, 0.0], [3e-31, 1e-32]).passed  # more than what is lost
 
 
 def test_a_rounding_that_changes_everything_is_none() -> None:

@@ -22,6 +22,9 @@ MOST_ROUNDING = 2.0**-6
 NEGLIGIBLE = 2.0**-100
 """What sums of numbers that float32 has no full precision for, below 2^-126, are below."""
 
+LOST = 2.0**-110
+"""What such numbers that come out as 0 can make of a sum, if there are thousands."""
+
 LARGEST = {"float32": 2.0**128, "float16": 65520.0, "bfloat16": (2 - 2.0**-8) * 2.0**127}
 
 
@@ -100,9 +103,11 @@ def negligible(found: Values, exact: Values) -> Values:
     """Return which numbers are so small that their terms may have come out as 0.
 
     A GPU's own exp is 0 where its result is below 2^-126, and so is a product of small numbers.
+    Where more is missing than such terms make, the number is a wrong one.
     """
-    small: Values = (np.maximum(np.abs(found), np.abs(exact)) < NEGLIGIBLE) & (exact != 0)
-    return small
+    small = np.maximum(np.abs(found), np.abs(exact)) < NEGLIGIBLE
+    near: Values = small & (np.abs(found - exact) < LOST) & (exact != 0)
+    return near
 
 
 def plain_nearby(nearby: Callable[[int], Values], exact: Values, asked: Values) -> float:
