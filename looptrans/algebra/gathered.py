@@ -25,13 +25,11 @@ from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, is_number, multi
 from looptrans.ir.condition import (
     Condition,
     Data,
-    Every,
-    Not,
     Relation,
-    Some,
     Truth,
     conjunction,
     opposite,
+    with_tests,
 )
 from looptrans.ir.monoids import FOLDING_OF, IDENTITIES
 from looptrans.ir.rewrite import replaced, replaced_part
@@ -218,18 +216,8 @@ def _tested(term: Value, condition: Condition) -> Value:
 def _by_value(condition: Condition) -> Condition | None:
     """Return a condition that tests the truth of what it compares; None if it does so already."""
 
-    def change(part: Condition) -> Condition:
-        match part:
-            case Relation():
-                return Data(Holds(part))
-            case Every(parts):
-                return Every(tuple(map(change, parts)))
-            case Some(parts):
-                return Some(tuple(map(change, parts)))
-            case Not(inner):
-                return Not(change(inner))
-            case _:
-                return part
+    def change(test: Condition) -> Condition:
+        return Data(Holds(test)) if isinstance(test, Relation) else test
 
-    changed = change(condition)
+    changed = with_tests(condition, change)
     return None if changed == condition else changed

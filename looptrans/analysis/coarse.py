@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.ir.condition import NEGATED, Condition, Every, Not, Relation, Some, compared
+from looptrans.ir.condition import NEGATED, Condition, Relation, compared, with_tests
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -87,21 +87,19 @@ def _quotients(condition: Condition) -> frozenset[Index]:
 
 def _guard(condition: Condition) -> Condition:
     """Replace comparisons of quotients by truths, a comparison and its opposite by the same one."""
-    match condition:
-        case Relation(op, left, right) if _quotients(condition):
+    return with_tests(condition, _test)
+
+
+def _test(test: Condition) -> Condition:
+    match test:
+        case Relation(op, left, right) if _quotients(test):
             if not (variables(left) or variables(right)) or lets(left) or lets(right):
-                return condition
+                return test
             positive = op in ("==", "<", ">")
             truth = _element((left, right), f" {op if positive else NEGATED[op]} ")
             return Relation("==" if positive else "!=", truth, Int(1))
-        case Every(parts):
-            return Every(tuple(map(_guard, parts)))
-        case Some(parts):
-            return Some(tuple(map(_guard, parts)))
-        case Not(part):
-            return Not(_guard(part))
         case _:
-            return condition
+            return test
 
 
 def _range(given: Range) -> Range:

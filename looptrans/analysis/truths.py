@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.condition import Condition, Data, Relation, with_tests
 from looptrans.ir.index import Index, Int, Opaque, Var, lets, opaque_terms
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import Assign, If, Node, Program
@@ -55,17 +55,10 @@ def with_truths(program: Program, changed: frozenset[str]) -> Program:
     """
 
     def condition_of(condition: Condition) -> Condition:
-        match condition:
-            case Data():
-                return _truth(condition, changed) or condition
-            case Every(parts):
-                return Every(tuple(map(condition_of, parts)))
-            case Some(parts):
-                return Some(tuple(map(condition_of, parts)))
-            case Not(part):
-                return Not(condition_of(part))
-            case _:
-                return condition
+        return with_tests(condition, test_of)
+
+    def test_of(test: Condition) -> Condition:
+        return (_truth(test, changed) if isinstance(test, Data) else None) or test
 
     def value_of(value: Value) -> Value | None:
         match value:

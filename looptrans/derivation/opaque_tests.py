@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, conjunction
+from looptrans.ir.condition import Condition, Data, Relation, conjunction, with_tests
 from looptrans.ir.index import Arith, Index, Int, Opaque, opaque_terms
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
@@ -118,17 +118,15 @@ def _value(value: Value) -> Value | None:
 
 
 def _condition(condition: Condition) -> Condition:
-    match condition:
+    return with_tests(condition, _test)
+
+
+def _test(test: Condition) -> Condition:
+    match test:
         case Relation(op, left, right) if opaque_terms(left) or opaque_terms(right):
             return Data(Compare(op, _number(left), _number(right)))
-        case Not(part):
-            return Not(_condition(part))
-        case Every(parts):
-            return Every(tuple(map(_condition, parts)))
-        case Some(parts):
-            return Some(tuple(map(_condition, parts)))
         case _:
-            return condition
+            return test
 
 
 def _number(index: Index) -> Value:

@@ -183,16 +183,23 @@ def with_operands(
                 return Relation(op, index(left), index(right))
             case Data(tested) if value is not None:
                 return Data(value(tested))
-            case Every(parts):
-                return Every(tuple(map(each, parts)))
-            case Some(parts):
-                return Some(tuple(map(each, parts)))
-            case Not(inner):
-                return Not(each(inner))
             case _:
                 return part
 
-    return each(condition)
+    return with_tests(condition, each)
+
+
+def with_tests(condition: Condition, change: Callable[[Condition], Condition]) -> Condition:
+    """Return a condition with the tests it is joined of, comparisons and the like, replaced."""
+    match condition:
+        case Every(parts):
+            return Every(tuple(with_tests(part, change) for part in parts))
+        case Some(parts):
+            return Some(tuple(with_tests(part, change) for part in parts))
+        case Not(part):
+            return Not(with_tests(part, change))
+        case _:
+            return change(condition)
 
 
 def is_data_dependent(condition: Condition) -> bool:
