@@ -154,7 +154,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -166,10 +166,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -178,7 +184,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -216,7 +222,7 @@ def attention_bias_kernel(
     stride_bias_h, stride_bias_i, stride_bias_j,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     scale,
-    H, M, N,
+    B, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -229,8 +235,8 @@ def attention_bias_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i // H
-    h = pid // blocks_i % H
+    b = pid // blocks_i % B
+    h = pid // blocks_i // B
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
@@ -383,7 +389,7 @@ def attention_bias_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOC
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_kernel_default = {
-    2: attention_bias_kernel_config(128, 32, 0, 8, 3),
+    2: attention_bias_kernel_config(128, 64, 0, 8, 3),
     4: attention_bias_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -394,10 +400,10 @@ attention_bias_kernel_tuned = {
         [
             attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_bias_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -408,7 +414,7 @@ attention_bias_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_bias_kernel_footprint, 4),
     ),
 }
@@ -578,7 +584,7 @@ def attention_bias(Q, K, V, bias, scale, *, out=None, tune=True):
                 *bias.stride(),
                 *O.stride(),
                 scale,
-                H, M, N,
+                B, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,

@@ -328,7 +328,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -340,10 +340,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -352,7 +358,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -392,7 +398,7 @@ def attention_bias_kernel(
     stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     scale,
-    H, M, N,
+    B, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -405,8 +411,8 @@ def attention_bias_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i // H
-    h = pid // blocks_i % H
+    b = pid // blocks_i % B
+    h = pid // blocks_i // B
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
@@ -567,7 +573,7 @@ def attention_bias_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOC
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_kernel_default = {
-    2: attention_bias_kernel_config(128, 32, 0, 8, 3),
+    2: attention_bias_kernel_config(128, 64, 0, 8, 3),
     4: attention_bias_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -578,10 +584,10 @@ attention_bias_kernel_tuned = {
         [
             attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_bias_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -592,7 +598,7 @@ attention_bias_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_bias_kernel_footprint, 4),
     ),
 }
@@ -694,7 +700,7 @@ def attention_bias_backward_dQ_kernel(
     stride_dscale_part_b, stride_dscale_part_h, stride_dscale_part_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
     scale,
-    H, M, N,
+    B, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -707,8 +713,8 @@ def attention_bias_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i // H
-    h = pid // blocks_i % H
+    b = pid // blocks_i % B
+    h = pid // blocks_i // B
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
@@ -843,7 +849,7 @@ def attention_bias_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_backward_dQ_kernel_default = {
-    2: attention_bias_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_bias_backward_dQ_kernel_config(128, 32, 8, 3),
     4: attention_bias_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -853,9 +859,9 @@ attention_bias_backward_dQ_kernel_tuned = {
         attention_bias_backward_dQ_kernel,
         [
             attention_bias_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_bias_backward_dQ_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -866,7 +872,7 @@ attention_bias_backward_dQ_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_bias_backward_dQ_kernel_footprint, 4),
     ),
 }
@@ -886,7 +892,7 @@ def attention_bias_backward_dK_dV_kernel(
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
     scale,
-    H, M, N,
+    B, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -899,8 +905,8 @@ def attention_bias_backward_dK_dV_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_j = tl.cdiv(N, BLOCK_J)
-    b = pid // blocks_j // H
-    h = pid // blocks_j % H
+    b = pid // blocks_j % B
+    h = pid // blocks_j // B
     j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
@@ -1056,7 +1062,7 @@ attention_bias_backward_dK_dV_kernel_tuned = {
             attention_bias_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_bias_backward_dK_dV_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -1067,7 +1073,7 @@ attention_bias_backward_dK_dV_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_bias_backward_dK_dV_kernel_footprint, 4),
     ),
 }
@@ -1528,7 +1534,7 @@ def attention_bias_forward(Q, K, V, bias, scale, *, tune=True):
                 *log_l.stride(),
                 *O.stride(),
                 scale,
-                H, M, N,
+                B, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,
@@ -1701,7 +1707,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
                 *_strides(dscale_part, 0, 1, 2),
                 *_strides(dQ, 0, 1, 2, 3),
                 scale,
-                H, M, N,
+                B, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,
@@ -1742,7 +1748,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
                 scale,
-                H, M, N,
+                B, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,
@@ -1828,7 +1834,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_02078132"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_56061035"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1849,7 +1855,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_02078132"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_56061035"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     top: torch.Tensor, log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -288,7 +288,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -300,10 +300,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -312,7 +318,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -794,7 +800,7 @@ def attention_causal_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_causal_backward_dQ_kernel_default = {
-    2: attention_causal_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_causal_backward_dQ_kernel_config(128, 32, 8, 3),
     4: attention_causal_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -804,7 +810,7 @@ attention_causal_backward_dQ_kernel_tuned = {
         attention_causal_backward_dQ_kernel,
         [
             attention_causal_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_causal_backward_dQ_kernel_footprint, 2),
@@ -1029,7 +1035,7 @@ def attention_causal_backward_dK_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_causal_backward_dK_dV_kernel_default = {
-    2: attention_causal_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    2: attention_causal_backward_dK_dV_kernel_config(128, 32, 8, 3),
     4: attention_causal_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
@@ -1039,7 +1045,7 @@ attention_causal_backward_dK_dV_kernel_tuned = {
         attention_causal_backward_dK_dV_kernel,
         [
             attention_causal_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_causal_backward_dK_dV_kernel_footprint, 2),
@@ -1579,7 +1585,7 @@ def attention_causal_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=T
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_causal_forward_0cb5cb72"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_forward_3cb8a8bc"), mutates_args=())
 def _attention_causal_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1599,7 +1605,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_causal_backward_0cb5cb72"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_backward_3cb8a8bc"), mutates_args=())
 def _attention_causal_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

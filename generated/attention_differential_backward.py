@@ -494,7 +494,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -506,10 +506,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -518,7 +524,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -732,7 +738,7 @@ def attention_differential_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_differential_kernel_default = {
-    2: attention_differential_kernel_config(64, 32, 8, 3),
+    2: attention_differential_kernel_config(128, 32, 8, 3),
     4: attention_differential_kernel_config(32, 32, 8, 1),
 }
 
@@ -742,7 +748,7 @@ attention_differential_kernel_tuned = {
         attention_differential_kernel,
         [
             attention_differential_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_differential_kernel_footprint, 2),
@@ -941,7 +947,7 @@ def attention_differential_backward_O2_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_differential_backward_O2_kernel_default = {
-    2: attention_differential_backward_O2_kernel_config(64, 32, 8, 3),
+    2: attention_differential_backward_O2_kernel_config(128, 32, 8, 3),
     4: attention_differential_backward_O2_kernel_config(32, 32, 8, 1),
 }
 
@@ -951,7 +957,7 @@ attention_differential_backward_O2_kernel_tuned = {
         attention_differential_backward_O2_kernel,
         [
             attention_differential_backward_O2_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_differential_backward_O2_kernel_footprint, 2),
@@ -2170,7 +2176,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op(_free("attention_differential_forward_a6c2fc26"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_forward_61466cb8"), mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2191,7 +2197,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_differential_backward_a6c2fc26"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_backward_61466cb8"), mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

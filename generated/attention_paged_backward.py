@@ -341,7 +341,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -353,10 +353,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -365,7 +371,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -821,7 +827,7 @@ def attention_paged_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_paged_backward_dQ_kernel_default = {
-    2: attention_paged_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_paged_backward_dQ_kernel_config(128, 32, 8, 3),
     4: attention_paged_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -831,7 +837,7 @@ attention_paged_backward_dQ_kernel_tuned = {
         attention_paged_backward_dQ_kernel,
         [
             attention_paged_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "E", "P", "D"],
         fitting=_fitting(attention_paged_backward_dQ_kernel_footprint, 2),
@@ -1636,7 +1642,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_paged_forward_29bf2bb7"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_forward_7200fa69"), mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1656,7 +1662,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_paged_backward_29bf2bb7"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_backward_7200fa69"), mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

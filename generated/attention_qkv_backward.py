@@ -284,7 +284,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -296,10 +296,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -308,7 +314,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -781,7 +787,7 @@ def attention_qkv_backward_dQKV_0_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_qkv_backward_dQKV_0_kernel_default = {
-    2: attention_qkv_backward_dQKV_0_kernel_config(64, 32, 8, 3),
+    2: attention_qkv_backward_dQKV_0_kernel_config(128, 32, 8, 3),
     4: attention_qkv_backward_dQKV_0_kernel_config(32, 32, 8, 1),
 }
 
@@ -791,7 +797,7 @@ attention_qkv_backward_dQKV_0_kernel_tuned = {
         attention_qkv_backward_dQKV_0_kernel,
         [
             attention_qkv_backward_dQKV_0_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["N", "H", "E"],
         fitting=_fitting(attention_qkv_backward_dQKV_0_kernel_footprint, 2),
@@ -1008,7 +1014,7 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_qkv_backward_dQKV_1_dQKV_2_kernel_default = {
-    2: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(64, 32, 8, 3),
+    2: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(128, 32, 8, 3),
     4: attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(32, 32, 8, 1),
 }
 
@@ -1018,7 +1024,7 @@ attention_qkv_backward_dQKV_1_dQKV_2_kernel_tuned = {
         attention_qkv_backward_dQKV_1_dQKV_2_kernel,
         [
             attention_qkv_backward_dQKV_1_dQKV_2_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["N", "H", "E"],
         fitting=_fitting(attention_qkv_backward_dQKV_1_dQKV_2_kernel_footprint, 2),
@@ -1528,7 +1534,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op(_free("attention_qkv_forward_42b0eae7"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_forward_4e7efa13"), mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1547,7 +1553,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_qkv_backward_42b0eae7"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_backward_4e7efa13"), mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

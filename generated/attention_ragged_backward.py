@@ -292,7 +292,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -304,10 +304,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -316,7 +322,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -560,7 +566,7 @@ def attention_ragged_backward_delta_kernel(
     stride_O_i, stride_O_h, stride_O_d,
     stride_dO_i, stride_dO_h, stride_dO_d,
     stride_delta_h, stride_delta_i,
-    T, H, D,
+    T, D, B,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_D: tl.constexpr,
 ):
@@ -572,8 +578,8 @@ def attention_ragged_backward_delta_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(T, BLOCK_I)
-    b = pid // blocks_i // H
-    h = pid // blocks_i % H
+    b = pid // blocks_i % B
+    h = pid // blocks_i // B
     block_i = pid % blocks_i
     # What is the same throughout the program goes into the pointers.
     O_ptr += h * stride_O_h
@@ -635,7 +641,7 @@ attention_ragged_backward_delta_kernel_tuned = _Tuned(
         attention_ragged_backward_delta_kernel_config(*row)
         for row in itertools.product((1, 4, 16), (128, 512, 1024), (4, 8), (2,))
     ],
-    key=["T", "H", "D"],
+    key=["T", "D", "B"],
 )
 
 
@@ -793,7 +799,7 @@ def attention_ragged_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_ragged_backward_dQ_kernel_default = {
-    2: attention_ragged_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_ragged_backward_dQ_kernel_config(128, 32, 8, 3),
     4: attention_ragged_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -803,7 +809,7 @@ attention_ragged_backward_dQ_kernel_tuned = {
         attention_ragged_backward_dQ_kernel,
         [
             attention_ragged_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["T", "H", "E", "D"],
         fitting=_fitting(attention_ragged_backward_dQ_kernel_footprint, 2),
@@ -986,7 +992,7 @@ def attention_ragged_backward_dK_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_ragged_backward_dK_dV_kernel_default = {
-    2: attention_ragged_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    2: attention_ragged_backward_dK_dV_kernel_config(128, 32, 8, 3),
     4: attention_ragged_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
@@ -996,7 +1002,7 @@ attention_ragged_backward_dK_dV_kernel_tuned = {
         attention_ragged_backward_dK_dV_kernel,
         [
             attention_ragged_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "U", "E", "D"],
         fitting=_fitting(attention_ragged_backward_dK_dV_kernel_footprint, 2),
@@ -1389,7 +1395,7 @@ def attention_ragged_backward(
                 *O.stride(),
                 *dO.stride(),
                 *delta.stride(),
-                T, H, D,
+                T, D, B,
                 INDEX=index,
                 **blocks, enable_fp_fusion=True,
             )
@@ -1497,7 +1503,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_ragged_forward_f3bf6545"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_forward_7aaad75a"), mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1516,7 +1522,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_ragged_backward_f3bf6545"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_backward_7aaad75a"), mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

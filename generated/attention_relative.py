@@ -156,7 +156,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -168,10 +168,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -180,7 +186,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -218,7 +224,7 @@ def attention_relative_kernel(
     stride_relative_h, stride_relative_1,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
-    H, M, N,
+    B, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -231,8 +237,8 @@ def attention_relative_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i // H
-    h = pid // blocks_i % H
+    b = pid // blocks_i % B
+    h = pid // blocks_i // B
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
@@ -406,7 +412,7 @@ attention_relative_kernel_tuned = {
                 ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -417,7 +423,7 @@ attention_relative_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_kernel_footprint, 4),
     ),
 }
@@ -592,7 +598,7 @@ def attention_relative(Q, K, V, relative, *, out=None, tune=True):
                 *relative.stride(),
                 *O.stride(),
                 *lse.stride(),
-                H, M, N,
+                B, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,

@@ -344,7 +344,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -356,10 +356,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -368,7 +374,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -408,7 +414,7 @@ def attention_relative_kernel(
     stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
-    H, M, N,
+    B, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -421,8 +427,8 @@ def attention_relative_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i // H
-    h = pid // blocks_i % H
+    b = pid // blocks_i % B
+    h = pid // blocks_i // B
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
@@ -605,7 +611,7 @@ attention_relative_kernel_tuned = {
                 ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -616,7 +622,7 @@ attention_relative_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_kernel_footprint, 4),
     ),
 }
@@ -721,7 +727,7 @@ def attention_relative_backward_dQ_kernel(
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
-    H, M, N,
+    B, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -734,8 +740,8 @@ def attention_relative_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i // H
-    h = pid // blocks_i % H
+    b = pid // blocks_i % B
+    h = pid // blocks_i // B
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
@@ -862,7 +868,7 @@ def attention_relative_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_relative_backward_dQ_kernel_default = {
-    2: attention_relative_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_relative_backward_dQ_kernel_config(128, 32, 8, 3),
     4: attention_relative_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -872,9 +878,9 @@ attention_relative_backward_dQ_kernel_tuned = {
         attention_relative_backward_dQ_kernel,
         [
             attention_relative_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_backward_dQ_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -885,7 +891,7 @@ attention_relative_backward_dQ_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_backward_dQ_kernel_footprint, 4),
     ),
 }
@@ -904,7 +910,7 @@ def attention_relative_backward_dK_dV_kernel(
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
-    H, M, N,
+    B, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -917,8 +923,8 @@ def attention_relative_backward_dK_dV_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_j = tl.cdiv(N, BLOCK_J)
-    b = pid // blocks_j // H
-    h = pid // blocks_j % H
+    b = pid // blocks_j % B
+    h = pid // blocks_j // B
     j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
@@ -1076,7 +1082,7 @@ attention_relative_backward_dK_dV_kernel_tuned = {
             attention_relative_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_backward_dK_dV_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -1087,7 +1093,7 @@ attention_relative_backward_dK_dV_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
             )
         ],
-        key=["H", "M", "N", "E", "D"],
+        key=["B", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_backward_dK_dV_kernel_footprint, 4),
     ),
 }
@@ -1573,7 +1579,7 @@ def attention_relative_forward(Q, K, V, relative, *, tune=True):
                 *log_l.stride(),
                 *O.stride(),
                 *lse.stride(),
-                H, M, N,
+                B, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,
@@ -1726,7 +1732,7 @@ def attention_relative_backward(
                 *dO.stride(),
                 *delta.stride(),
                 *dQ.stride(),
-                H, M, N,
+                B, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,
@@ -1766,7 +1772,7 @@ def attention_relative_backward(
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
-                H, M, N,
+                B, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,
@@ -1806,7 +1812,7 @@ def attention_relative_backward(
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_dd051aa8"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_ff880ba1"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1827,7 +1833,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_dd051aa8"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_ff880ba1"), mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, top: torch.Tensor,
     log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -250,7 +250,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -262,10 +262,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -274,7 +280,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -493,7 +499,7 @@ def attention_retention_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_retention_kernel_default = {
-    2: attention_retention_kernel_config(128, 32, 0, 8, 3),
+    2: attention_retention_kernel_config(128, 64, 0, 8, 3),
     4: attention_retention_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -504,7 +510,7 @@ attention_retention_kernel_tuned = {
         [
             attention_retention_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
             )
         ],
         key=["H", "M", "N", "E", "D"],
@@ -686,7 +692,7 @@ def attention_retention_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_retention_backward_dQ_kernel_default = {
-    2: attention_retention_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_retention_backward_dQ_kernel_config(128, 32, 8, 3),
     4: attention_retention_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -696,7 +702,7 @@ attention_retention_backward_dQ_kernel_tuned = {
         attention_retention_backward_dQ_kernel,
         [
             attention_retention_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_retention_backward_dQ_kernel_footprint, 2),
@@ -1354,7 +1360,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op(_free("attention_retention_forward_cfa84c8b"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_forward_df19614c"), mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1370,7 +1376,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_retention_backward_cfa84c8b"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_backward_df19614c"), mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

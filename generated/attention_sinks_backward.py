@@ -299,7 +299,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -311,10 +311,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -323,7 +329,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -575,7 +581,7 @@ def attention_sinks_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLO
 
 # Used where nothing is timed, by the bytes of an element.
 attention_sinks_kernel_default = {
-    2: attention_sinks_kernel_config(128, 32, 0, 8, 3),
+    2: attention_sinks_kernel_config(128, 64, 0, 8, 3),
     4: attention_sinks_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -586,7 +592,7 @@ attention_sinks_kernel_tuned = {
         [
             attention_sinks_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
             )
         ],
         key=["H", "M", "N", "window_left", "E", "D"],
@@ -960,7 +966,7 @@ def attention_sinks_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_sinks_backward_dQ_kernel_default = {
-    2: attention_sinks_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_sinks_backward_dQ_kernel_config(128, 32, 8, 3),
     4: attention_sinks_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -970,7 +976,7 @@ attention_sinks_backward_dQ_kernel_tuned = {
         attention_sinks_backward_dQ_kernel,
         [
             attention_sinks_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "window_left", "E", "D"],
         fitting=_fitting(attention_sinks_backward_dQ_kernel_footprint, 2),
@@ -1713,7 +1719,7 @@ def attention_sinks_backward(
     return dQ, dK, dV, dsinks
 
 
-@torch.library.custom_op(_free("attention_sinks_forward_90bd5909"), mutates_args=())
+@torch.library.custom_op(_free("attention_sinks_forward_ae0b6592"), mutates_args=())
 def _attention_sinks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     tune: bool
@@ -1733,7 +1739,7 @@ def _(Q, K, V, window_left, sinks, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_sinks_backward_90bd5909"), mutates_args=())
+@torch.library.custom_op(_free("attention_sinks_backward_ae0b6592"), mutates_args=())
 def _attention_sinks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -344,7 +344,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -356,10 +356,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -368,7 +374,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -862,7 +868,7 @@ def attention_softcap_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_softcap_backward_dQ_kernel_default = {
-    2: attention_softcap_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_softcap_backward_dQ_kernel_config(128, 32, 8, 3),
     4: attention_softcap_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -872,7 +878,7 @@ attention_softcap_backward_dQ_kernel_tuned = {
         attention_softcap_backward_dQ_kernel,
         [
             attention_softcap_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_softcap_backward_dQ_kernel_footprint, 2),
@@ -1648,7 +1654,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op(_free("attention_softcap_forward_a945ac7e"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_forward_276d49f5"), mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1668,7 +1674,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_softcap_backward_a945ac7e"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_backward_276d49f5"), mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

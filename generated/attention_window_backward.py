@@ -279,7 +279,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -291,10 +291,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -303,7 +309,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -568,7 +574,7 @@ def attention_window_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_window_kernel_default = {
-    2: attention_window_kernel_config(128, 32, 0, 8, 3),
+    2: attention_window_kernel_config(128, 64, 0, 8, 3),
     4: attention_window_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -579,7 +585,7 @@ attention_window_kernel_tuned = {
         [
             attention_window_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
+                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
             )
         ],
         key=["H", "M", "N", "window_left", "window_right", "E", "D"],
@@ -869,7 +875,7 @@ def attention_window_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_window_backward_dQ_kernel_default = {
-    2: attention_window_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: attention_window_backward_dQ_kernel_config(128, 32, 8, 3),
     4: attention_window_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -879,7 +885,7 @@ attention_window_backward_dQ_kernel_tuned = {
         attention_window_backward_dQ_kernel,
         [
             attention_window_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "window_left", "window_right", "E", "D"],
         fitting=_fitting(attention_window_backward_dQ_kernel_footprint, 2),
@@ -1507,7 +1513,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_forward_9b4d1618"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_forward_2b0c9162"), mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1527,7 +1533,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_backward_9b4d1618"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_backward_2b0c9162"), mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

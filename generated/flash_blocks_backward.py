@@ -262,7 +262,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -274,10 +274,16 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=144):
+def _fitted(config, footprint, width, sizes, device, most=160):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -286,7 +292,7 @@ def _fitted(config, footprint, width, sizes, device, most=144):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -714,7 +720,7 @@ def flash_blocks_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 flash_blocks_backward_dQ_kernel_default = {
-    2: flash_blocks_backward_dQ_kernel_config(64, 32, 8, 3),
+    2: flash_blocks_backward_dQ_kernel_config(128, 32, 8, 3),
     4: flash_blocks_backward_dQ_kernel_config(32, 32, 8, 1),
 }
 
@@ -724,7 +730,7 @@ flash_blocks_backward_dQ_kernel_tuned = {
         flash_blocks_backward_dQ_kernel,
         [
             flash_blocks_backward_dQ_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["M", "N", "E", "D"],
         fitting=_fitting(flash_blocks_backward_dQ_kernel_footprint, 2),
@@ -926,7 +932,7 @@ def flash_blocks_backward_dK_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 flash_blocks_backward_dK_dV_kernel_default = {
-    2: flash_blocks_backward_dK_dV_kernel_config(64, 32, 8, 3),
+    2: flash_blocks_backward_dK_dV_kernel_config(128, 32, 8, 3),
     4: flash_blocks_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
@@ -936,7 +942,7 @@ flash_blocks_backward_dK_dV_kernel_tuned = {
         flash_blocks_backward_dK_dV_kernel,
         [
             flash_blocks_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["M", "N", "E", "D"],
         fitting=_fitting(flash_blocks_backward_dK_dV_kernel_footprint, 2),
@@ -1363,7 +1369,7 @@ def flash_blocks_backward(Q, K, V, scale, lse, O, dO, dlse, *, wanted=None, tune
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("flash_blocks_forward_d2cb93dd"), mutates_args=())
+@torch.library.custom_op(_free("flash_blocks_forward_5bd965c0"), mutates_args=())
 def _flash_blocks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1381,7 +1387,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("flash_blocks_backward_d2cb93dd"), mutates_args=())
+@torch.library.custom_op(_free("flash_blocks_backward_5bd965c0"), mutates_args=())
 def _flash_blocks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -205,7 +205,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -217,7 +217,13 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
 @triton.jit
@@ -924,7 +930,7 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     return dX, dw, db, deps
 
 
-@torch.library.custom_op(_free("layernorm_forward_fb3d0f96"), mutates_args=())
+@torch.library.custom_op(_free("layernorm_forward_c543a04e"), mutates_args=())
 def _layernorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None,
     tune: bool
@@ -943,7 +949,7 @@ def _(X, w, b, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("layernorm_backward_fb3d0f96"), mutates_args=())
+@torch.library.custom_op(_free("layernorm_backward_c543a04e"), mutates_args=())
 def _layernorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, r_kept: torch.Tensor,
     mean_kept: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool

@@ -168,7 +168,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -180,7 +180,13 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
 @triton.jit
@@ -814,7 +820,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op(_free("rmsnorm_forward_6c4c0f0b"), mutates_args=())
+@torch.library.custom_op(_free("rmsnorm_forward_e3d6bdf5"), mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -831,7 +837,7 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("rmsnorm_backward_6c4c0f0b"), mutates_args=())
+@torch.library.custom_op(_free("rmsnorm_backward_e3d6bdf5"), mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -135,7 +135,7 @@ class _Tuned:
         """Return the configurations that fit, for Triton's autotuner."""
         if self.fitting is not None:
             configs = self.fitting(configs, sizes)
-        self.waiting = configs
+        self.waiting, self.fastest = configs, float("inf")
         return configs
 
     def timed(self, call, quantiles):
@@ -147,7 +147,13 @@ class _Tuned:
                 for config in self.waiting:
                     self.kernel.warmup(*arguments, grid=grid, **options, **config.all_kwargs())
             self.waiting = ()
-        return triton.runtime.driver.active.get_benchmarker()(call, quantiles=quantiles)
+        benchmark = triton.runtime.driver.active.get_benchmarker()
+        found = benchmark(call, warmup=5, rep=20, quantiles=quantiles)
+        # What takes far longer than the fastest so far is not timed any further.
+        if found[0] < 1.25 * self.fastest:
+            found = benchmark(call, quantiles=quantiles)
+            self.fastest = min(self.fastest, found[0])
+        return found
 
 
 @triton.jit
@@ -534,7 +540,7 @@ def softmax_backward(X, Y, dY, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op(_free("softmax_forward_832e0129"), mutates_args=())
+@torch.library.custom_op(_free("softmax_forward_ad0258c9"), mutates_args=())
 def _softmax_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return softmax_forward(X, tune=tune)[0]
 
@@ -546,7 +552,7 @@ def _(X, tune):
     return torch.empty((M, N), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op(_free("softmax_backward_832e0129"), mutates_args=())
+@torch.library.custom_op(_free("softmax_backward_ad0258c9"), mutates_args=())
 def _softmax_backward_operator(
     X: torch.Tensor, Y: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

@@ -368,11 +368,16 @@ torch.cuda.get_device_name = lambda: sys.argv[2]
 import kept
 
 kernel, tuned = kept.layernorm_kernel, kept.layernorm_kernel_tuned
-times, asked, launched = iter(range(100, 0, -1)), [], []
+step = int(sys.argv[3])
+times, asked, launched, long = iter(range(1000, 1000 + 100 * step, step)), [], [], 0
 
 
-def bench(call, quantiles):
-    asked.append(len(kernel.device_caches[0][0]))
+def bench(call, quantiles, warmup=25, rep=100):
+    global long
+    if rep < 100:
+        asked.append(len(kernel.device_caches[0][0]))
+    else:
+        long += 1
     return [float(next(times))] * 3
 
 
@@ -391,7 +396,7 @@ for rows in map(int, sys.argv[1].split(",")):
     for name in tuned.tuner.configs[0].all_kwargs():
         values.pop(name, None)
     tuned[1,](**values)
-print(*asked, "/", *(number for each in launched for number in each))
+print(*asked, "/", *(number for each in launched for number in each), "/", long)
 """
 
 
@@ -399,23 +404,29 @@ def test_timings_survive_the_process_serve_like_sizes_and_are_of_one_gpu(tmp_pat
     """And the kernels are compiled, for sm_90, before the first of them is timed."""
     (tmp_path / "kept.py").write_text(emitted(spec("layernorm")).text)
 
-    def run(rows: str, device: str) -> tuple[list[int], list[int]]:
+    def run(rows: str, device: str, step: int = -1) -> tuple[list[int], list[int], int]:
         environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
         done = subprocess.run(
-            [sys.executable, "-c", TIMED.format(folder=str(tmp_path)), rows, device],
+            [sys.executable, "-c", TIMED.format(folder=str(tmp_path)), rows, device, str(step)],
             env={**environment, "TRITON_CACHE_DIR": str(tmp_path / "cache")},
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        compiled, launched = done.stdout.split("/")
-        return [int(word) for word in compiled.split()], [int(word) for word in launched.split()]
+        compiled, launched, long = done.stdout.split("/")
+        numbers = [[int(word) for word in each.split()] for each in (compiled, launched)]
+        return numbers[0], numbers[1], int(long)
 
     # 50 is like 64, and 65 is not: the last ones of all, which the clock above likes best, are run.
     # Nor is 65 a multiple of 16, for which Triton compiles kernels of their own.
-    compiled, chosen = run("64,50,65", "one")
+    compiled, chosen, long = run("64,50,65", "one")
     assert compiled == [2, 2, 4, 4]
+    assert long == 4
     assert chosen[:3] == chosen[3:6] == chosen[6:]
-    assert run("64", "one") == ([], chosen[:3])
-    assert run("64", "another") == ([2, 2], chosen[:3])
+    assert run("64", "one") == ([], chosen[:3], 0)
+    assert run("64", "another") == ([2, 2], chosen[:3], 2)
+    # One that takes twice as long as the first is timed no further than that shows.
+    compiled, first, long = run("64", "a third", 1000)
+    assert (compiled, long) == ([2, 2], 1)
+    assert first != chosen[:3]

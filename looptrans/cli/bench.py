@@ -45,9 +45,9 @@ Work is counted in the listing: two operations for each multiply-add of a matrix
 iterations that its bounds leave, and once where several kernels work a product out again. Without
 a matrix product the rate is the bytes of arguments and results in a second.
 
-Times are taken by CUDA events, after a warm-up, the L2 cache overwritten before each call; the
-table has the median, and low and high, which leave out a fifth of the calls on either side. The
-backward pass is timed through torch's autograd for every implementation.
+Times are taken by CUDA events, after a rest and a warm-up, the L2 cache overwritten before each
+call; the table has the median, and low and high, which leave out a fifth of the calls on either
+side. The backward pass is timed through torch's autograd for every implementation.
 
 Long loops have 4096 and 16384 iterations, loops inside a block 64 and 128, together 16384 rows,
 unless --sizes names one set or, given again, several; what a set leaves out is found. An

@@ -1,7 +1,9 @@
 """Which program does what: the grid of a kernel as one number, and back.
 
 The last dimension of the grid runs fastest. Where it is a block of rows, the programs of one batch
-and head run next to each other, and what they all read stays in the cache. Two dimensions of rows
+and head run next to each other, and what they all read stays in the cache. Before it come those on
+which an array of rows and columns does not depend, a bias for each head that all batches share: it
+is the largest there is, and is read again while it is in the cache. Two dimensions of rows
 may instead be visited in groups, so that neighbours share rows of both operands.
 """
 
@@ -9,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.blocks.expr import Dim, Position
+from looptrans.blocks.expr import Dim, Load, Position, walk
+from looptrans.blocks.ops import exprs_of, ops_in
 from looptrans.blocks.program import Kernel
 from looptrans.emit.expressions import SIGN, SUM, Expressions
 from looptrans.ir.index import Int
@@ -40,21 +43,22 @@ def decoded(
     grid, grouped = kernel.grid, kernel.grouped
     if not grid:
         return []
+    order = _order(kernel)
     number = f"{program}.to({expr.index_type()})"
     if len(grid) == 1 and grid[0].role == "program":
         return _start(grid[0], number, need, expr)
     lines = [f"pid = {number}"]
     # The slowest dimension needs no count, unless blocks come in groups or the last one first.
-    counted = grid[1:]
+    counted = order[1:]
     if (grouped and len(grid) == 2) or (kernel.last_first and len(grid) == 1):
-        counted = grid
+        counted = order
     counts = {dim: _count(dim, expr) for dim in counted}
     for dim in counted:
         if dim.role == "rows":
             name = expr.scope.name("blocks", dim.name, wanted=f"blocks_{dim.name}")
             lines.append(f"{name} = {counts[dim]}")
             counts[dim] = name
-    places = _places(grid, counts)
+    places = _places(order, counts)
     if kernel.last_first:
         rows = grid[-1]
         lines.append(f"# The last blocks of {expr.dim(rows)} have most to do: they begin first.")
@@ -71,6 +75,30 @@ def decoded(
         elif not grouped or dim not in grid[-2:]:
             lines.append(f"{block_number(dim, expr)} = {places[dim]}")
     return lines
+
+
+def _order(kernel: Kernel) -> tuple[Dim, ...]:
+    """Return the dimensions of the grid, the slowest first.
+
+    Those of which a program does one iteration come in two parts: first those on which every array
+    depends that is loaded in rows of the program and columns of a loop.
+    """
+    loads = [
+        load
+        for op in ops_in(kernel.body)
+        for expr in exprs_of(op)
+        for load in walk(expr)
+        if isinstance(load, Load)
+    ]
+    places = [
+        {part.dim for each in load.subscripts for part in walk(each) if isinstance(part, Position)}
+        for load in loads
+    ]
+    large = [dims for dims in places if {"rows", "tile"} <= {dim.role for dim in dims}]
+    own = [dim for dim in kernel.grid if dim.role == "program"]
+    first = [dim for dim in own if all(dim in dims for dims in large)]
+    rest = [dim for dim in own if dim not in first]
+    return (*first, *rest, *(dim for dim in kernel.grid if dim not in own))
 
 
 def block_number(dim: Dim, expr: Expressions) -> str:

@@ -6,6 +6,7 @@ import gc
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -13,6 +14,10 @@ from looptrans.version import __version__
 
 WARM_UP, REPEATED = 100, 400
 """Milliseconds a call is repeated for before it is timed, and while it is."""
+
+REST = 0.5
+"""Seconds without work before a call is timed: else what comes after others, or after the trials of
+an autotuner, begins on a warmer GPU with slower clocks than what comes after a compiler."""
 
 CEILING = 8192
 """The rows, columns and depth of the matrix product that the others are measured against."""
@@ -81,6 +86,7 @@ class Gpu:
     method: Mapping[str, Any] = {
         "timer": "CUDA events around each call (triton.testing.do_bench)",
         "before each call": "the L2 cache is overwritten",
+        "rest s": REST,
         "warm-up ms": WARM_UP,
         "repeated ms": REPEATED,
         "statistic": "median; low and high leave out a fifth on either side",
@@ -103,8 +109,11 @@ class Gpu:
 
     def times(self, call: Callable[[], object]) -> tuple[float, ...]:
         """Return the milliseconds of repeated calls, the cache cold before each."""
+        import torch
         from triton.testing import do_bench
 
+        torch.cuda.synchronize()
+        time.sleep(REST)
         found = do_bench(call, warmup=WARM_UP, rep=REPEATED, return_mode="all")
         return tuple(round(float(each), 6) for each in found)
 

@@ -1,0 +1,41 @@
+"""The table of README.md, from what `looptrans bench` has written.
+
+    .venv/bin/python -m benchmarks.table benchmarks/results/FILE.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+HEAD = """\
+| | length | pass | looptrans | FlexAttention | of it | cuDNN | of it |
+|---|---|---|---|---|---|---|---|"""
+OURS, FLEX, CUDNN = "looptrans", "FlexAttention", "SDPA cuDNN"
+
+
+def rows(results: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a row for each result: teraflops a second, and what part of the others' that is."""
+    for each in results["results"]:
+        rates = {row["name"]: row["tflops"] for row in each["rows"] if row["median_ms"] is not None}
+        own = rates[OURS]
+        cells = [each["program"], str(each["sizes"]["N"]), each["pass"], f"{own:.0f}"]
+        for name in (FLEX, CUDNN):
+            other = rates.get(name)
+            cells += ["–", ""] if other is None else [f"{other:.0f}", f"{own / other:.2f}"]
+        yield f"| {' | '.join(cells)} |"
+
+
+def main() -> int:
+    """Print the table."""
+    for path in sys.argv[1:]:
+        print(HEAD)
+        print("\n".join(rows(json.loads(Path(path).read_text(encoding="utf-8")))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
