@@ -1,6 +1,6 @@
 """The table of README.md, from what `looptrans bench` has written.
 
-    .venv/bin/python -m benchmarks.table benchmarks/results/FILE.json
+.venv/bin/python -m benchmarks.table benchmarks/results/FILE.json
 """
 
 from __future__ import annotations

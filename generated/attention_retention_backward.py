@@ -621,7 +621,12 @@ def attention_retention_backward_dQ_kernel(
         drate_part = drate_part - tl.sum(
             s * exp_rate_h * (i[:, None] - j[None, :]).to(tl.float32) * ds_sum, axis=1
         )  # S6
-        dQ = tl.dot(ds_sum_2.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S7
+        dQ = tl.dot(
+            ds_sum_2,
+            K_je.to(tl.float32),
+            dQ,
+            input_precision="ieee" if K_ptr.dtype.element_ty == tl.float32 else None
+        )  # S7
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -659,10 +664,10 @@ def attention_retention_backward_dQ_kernel(
                 tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
                 ds_sum_2,
                 0.0
-            ).to(K_ptr.dtype.element_ty),
-            K_je,
+            ),
+            K_je.to(tl.float32),
             dQ,
-            input_precision="ieee"
+            input_precision="ieee" if K_ptr.dtype.element_ty == tl.float32 else None
         )  # S7
     if drate_part_ptr is not None:
         tl.store(drate_part_ptr + i * stride_drate_part_i, drate_part, mask=i < M)  # S6
@@ -685,7 +690,7 @@ def attention_retention_backward_dQ_kernel_footprint(
     """Return the bytes of shared memory and the numbers in registers of a program."""
     shared = width * (
         BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
-    ) + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
+    ) + 4 * BLOCK_J * BLOCK_E + num_stages * width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
     held = BLOCK_I * BLOCK_E + 3 * BLOCK_I * BLOCK_J
     return shared, held
 
@@ -821,20 +826,20 @@ def attention_retention_backward_dK_dV_kernel(
                 (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
                 ds_sum_2_2,
                 0.0
-            ).to(Q_ptr.dtype.element_ty),
-            Q_ie,
+            ),
+            Q_ie.to(tl.float32),
             dK,
-            input_precision="ieee"
+            input_precision="ieee" if Q_ptr.dtype.element_ty == tl.float32 else None
         )  # S13
         dV = tl.dot(
             tl.where(
                 (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
                 s_2 * exp_rate_h,
                 0.0
-            ).to(dO_ptr.dtype.element_ty),
-            dO_id,
+            ),
+            dO_id.to(tl.float32),
             dV,
-            input_precision="ieee"
+            input_precision="ieee" if dO_ptr.dtype.element_ty == tl.float32 else None
         )  # S14
     # Full blocks.
     for i_first in range(i_begun, i_full, BLOCK_I):
@@ -856,9 +861,17 @@ def attention_retention_backward_dK_dV_kernel(
         )  # S11
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
-        dK = tl.dot(ds_sum_2_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S13
+        dK = tl.dot(
+            ds_sum_2_2,
+            Q_ie.to(tl.float32),
+            dK,
+            input_precision="ieee" if Q_ptr.dtype.element_ty == tl.float32 else None
+        )  # S13
         dV = tl.dot(
-            (s_2 * exp_rate_h).to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee"
+            s_2 * exp_rate_h,
+            dO_id.to(tl.float32),
+            dV,
+            input_precision="ieee" if dO_ptr.dtype.element_ty == tl.float32 else None
         )  # S14
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
@@ -889,20 +902,20 @@ def attention_retention_backward_dK_dV_kernel(
                 (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
                 ds_sum_2_2,
                 0.0
-            ).to(Q_ptr.dtype.element_ty),
-            Q_ie,
+            ),
+            Q_ie.to(tl.float32),
             dK,
-            input_precision="ieee"
+            input_precision="ieee" if Q_ptr.dtype.element_ty == tl.float32 else None
         )  # S13
         dV = tl.dot(
             tl.where(
                 (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
                 s_2 * exp_rate_h,
                 0.0
-            ).to(dO_ptr.dtype.element_ty),
-            dO_id,
+            ),
+            dO_id.to(tl.float32),
             dV,
-            input_precision="ieee"
+            input_precision="ieee" if dO_ptr.dtype.element_ty == tl.float32 else None
         )  # S14
     if dK_ptr is not None:
         tl.store(
@@ -927,8 +940,8 @@ def attention_retention_backward_dK_dV_kernel_footprint(
     width, /, num_stages, BLOCK_J, BLOCK_D, BLOCK_E, BLOCK_I, **_
 ):
     """Return the bytes of shared memory and the numbers in registers of a program."""
-    shared = width * (
-        BLOCK_J * BLOCK_D + BLOCK_J * BLOCK_E
+    shared = width * (BLOCK_J * BLOCK_D + BLOCK_J * BLOCK_E) + 4 * (
+        BLOCK_I * BLOCK_E + BLOCK_I * BLOCK_D
     ) + num_stages * width * (BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_E)
     held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 3 * BLOCK_J * BLOCK_I
     return shared, held
@@ -1360,7 +1373,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op(_free("attention_retention_forward_df19614c"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_forward_e8b606f6"), mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1376,7 +1389,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_retention_backward_df19614c"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_backward_e8b606f6"), mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -279,7 +279,40 @@ def _is_rounded(b: Builder, operand: Expr) -> bool:
     """Tell whether an operand is made one of 16 bits, where it meets one that has no more."""
     if is_at_most_one(b, operand) or _is_short(b, operand):
         return True
-    return b.rounded and not is_divided(b, operand)
+    return b.rounded and not is_divided(b, operand) and not _grows(b, operand)
+
+
+def _grows(b: Builder, expr: Expr) -> bool:
+    """Tell whether a value is made of a power that may be too large for 16 bits.
+
+    What was handed over for a power, a maximum or the logarithm of a sum, is there to be taken off:
+    the power is a weight. A decay that the inputs decide may as well be growth.
+    """
+    if is_at_most_one(b, expr):
+        return False
+    match expr:
+        case Call("exp" | "exp2" | "pow"):
+            return not _takes_off(b, expr)
+        case Name(name):
+            return name in b.defined and _grows(b, b.defined[name])
+        case _:
+            return any(_grows(b, part) for part in children(expr))
+
+
+def _takes_off(b: Builder, expr: Expr) -> bool:
+    """Tell whether a value is made of one that was handed over."""
+    left, seen = [expr], set[str]()
+    while left:
+        for part in walk(left.pop()):
+            array = part.array if isinstance(part, Load) else None
+            if isinstance(part, Name):
+                array = part.holds
+                if part.name in b.defined and part.name not in seen:
+                    seen.add(part.name)
+                    left.append(b.defined[part.name])
+            if array is not None and array in b.exact:
+                return True
+    return False
 
 
 def _both_rounded(b: Builder, left: Expr, right: Expr) -> str | None:

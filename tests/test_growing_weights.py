@@ -1,0 +1,27 @@
+"""Weights that may grow beyond 16 bits are not rounded to them in a backward pass either."""
+
+import pytest
+
+from looptrans.frontend import parse
+from looptrans.ir.source import Source
+from looptrans.runtime.verify_backward import verify_backward
+
+LISTING = """
+def fading(A: Float[Array, "M E"], C: Float[Array, "N E"], W: Float[Array, "N D"], speed: float):
+    y = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, min(N, i + 1)):
+            w = exp({exponent}) * sum(A[i, e] * C[j, e] for e in range(0, E))
+            for d in range(0, D):
+                y[i, d] += w * W[j, d]
+    return y
+"""
+
+
+@pytest.mark.parametrize("exponent", ["-speed * (i - j)", "(j - i) * speed"])
+def test_a_decay_that_is_growth(exponent: str) -> None:
+    """exp(0.5 * 25) is 2.7e5, and float16 ends at 65504."""
+    program = parse(Source("fading.py", LISTING.format(exponent=exponent)))
+    sizes = {"M": 45, "N": 45, "E": 16, "D": 16, "speed": -0.5}
+    report = verify_backward(program, [sizes], ["float16"])
+    assert report.passed, [out for run in report.runs for out in run.outputs if not out.passed]
