@@ -18,10 +18,12 @@ OURS, FLEX, CUDNN = "looptrans", "FlexAttention", "SDPA cuDNN"
 
 
 def rows(results: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a row for each result: teraflops a second, and what part of the others' that is."""
+    """Yield a row for each result of attention: TFLOP/s, and what part of the others' that is."""
     for each in results["results"]:
         rates = {row["name"]: row["tflops"] for row in each["rows"] if row["median_ms"] is not None}
-        own = rates[OURS]
+        own = rates.get(OURS)
+        if own is None or "N" not in each["sizes"]:
+            continue
         cells = [each["program"], str(each["sizes"]["N"]), each["pass"], f"{own:.0f}"]
         for name in (FLEX, CUDNN):
             other = rates.get(name)

@@ -173,9 +173,7 @@ def _write(
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device,
         "versions": software,
-        "results": sorted(
-            entries, key=lambda each: (each["program"], each["pass"], each.get("dtype", ""))
-        ),
+        "results": sorted(entries, key=_place),
     }
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     write_text(path, text)

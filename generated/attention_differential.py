@@ -150,6 +150,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -206,7 +207,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -215,7 +216,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -419,7 +420,7 @@ def attention_differential_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_differential_kernel_default = {
-    2: attention_differential_kernel_config(128, 32, 8, 3),
+    2: attention_differential_kernel_config(64, 32, 8, 3),
     4: attention_differential_kernel_config(32, 32, 8, 1),
 }
 
@@ -429,7 +430,7 @@ attention_differential_kernel_tuned = {
         attention_differential_kernel,
         [
             attention_differential_kernel_config(*row)
-            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_differential_kernel_footprint, 2),

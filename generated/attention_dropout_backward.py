@@ -344,6 +344,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -400,7 +401,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -409,7 +410,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -1950,7 +1951,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_forward_a30f7bd1"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_d7c9fe68"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1970,7 +1971,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_backward_a30f7bd1"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_d7c9fe68"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -233,6 +233,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -289,7 +290,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -298,7 +299,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -1008,7 +1009,7 @@ def attention_prefix_backward_dK_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_prefix_backward_dK_dV_kernel_default = {
-    2: attention_prefix_backward_dK_dV_kernel_config(128, 32, 8, 3),
+    2: attention_prefix_backward_dK_dV_kernel_config(64, 32, 8, 3),
     4: attention_prefix_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
@@ -1018,7 +1019,7 @@ attention_prefix_backward_dK_dV_kernel_tuned = {
         attention_prefix_backward_dK_dV_kernel,
         [
             attention_prefix_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_prefix_backward_dK_dV_kernel_footprint, 2),
@@ -1392,7 +1393,7 @@ def attention_prefix_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_prefix_forward_c92d49e2"), mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_forward_3248e1b2"), mutates_args=())
 def _attention_prefix_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, tune: bool,
     check: bool
@@ -1412,7 +1413,7 @@ def _(Q, K, V, prefix, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_prefix_backward_c92d49e2"), mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_backward_3248e1b2"), mutates_args=())
 def _attention_prefix_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -257,6 +257,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -313,7 +314,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -322,7 +323,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -992,7 +993,7 @@ def attention_ragged_backward_dK_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_ragged_backward_dK_dV_kernel_default = {
-    2: attention_ragged_backward_dK_dV_kernel_config(128, 32, 8, 3),
+    2: attention_ragged_backward_dK_dV_kernel_config(64, 32, 8, 3),
     4: attention_ragged_backward_dK_dV_kernel_config(32, 32, 8, 1),
 }
 
@@ -1002,7 +1003,7 @@ attention_ragged_backward_dK_dV_kernel_tuned = {
         attention_ragged_backward_dK_dV_kernel,
         [
             attention_ragged_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "U", "E", "D"],
         fitting=_fitting(attention_ragged_backward_dK_dV_kernel_footprint, 2),
@@ -1503,7 +1504,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_ragged_forward_7aaad75a"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_forward_493111b3"), mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1522,7 +1523,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_ragged_backward_7aaad75a"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_backward_493111b3"), mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

@@ -121,6 +121,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -177,7 +178,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -186,7 +187,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -224,7 +225,7 @@ def attention_relative_kernel(
     stride_relative_h, stride_relative_1,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
-    B, M, N,
+    H, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -237,8 +238,8 @@ def attention_relative_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i % B
-    h = pid // blocks_i // B
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
@@ -412,7 +413,7 @@ attention_relative_kernel_tuned = {
                 ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
             )
         ],
-        key=["B", "M", "N", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -423,7 +424,7 @@ attention_relative_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
             )
         ],
-        key=["B", "M", "N", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_kernel_footprint, 4),
     ),
 }
@@ -598,7 +599,7 @@ def attention_relative(Q, K, V, relative, *, out=None, tune=True):
                 *relative.stride(),
                 *O.stride(),
                 *lse.stride(),
-                B, M, N,
+                H, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,

@@ -309,6 +309,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -365,7 +366,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -374,7 +375,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -414,7 +415,7 @@ def attention_relative_kernel(
     stride_log_l_b, stride_log_l_h, stride_log_l_i,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
     stride_lse_b, stride_lse_h, stride_lse_i,
-    B, M, N,
+    H, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -427,8 +428,8 @@ def attention_relative_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i % B
-    h = pid // blocks_i // B
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
@@ -611,7 +612,7 @@ attention_relative_kernel_tuned = {
                 ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
             )
         ],
-        key=["B", "M", "N", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -622,7 +623,7 @@ attention_relative_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
             )
         ],
-        key=["B", "M", "N", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_kernel_footprint, 4),
     ),
 }
@@ -727,7 +728,7 @@ def attention_relative_backward_dQ_kernel(
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dQ_b, stride_dQ_h, stride_dQ_i, stride_dQ_e,
-    B, M, N,
+    H, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -740,8 +741,8 @@ def attention_relative_backward_dQ_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
-    b = pid // blocks_i % B
-    h = pid // blocks_i // B
+    b = pid // blocks_i // H
+    h = pid // blocks_i % H
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
@@ -880,7 +881,7 @@ attention_relative_backward_dQ_kernel_tuned = {
             attention_relative_backward_dQ_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
-        key=["B", "M", "N", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_backward_dQ_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -891,7 +892,7 @@ attention_relative_backward_dQ_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
             )
         ],
-        key=["B", "M", "N", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_backward_dQ_kernel_footprint, 4),
     ),
 }
@@ -910,7 +911,7 @@ def attention_relative_backward_dK_dV_kernel(
     stride_delta_b, stride_delta_h, stride_delta_i,
     stride_dK_b, stride_dK_h, stride_dK_j, stride_dK_e,
     stride_dV_b, stride_dV_h, stride_dV_j, stride_dV_d,
-    B, M, N,
+    H, M, N,
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -923,8 +924,8 @@ def attention_relative_backward_dK_dV_kernel(
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_j = tl.cdiv(N, BLOCK_J)
-    b = pid // blocks_j % B
-    h = pid // blocks_j // B
+    b = pid // blocks_j // H
+    h = pid // blocks_j % H
     j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
@@ -1082,7 +1083,7 @@ attention_relative_backward_dK_dV_kernel_tuned = {
             attention_relative_backward_dK_dV_kernel_config(*row)
             for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
         ],
-        key=["B", "M", "N", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_backward_dK_dV_kernel_footprint, 2),
     ),
     4: _Tuned(
@@ -1093,7 +1094,7 @@ attention_relative_backward_dK_dV_kernel_tuned = {
                 ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
             )
         ],
-        key=["B", "M", "N", "E", "D"],
+        key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_relative_backward_dK_dV_kernel_footprint, 4),
     ),
 }
@@ -1579,7 +1580,7 @@ def attention_relative_forward(Q, K, V, relative, *, tune=True):
                 *log_l.stride(),
                 *O.stride(),
                 *lse.stride(),
-                B, M, N,
+                H, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,
@@ -1732,7 +1733,7 @@ def attention_relative_backward(
                 *dO.stride(),
                 *delta.stride(),
                 *dQ.stride(),
-                B, M, N,
+                H, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,
@@ -1772,7 +1773,7 @@ def attention_relative_backward(
                 *delta.stride(),
                 *_strides(dK, 0, 1, 2, 3),
                 *_strides(dV, 0, 1, 2, 3),
-                B, M, N,
+                H, M, N,
                 E=E, D=D,
                 INDEX=index,
                 **lanes,
@@ -1812,7 +1813,7 @@ def attention_relative_backward(
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_ff880ba1"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_bb924d5c"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1833,7 +1834,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_ff880ba1"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_bb924d5c"), mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, top: torch.Tensor,
     log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -103,6 +103,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -159,7 +160,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -168,7 +169,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -420,7 +421,7 @@ def attention_sinks_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLO
 
 # Used where nothing is timed, by the bytes of an element.
 attention_sinks_kernel_default = {
-    2: attention_sinks_kernel_config(128, 64, 0, 8, 3),
+    2: attention_sinks_kernel_config(128, 32, 0, 8, 3),
     4: attention_sinks_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -431,7 +432,7 @@ attention_sinks_kernel_tuned = {
         [
             attention_sinks_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
             )
         ],
         key=["H", "M", "N", "window_left", "E", "D"],

@@ -309,6 +309,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -365,7 +366,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -374,7 +375,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -1654,7 +1655,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op(_free("attention_softcap_forward_276d49f5"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_forward_d79a79f8"), mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1674,7 +1675,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_softcap_backward_276d49f5"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_backward_d79a79f8"), mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -252,6 +252,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -308,7 +309,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -317,7 +318,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -694,7 +695,7 @@ def attention_streaming_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_streaming_kernel_default = {
-    2: attention_streaming_kernel_config(128, 64, 0, 8, 3),
+    2: attention_streaming_kernel_config(128, 32, 0, 8, 3),
     4: attention_streaming_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -705,7 +706,7 @@ attention_streaming_kernel_tuned = {
         [
             attention_streaming_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
             )
         ],
         key=["H", "M", "N", "kept", "window_left", "E", "D"],
@@ -1720,7 +1721,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_streaming_forward_c6853276"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_forward_7b0bd05e"), mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1739,7 +1740,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_streaming_backward_c6853276"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_backward_7b0bd05e"), mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

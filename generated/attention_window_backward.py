@@ -244,6 +244,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -300,7 +301,7 @@ class _Tuned:
         return found
 
 
-def _fitted(config, footprint, width, sizes, device, most=160):
+def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
     It fits where a program has room for its blocks, by an estimate, and a thread holds at most so
@@ -309,7 +310,7 @@ def _fitted(config, footprint, width, sizes, device, most=160):
     if _INTERPRETED:
         return config
     driver = triton.runtime.driver.active
-    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 3072
+    room = driver.utils.get_device_properties(device)["max_shared_mem"] - 4096
     most *= driver.get_current_target().warp_size * config.num_warps
     while True:
         shared, held = footprint(width, **{**sizes, **config.all_kwargs()})
@@ -574,7 +575,7 @@ def attention_window_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_window_kernel_default = {
-    2: attention_window_kernel_config(128, 64, 0, 8, 3),
+    2: attention_window_kernel_config(128, 32, 0, 8, 3),
     4: attention_window_kernel_config(32, 32, 0, 8, 1),
 }
 
@@ -585,7 +586,7 @@ attention_window_kernel_tuned = {
         [
             attention_window_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
             for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (64, 32, 128), (0, 1), (3, 2)
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
             )
         ],
         key=["H", "M", "N", "window_left", "window_right", "E", "D"],
@@ -1513,7 +1514,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_forward_2b0c9162"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_forward_e083f076"), mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1533,7 +1534,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_backward_2b0c9162"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_backward_e083f076"), mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

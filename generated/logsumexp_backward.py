@@ -109,6 +109,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -491,7 +492,7 @@ def logsumexp_backward(X, top, log_l, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op(_free("logsumexp_forward_472e0453"), mutates_args=())
+@torch.library.custom_op(_free("logsumexp_forward_e5735bdd"), mutates_args=())
 def _logsumexp_forward_operator(
     X: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -508,7 +509,7 @@ def _(X, tune):
     )
 
 
-@torch.library.custom_op(_free("logsumexp_backward_472e0453"), mutates_args=())
+@torch.library.custom_op(_free("logsumexp_backward_e5735bdd"), mutates_args=())
 def _logsumexp_backward_operator(
     X: torch.Tensor, top: torch.Tensor, log_l: torch.Tensor, dy: torch.Tensor, wanted: list[bool],
     tune: bool

@@ -93,6 +93,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -433,7 +434,7 @@ def prefix_sum_backward(x, dP, *, wanted=None, tune=True):
     return (dx,)
 
 
-@torch.library.custom_op(_free("prefix_sum_forward_e38a1ab0"), mutates_args=())
+@torch.library.custom_op(_free("prefix_sum_forward_692bcac3"), mutates_args=())
 def _prefix_sum_forward_operator(x: torch.Tensor) -> torch.Tensor:
     return prefix_sum_forward(x)[0]
 
@@ -444,7 +445,7 @@ def _(x):
     return torch.empty((N,), dtype=x.dtype, device=x.device)
 
 
-@torch.library.custom_op(_free("prefix_sum_backward_e38a1ab0"), mutates_args=())
+@torch.library.custom_op(_free("prefix_sum_backward_692bcac3"), mutates_args=())
 def _prefix_sum_backward_operator(
     x: torch.Tensor, dP: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

@@ -133,6 +133,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -820,7 +821,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op(_free("rmsnorm_forward_e3d6bdf5"), mutates_args=())
+@torch.library.custom_op(_free("rmsnorm_forward_d1e59db9"), mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -837,7 +838,7 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("rmsnorm_backward_e3d6bdf5"), mutates_args=())
+@torch.library.custom_op(_free("rmsnorm_backward_d1e59db9"), mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -111,6 +111,7 @@ class _Tuned:
     def __init__(self, kernel, configs, key, restored=(), fitting=None):
         self.kernel, self.restored, self.fitting = kernel, restored, fitting
         self.found, self.waiting, self.called = {}, (), None
+        self.fastest = float("inf")
         self.tuner = triton.autotune(
             configs,
             key=key,
@@ -517,7 +518,7 @@ def softmax_cross_entropy_backward(X, y, top, log_l, dloss, *, wanted=None, tune
     return (dX,)
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_forward_62f14ee0"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_forward_cecfc512"), mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -534,7 +535,7 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_backward_62f14ee0"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_backward_cecfc512"), mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, top: torch.Tensor, log_l: torch.Tensor, dloss: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -13,7 +13,7 @@ def test_the_readme_has_what_was_measured() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     measured = json.loads((RESULTS / "nvidia-h200.json").read_text(encoding="utf-8"))
     made = list(rows(measured))
-    assert len(made) == len(measured["results"]) == 19
+    assert len(made) == len(measured["results"]) > 0
     assert "\n".join([HEAD, *made]) in readme
 
 

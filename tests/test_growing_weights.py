@@ -2,6 +2,7 @@
 
 import pytest
 
+from looptrans.emit.backward import emitted_with_backward
 from looptrans.frontend import parse
 from looptrans.ir.source import Source
 from looptrans.runtime.verify_backward import verify_backward
@@ -25,3 +26,28 @@ def test_a_decay_that_is_growth(exponent: str) -> None:
     sizes = {"M": 45, "N": 45, "E": 16, "D": 16, "speed": -0.5}
     report = verify_backward(program, [sizes], ["float16"])
     assert report.passed, [out for run in report.runs for out in run.outputs if not out.passed]
+
+
+ACTIVATION = """
+def layers(X: Float[Array, "M K"], A: Float[Array, "K N"], C: Float[Array, "N D"]):
+    y = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, N):
+            s = sum(X[i, k] * A[k, j] for k in range(0, K))
+            p = {value}
+            for d in range(0, D):
+                y[i, d] += p * C[j, d]
+    return y
+"""
+
+
+def in_float32(value: str) -> int:
+    """Return how many products of the backward module have an operand that is not rounded."""
+    program = parse(Source("layers.py", ACTIVATION.format(value=value)))
+    return emitted_with_backward(program).text.count("else None")
+
+
+def test_a_power_that_another_one_bounds_is_no_growth() -> None:
+    rounded = in_float32("max(s, 0.0) * s")
+    for value in ("s / (1.0 + exp(-s))", "log(1.0 + exp(s))", "max(s, 0.0) ** 2"):
+        assert in_float32(value) == rounded, value

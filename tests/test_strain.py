@@ -75,7 +75,7 @@ def test_blocks_are_the_smaller_the_more_a_thread_would_need() -> None:
             Options(pages=True, relative=True, alibi="H", dropout="philox"),
         )
     ]
-    assert chosen[:2] == [(128, 32), (64, 32)]
+    assert chosen[:2] == [(64, 32), (64, 32)]
     assert chosen == sorted(chosen, reverse=True)
     assert chosen[-1] < chosen[-2] < chosen[0]
 

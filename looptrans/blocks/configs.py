@@ -6,7 +6,7 @@ from itertools import product
 from math import inf
 
 from looptrans.blocks.expr import Dim, Dot, Expr, Load, dims_of, walk
-from looptrans.blocks.footprint import Footprints, fitted, footprints_of, held
+from looptrans.blocks.footprint import MOST_HELD, Footprints, fitted, footprints_of, held
 from looptrans.blocks.ops import ElementLoop, Op, TileLoop, exprs_of, ops_in
 from looptrans.blocks.program import Choice, Config
 from looptrans.blocks.strain import Strain, strain, strains_of
@@ -19,12 +19,12 @@ _SHARED = 227 * 1024
 # taken. The first table is for up to two products in a loop. What is worked on element by element
 # is then gone before the next block, and the numbers a thread holds say whether it has room.
 _FEW = (128, 64), (128, 32), (64, 64), (64, 32), (64, 16)
-_MOST = 128
+_MOST = 112
 _PLAIN = 64  # a block of a plain product, and nothing beside it
 # Of more products, the last need what the first began with: see `strain`, whose limits stand with
 # the blocks. Addresses do not become fewer with the blocks, so that less of them fits beside.
 # Of eight warps half only share the columns of 64 rows: on an H200, head size 128, dQ took 3.5 ms,
-# dK with dV 5.1, and with 128 rows 1.3 and 2.2.
+# and with 128 rows 1.3.
 _MANY = (128, 32, 185), (64, 32, 124), (64, 16, 117), (32, 32, 80), (32, 16, inf)
 
 
@@ -181,7 +181,7 @@ def _of_rows(
     def has_room(each: Config, most: float) -> bool:
         if strains is None:
             return held(needed, each, lanes) <= most
-        return strain(strains, each, lanes) <= most
+        return strain(strains, each, lanes) <= most and held(needed, each, lanes) <= MOST_HELD
 
     sizes = [(*size, _MOST) for size in _FEW] if strains is None else _MANY
     starts = [(config(row, tile, 8, 3), most) for row, tile, most in sizes]

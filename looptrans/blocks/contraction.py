@@ -285,14 +285,21 @@ def _is_rounded(b: Builder, operand: Expr) -> bool:
 def _grows(b: Builder, expr: Expr) -> bool:
     """Tell whether a value is made of a power that may be too large for 16 bits.
 
-    What was handed over for a power, a maximum or the logarithm of a sum, is there to be taken off:
-    the power is a weight. A decay that the inputs decide may as well be growth.
+    Where a float32 array has a part in it, as the logarithm of a sum that was handed over has, it
+    is taken for a weight. A decay that the inputs decide may as well be growth; over another power,
+    as in x * exp(-x) / (1 + exp(-x)) ** 2, it is no larger than what it is multiplied by.
     """
     if is_at_most_one(b, expr):
         return False
     match expr:
+        case Call("pow", (base, Number())):
+            return _grows(b, base)
         case Call("exp" | "exp2" | "pow"):
             return not _takes_off(b, expr)
+        case Call("log"):
+            return False
+        case Binary("/", left, right):
+            return _grows(b, left) and not _grows(b, right)
         case Name(name):
             return name in b.defined and _grows(b, b.defined[name])
         case _:
@@ -300,7 +307,7 @@ def _grows(b: Builder, expr: Expr) -> bool:
 
 
 def _takes_off(b: Builder, expr: Expr) -> bool:
-    """Tell whether a value is made of one that was handed over."""
+    """Tell whether a value is made of an element of an array that is in float32 in any case."""
     left, seen = [expr], set[str]()
     while left:
         for part in walk(left.pop()):

@@ -96,7 +96,8 @@ class Kernel:
 
     Attributes:
         name: Its name.
-        grid: The dimensions of role `program` and `rows`, the slowest first.
+        grid: The dimensions of role `program` and `rows`, as the loops stand; `emit.grid` says
+            which of them runs fastest.
         dims: All dimensions, by order.
         arrays: The arrays it is handed, in order of first appearance in the listing.
         scalars: The sizes and real parameters it is handed, in order of first appearance.

@@ -90,15 +90,24 @@ def _order(kernel: Kernel) -> tuple[Dim, ...]:
         for load in walk(expr)
         if isinstance(load, Load)
     ]
-    places = [
-        {part.dim for each in load.subscripts for part in walk(each) if isinstance(part, Position)}
-        for load in loads
-    ]
-    large = [dims for dims in places if {"rows", "tile"} <= {dim.role for dim in dims}]
+    large = [places for load in loads if _is_large(places := _places_of(load))]
     own = [dim for dim in kernel.grid if dim.role == "program"]
-    first = [dim for dim in own if all(dim in dims for dims in large)]
+    first = [dim for dim in own if all(dim in set().union(*places) for places in large)]
     rest = [dim for dim in own if dim not in first]
     return (*first, *rest, *(dim for dim in kernel.grid if dim not in own))
+
+
+def _places_of(load: Load) -> list[set[Dim]]:
+    """Return the dimensions whose iterations each subscript mentions."""
+    return [{p.dim for p in walk(s) if isinstance(p, Position)} for s in load.subscripts]
+
+
+def _is_large(places: list[set[Dim]]) -> bool:
+    """Tell whether rows are in one subscript and the iterations of a loop in another."""
+    found = {number: {dim.role for dim in dims} for number, dims in enumerate(places)}
+    rows = {number for number, roles in found.items() if "rows" in roles}
+    tiles = {number for number, roles in found.items() if "tile" in roles}
+    return any(one != other for one in rows for other in tiles)
 
 
 def block_number(dim: Dim, expr: Expressions) -> str:
