@@ -1,6 +1,8 @@
 """The table of README.md, from what `looptrans bench` has written.
 
-.venv/bin/python -m benchmarks.table benchmarks/results/FILE.json
+    .venv/bin/python -m benchmarks.table benchmarks/results/FILE.json
+
+It is for listings of attention, whose length is N. No GPU is needed.
 """
 
 from __future__ import annotations

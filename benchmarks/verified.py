@@ -6,7 +6,7 @@
 It is `looptrans verify --pass both` for each listing in a process of its own, with normal inputs,
 at two of the sets of sizes that it finds: one beyond blocks, with odd sizes, and one in whole
 blocks. Set OMP_NUM_THREADS=1, or the processes' threads are in each other's way. Prints what is
-wrong; the exit status is 1 where something is.
+wrong; the exit status is 1 where something is, and 3 without a GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused
 from looptrans.frontend import load
-from looptrans.runtime.bench_machine import gpu, versions
+from looptrans.runtime.bench_machine import NoGpu, gpu, versions
 from looptrans.runtime.device import prepare_device
 from looptrans.runtime.reference import reference_of
 from looptrans.runtime.verification import Report
@@ -137,19 +137,20 @@ def main() -> int:
     # fails can leave it such that its process can do no more.
     context = multiprocessing.get_context("fork")
     with context.Pool(arguments.jobs, maxtasksperchild=1) as pool:
-        device, software = pool.apply(facts, (None,))
+        try:
+            device, software = pool.apply(facts, (None,))
+        except NoGpu as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 3
         jobs = [(path, dtypes) for path in arguments.file]
         for made in pool.imap_unordered(verified, jobs):
             entries += made
             for each in made:
                 mark = "✓" if each["passed"] else "✗"
                 what = f"{each['program']} {each['pass']} {each.get('dtype', '')}".strip()
-                print(
-                    f"{mark} {what}: {each.get('reason', 'right' if each['passed'] else 'wrong')}"
-                )
-                print(
-                    "".join(f"    {text}\n" for text in each.get("wrong", ())), end="", flush=True
-                )
+                state = each.get("reason", "right" if each["passed"] else "wrong")
+                lines = [f"{mark} {what}: {state}", *each.get("wrong", ())]
+                print("\n    ".join(lines), flush=True)
             if arguments.output:
                 _write(arguments.output, device, software, entries)
     failed = sum(not each["passed"] for each in entries)
@@ -175,8 +176,7 @@ def _write(
         "versions": software,
         "results": sorted(entries, key=_place),
     }
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    write_text(path, text)
+    write_text(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
