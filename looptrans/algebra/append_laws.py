@@ -5,17 +5,21 @@ moving of the factor   A(s, t) * A(t, u) = A(s, u)
 moving of the terms    B(x, t) * A(t, u) = B(x, u)
 neutral                B(x, t) = 0 where x is as small as ⊥, so what a guard leaves out in
 single iterations adds nothing in a block
+one pick after another what two blocks pick is what the second does after the first
 first iteration        A(⊥, t) = 0, so nothing is kept of what was there before the guard held
 """
 
 from __future__ import annotations
 
-from looptrans.algebra.append_state import AppendedState
+from dataclasses import replace
+
+from looptrans.algebra.append_state import AppendedState, Pick
 from looptrans.algebra.laws import Equation, Law, joined
 from looptrans.algebra.normal import Assumptions, equality
 from looptrans.algebra.order import inputs_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import ZERO, add, multiply, names_of, put
+from looptrans.ir.monoids import Monoid
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Binary, Const, Real, Select, Value
 
@@ -28,7 +32,10 @@ def append_laws(step: Recurrence, states: tuple[AppendedState, ...]) -> tuple[La
         states: Its states, in its order.
     """
     moved = [state for state in states if state.is_moved]
+    picked = [(state, state.pick) for state in states if state.pick is not None]
     found = [_one_iteration(step, states)]
+    if picked:
+        found.append(_picks_join(step, picked))
     if moved:
         found += [_factor_moves(step, moved), _terms_move(step, moved)]
     if any(state.guard is not None for state in moved):
@@ -44,7 +51,10 @@ def _one_iteration(step: Recurrence, states: tuple[AppendedState, ...]) -> Law:
     equations = []
     for state in states:
         name = state.state.name
-        if state.factor is None:
+        value: Value
+        if state.pick is not None:
+            value = Select(state.pick.moves(Real(state.pick.of)), state.term, Real(name))
+        elif state.factor is None:
             value = joined(state.operator, Real(name), state.term)
         else:
             value = add(multiply(Real(name), state.factor), state.term)
@@ -97,6 +107,27 @@ def _terms_move(step: Recurrence, moved: list[AppendedState]) -> Law:
         left = Binary("*", state.term, _later(state.factor))
         equations.append(_proved(step, state.state.name, left, _far(state.term)))
     return Law("moving of the terms", "B(x, t) * A(t, u) = B(x, u)", tuple(equations))
+
+
+def _picks_join(step: Recurrence, picked: list[tuple[AppendedState, Pick]]) -> Law:
+    """Prove that what a block and an iteration behind it pick is what both together do.
+
+    With m the extremum, k the picked state, b and d what the block and the iteration offer the
+    extremum, and p and q what they offer the picked state.
+    """
+    equations = []
+    for state, pick in picked:
+        word: Monoid = "max" if pick.comparison in (">", ">=") else "min"
+        m, k, b, d, p, q = (Real(name) for name in ("m1", "k1", "b1", "d1", "b2", "d2"))
+
+        def taken(over: Value, by: Value, new: Value, old: Value, pick: Pick = pick) -> Value:
+            return Select(replace(pick, offered=by).moves(over), new, old)
+
+        one_by_one = taken(joined(word, m, b), d, q, taken(m, b, p, k))
+        together = taken(m, joined(word, b, d), taken(b, d, q, p), k)
+        equations.append(_proved(step, state.state.name, one_by_one, together))
+    statement = "the pick of two blocks is that of the second where it moves the first"
+    return Law("one pick after another", statement, tuple(equations))
 
 
 def _left_out(

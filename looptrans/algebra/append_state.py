@@ -4,11 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isinf
+from typing import Literal, TypeAlias
 
 from looptrans.algebra.recurrence import StateVariable
 from looptrans.ir.condition import Condition, Data, Every
 from looptrans.ir.monoids import Monoid
 from looptrans.ir.value import Access, Compare, Const, Real, Value
+
+Comparison: TypeAlias = Literal[">", ">=", "<", "<="]
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """When a state takes what an iteration offers: where a maximum or minimum is attained.
+
+        t2 = X(x) if V(x) > s1 else s2, and t1 = max(s1, V(x))
+
+    Attributes:
+        of: The extremum, `s1`.
+        offered: What the iteration offers that, V.
+        comparison: How V is compared with its old value: `>` keeps the first of several that
+            attain a maximum, `>=` the last; `<` and `<=` those of a minimum.
+    """
+
+    of: str
+    offered: Value
+    comparison: Comparison
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the first of several that attain the extremum is kept, not the last."""
+        return self.comparison in (">", "<")
+
+    def moves(self, old: Value) -> Condition:
+        """Return the condition that what is offered takes the place of an old extremum."""
+        return Data(Compare(self.comparison, self.offered, old))
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +48,14 @@ class AppendedState:
     Attributes:
         state: The state variable: its cell, the inner loops it is a vector over, the statements
             that write it, its initial value.
-        operator: What joins the terms of a block; `+` for a moved one.
+        operator: What joins the terms of a block; `+` for a moved one. A picked one has that of
+            the extremum it goes with.
         term: What one iteration offers: over inputs `x…`, parameters `p…` and, where the state is
             moved, the next values `t…` of states before it.
         factor: For a moved state, what the old value is multiplied by, over `s…`, `t…` and `p…`.
         condition: Where given, only the iterations where it holds offer a term; over the inputs.
         guard: Where given, the state stays as it is unless this holds of the next values `t…`.
+        pick: For a picked state, when it takes the term.
     """
 
     state: StateVariable
@@ -32,6 +64,12 @@ class AppendedState:
     factor: Value | None = None
     condition: Condition | None = None
     guard: Condition | None = None
+    pick: Pick | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what iterations offer is joined to the old value by the operator."""
+        return self.factor is None and self.pick is None
 
     @property
     def is_moved(self) -> bool:

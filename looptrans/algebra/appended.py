@@ -1,10 +1,12 @@
 """The form in which a state takes a whole block of iterations in, found in its step.
 
-A state is *plain* or *moved*. With `(+)` one of +, *, max and min, x what an iteration is given,
-s1 the old and t1 the new value of a state before it:
+A state is *plain*, *moved* or *picked*. With `(+)` one of +, *, max and min, x what an iteration is
+given, s1 the old and t1 the new value of a state before it:
 
     plain    t1 = s1 (+) X(x)                      a block: t1 = s1 (+) (+)_x X(x)
     moved    t2 = s2 * A(s1, t1) + B(x, t1)        a block: t2 = s2 * A(s1, t1) + sum_x B(x, t1)
+    picked   t2 = X(x) if V(x) > s1 else s2        a block: t2 = X(x) if V(x) > s1 else s2, x the
+             where t1 = max(s1, V(x))                       first of those with the largest V
 
 A moved state may have a guard, `t1 > -inf`, without which it stays as it is.
 """
@@ -12,10 +14,16 @@ A moved state may have a guard, `t1 > -inf`, without which it stays as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from looptrans.algebra.append_laws import append_laws
-from looptrans.algebra.append_state import AppendedState, guard_parts, left_infinity
+from looptrans.algebra.append_state import (
+    AppendedState,
+    Comparison,
+    Pick,
+    guard_parts,
+    left_infinity,
+)
 from looptrans.algebra.atoms import Expr, Undefined
 from looptrans.algebra.laws import Law
 from looptrans.algebra.normal import Assumptions, equality
@@ -33,7 +41,7 @@ from looptrans.algebra.values import (
     put,
     without_repeats,
 )
-from looptrans.ir.condition import Condition, Every, negation
+from looptrans.ir.condition import Condition, Every, conjunction, negation
 from looptrans.ir.listing import access_text
 from looptrans.ir.monoids import IDENTITIES, Monoid
 from looptrans.ir.rewrite import replaced
@@ -124,11 +132,18 @@ class _Form:
             if found is not None and guard is None:
                 operator, term = found
                 return AppendedState(self.variable, operator, term, None, condition)
+        if isinstance(update, Select) and Real(mine) in (update.chosen, update.otherwise):
+            picked = self._picked(update, condition) if guard is None else None
+            if picked is None:
+                raise self._no("changes under a condition on the state")
+            return picked
         factor, term = self._moved(update)
         for name in sorted({"s" + name[1:] for name in waits}):
             other = self.before[name]
             if other.condition != condition:
                 raise NoForm(f"{self._text} and {access_text(other.access)} move at other times")
+            if other.pick is not None:
+                raise NoForm(f"{self._text} waits for which {access_text(other.access)} is picked")
             if not set(other.state.over) <= set(self.variable.over):
                 raise NoForm(f"{self._text} waits for the whole of {access_text(other.access)}")
         return AppendedState(self.variable, "+", term, factor, condition, guard)
@@ -152,14 +167,16 @@ class _Form:
         conditions: list[Condition] = []
         guard: Condition | None = None
         while isinstance(update, Select) and update.otherwise == Real(mine):
-            tested = update.condition
-            if not any(name[0] in "st" for name in names_of(Holds(tested))):
-                conditions.append(tested)
+            tested, given = _given_apart(update.condition)
+            conditions += given
+            if tested is None:
+                update = without_repeats(update.chosen)
             elif guard is None and self._is_guard(tested):
                 guard = tested
+                update = without_repeats(update.chosen)
             else:
-                raise self._no("changes under a condition on the state")
-            update = without_repeats(update.chosen)
+                update = replace(update, condition=tested)
+                break
         if guard is None:
             update, guard = self._with_guard_outside(update)
         return update, conditions, guard
@@ -214,6 +231,30 @@ class _Form:
                 pass
         return self._by_normal_form(update)
 
+    def _picked(self, update: Select, condition: Condition | None) -> AppendedState | None:
+        """Return the form of a state that is set where an extremum is attained."""
+        mine = Real(self.variable.name)
+        term = update.chosen if update.otherwise == mine else update.otherwise
+        if any(name[0] in "st" for name in names_of(term)):
+            return None
+        for name in sorted(
+            {"s" + n[1:] for n in names_of(update) if n != mine.name} & {*self.before}
+        ):
+            other = self.before[name]
+            if not other.is_plain or other.operator not in ("max", "min"):
+                continue
+            if other.condition != condition or other.state.over or self.variable.over:
+                continue
+            signs: tuple[Comparison, Comparison] = (">", ">=")
+            for comparison in signs if other.operator == "max" else ("<", "<="):
+                pick = Pick(name, other.term, comparison)
+                value = Select(pick.moves(Real(name)), term, mine)
+                given = put(update, {"t" + name[1:]: other.state.update})
+                if equality(value, given, Assumptions(inputs_of(self.step))).answer == "proved":
+                    operator = other.operator
+                    return AppendedState(self.variable, operator, term, None, condition, None, pick)
+        return None
+
     def _by_normal_form(self, update: Value) -> tuple[Monoid, Value] | None:
         terms = Terms(inputs_of(self.step))
         name = self.variable.name
@@ -250,6 +291,14 @@ class _Form:
         if any(part[0] == "s" for part in names_of(term)):
             raise self._no("is given terms that depend on the old state")
         return factored(slope, terms), term
+
+
+def _given_apart(condition: Condition) -> tuple[Condition | None, list[Condition]]:
+    """Return what a condition asks of states, if anything, and its parts that ask nothing."""
+    parts = condition.parts if isinstance(condition, Every) else (condition,)
+    given = [p for p in parts if not any(name[0] in "st" for name in names_of(Holds(p)))]
+    asked = [part for part in parts if part not in given]
+    return (conjunction(*asked) if asked else None), given
 
 
 def _slope(terms: Terms, form: Expr, update: Value, name: str) -> tuple[Expr, Expr]:
@@ -304,9 +353,12 @@ def domain_of_terms(step: Recurrence, states: tuple[AppendedState, ...]) -> Cond
     values = {given.name: given.value for given in (*step.inputs, *step.parameters)}
     found: dict[str, Condition | None] = {}
     for state in states:
-        if state.factor is None:
+        if state.is_plain:
             found[state.state.name] = _mask(state, values)
     for state in states:
+        if state.pick is not None:
+            strict = state.pick.is_strict
+            found[state.state.name] = found[state.pick.of] if strict else None
         if state.factor is not None:
             masks = [found[name] for name, _ in state.waits_for]
             found[state.state.name] = next((mask for mask in masks if mask is not None), None)

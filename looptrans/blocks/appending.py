@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from looptrans.algebra.append import Append
+from looptrans.algebra.append_state import Pick
 from looptrans.algebra.appended import AppendedState
 from looptrans.algebra.values import summands
 from looptrans.blocks.arithmetic import (
@@ -50,6 +51,7 @@ from looptrans.blocks.expr import (
 from looptrans.blocks.grid import factors_of
 from looptrans.blocks.identities import identity
 from looptrans.blocks.ops import Let, ops_in
+from looptrans.blocks.picked import Attained, attained, picked
 from looptrans.blocks.runs import Part
 from looptrans.blocks.serial import RunSerially
 from looptrans.blocks.sites import Path
@@ -88,6 +90,7 @@ class Appending:
     aliases: dict[str, str] = field(default_factory=dict)
     newer: dict[str, tuple[str, Value]] = field(default_factory=dict)
     finite: dict[str, Name] = field(default_factory=dict)
+    attained: dict[str, tuple[Value, Attained]] = field(default_factory=dict)
     folded: frozenset[str] = frozenset()
     members: frozenset[str] = frozenset()
     kept_in_log2: tuple[str, ...] = ()
@@ -102,7 +105,7 @@ class Appending:
         for array, state in self.states.items():
             if is_taken_off_elements(self.b.program.body, self.body, array):
                 continue
-            if state.operator in ("max", "min") and not state.is_moved:
+            if state.operator in ("max", "min") and state.is_plain:
                 units = in_units(self.body, array, set(self.pure - self.b.kept))
                 if units is not None:
                     found.append(array)
@@ -129,6 +132,7 @@ class Appending:
         self.aliases = {array: array for array in self.states}
         self.newer = {}
         self.finite = {}
+        self.attained = {}
         self.v.known.clear()
         self.masks = self.base + len(part.masks)
 
@@ -161,7 +165,54 @@ class Appending:
         """Return the value a statement has for a whole block; None where it is as it is written."""
         if array in self.folded:
             return None
+        if array in self.states and self.states[array].pick is not None:
+            return self._picked(array, value)
         return self._taken(array, value)
+
+    def _picked(self, array: str, value: Value) -> Expr:
+        """Return what a state is after a block that takes what attains an extremum."""
+        state = self.states[array]
+        pick = state.pick
+        assert pick is not None
+        of = next(a for a, each in self.states.items() if each.state.name == pick.of)
+        match value:
+            case Select(Data(Compare(_, left, right)), chosen, otherwise):
+                pass
+            case _:
+                raise self._one_by_one(array)
+        if of not in self.attained:
+            offered = [a for a, b in ((left, right), (right, left)) if self._state(b) == of]
+            if len(offered) != 1:
+                raise self._one_by_one(array)
+            self._attain(of, offered[0])
+        term = chosen if self._state(otherwise) == array else otherwise
+        found = self.attained[of][1]
+        lowered = self.v.kept(term, array)
+        return picked(
+            self.b, found, pick, self.dim, lowered, self.v.kept(Read(state.access), array)
+        )
+
+    def _attain(self, of: str, offered: Value) -> None:
+        """Work out the extremum of the block, where states are set to what attains it."""
+        state = self.states[of]
+        if of in self.attained and self.attained[of][0] == offered:
+            return
+        if of in self.attained or self._around(of):
+            raise self._one_by_one(of)
+        old = self.v.kept(Read(state.access), of)
+        elements = self.v.kept(offered, of)
+        picks = self._picks_from(of)
+        found = attained(self.b, state, picks, self.dim, elements, old, self._mask())
+        self.attained[of] = (offered, found)
+
+    def _picks_from(self, of: str) -> list[Pick]:
+        """Return when states are set to what attains an extremum."""
+        name = self.states[of].state.name
+        picks = [each.pick for each in self.states.values() if each.pick is not None]
+        return [pick for pick in picks if pick.of == name]
+
+    def _one_by_one(self, array: str) -> RunSerially:
+        return RunSerially(self.path, f"{array} is not set in a way that is known of blocks")
 
     def _taken(self, array: str, value: Value) -> Expr | None:
         chosen, guard, old = self._unguarded(value)
@@ -317,10 +368,16 @@ class Appending:
         state = next(iter(names))
         assert state is not None
         fact = self.states[state]
-        if fact.is_moved or fact.operator != op:
+        if not fact.is_plain or fact.operator != op:
             return None
         found: Expr = self.v.kept(own[0], state)
         others = [a for a in arguments if a is not own[0]]
+        if self._picks_from(state):
+            if len(others) != 1:
+                raise self._one_by_one(array)
+            self._attain(state, others[0])
+            self.newer[array] = (state, others[0])
+            return Call(op, (found, self.attained[state][1].extremum))
         monoid: Monoid = "max" if op == "max" else "min"
         for other in others:
             found = Call(op, (found, self._greatest(array, state, monoid, other)))
@@ -421,7 +478,7 @@ class Appending:
         state = self._state(own[0])
         assert state is not None
         fact = self.states[state]
-        if fact.is_moved or fact.operator != "*":
+        if not fact.is_plain or fact.operator != "*":
             return None
         found = self.v.kept(own[0], state)
         for part in parts:

@@ -308,6 +308,7 @@ def _grows(b: Builder, expr: Expr) -> bool:
 
 def _takes_off(b: Builder, expr: Expr) -> bool:
     """Tell whether a value is made of an element of an array that is in float32 in any case."""
+    logarithms = b.rounding.logarithms if b.rounding is not None else frozenset[str]()
     left, seen = [expr], set[str]()
     while left:
         for part in walk(left.pop()):
@@ -317,7 +318,7 @@ def _takes_off(b: Builder, expr: Expr) -> bool:
                 if part.name in b.defined and part.name not in seen:
                     seen.add(part.name)
                     left.append(b.defined[part.name])
-            if array is not None and array in b.exact:
+            if array in logarithms:
                 return True
     return False
 

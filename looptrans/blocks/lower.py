@@ -69,7 +69,7 @@ from looptrans.ir.index import parameters
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Const, Create
 from looptrans.ir.walk import live_out, nodes
-from looptrans.transforms.tree import node_at, statements_in
+from looptrans.transforms.tree import node_at
 
 
 def lower(
@@ -332,7 +332,7 @@ class _Lowering:
         return with_late(kernel), b.seen_contracted
 
     def _fact(self, loop: Loop) -> Append | None:
-        return self.facts.get((loop.variable, frozenset(statements_in((loop,)))))
+        return self.facts.get((loop.variable, _assigned(loop)))
 
     def _arguments(
         self, ops: tuple[Op, ...], grid: list[Dim], storage: dict[str, Storage]
@@ -482,7 +482,12 @@ def _access(is_read: bool, is_written: bool, is_added: bool) -> ArrayAccess:
 
 
 def _key(program: Program, fact: Append) -> tuple[str, frozenset[str]]:
-    return fact.loop, frozenset(statements_in((node_at(program, fact.position),)))
+    return fact.loop, _assigned(node_at(program, fact.position))
+
+
+def _assigned(node: Node) -> frozenset[str]:
+    """Return the labels of the statements of a loop, which guards around them do not change."""
+    return frozenset(each.label for each in nodes((node,)) if isinstance(each, Assign))
 
 
 def _dims_in(ops: tuple[Op, ...]) -> set[Dim]:
