@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from looptrans.adjoint.derived import Backward
+from looptrans.adjoint.derived import Backward, Saved
 from looptrans.adjoint.digits import Parted, parted
+from looptrans.adjoint.extremes import with_places_kept
 from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.lengths import Extended, extended
 from looptrans.adjoint.one_derivation import Derivation
@@ -19,6 +20,7 @@ from looptrans.adjoint.recurrences import opened
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.running import Running, with_running_sums
 from looptrans.adjoint.simpler import NAMES, ORDER, PLACES, ROWS, Simpler, simpler
+from looptrans.adjoint.spelled import with_extrema_spelled
 from looptrans.adjoint.states_kept import with_states_kept
 from looptrans.adjoint.through_time import closed
 from looptrans.adjoint.together import with_rows_together
@@ -76,7 +78,10 @@ def _backward(
         if running is not None:
             with contextlib.suppress(NotDifferentiated):
                 return _grown(_backward(running.program, of, wrt), program, running)
-        if not isinstance(error, OnExtreme):
+        if isinstance(error, OnExtreme):
+            with contextlib.suppress(NotDifferentiated):
+                return _of_places(error, program, of, wrt)
+        else:
             with contextlib.suppress(NotDifferentiated):
                 return _through_time(program, of, wrt)
             named = simpler(program, (NAMES,))
@@ -131,6 +136,34 @@ def _of_simplest(
     return found.backward(notes)
 
 
+def _of_places(
+    error: OnExtreme, program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
+) -> Backward:
+    """Derive the backward pass of a listing that hands over where an extremum is attained.
+
+    Raises:
+        NotDifferentiated: It is none of a form that is known, or has no backward pass either.
+    """
+    spelled = with_extrema_spelled(program, error.label)
+    if spelled is not None:
+        found = _backward(spelled.program, of, wrt)
+        loops = (error.label, *found.loops)
+        return replace(_simplified(found, program, spelled), loops=loops)
+    kept = with_places_kept(program, error.label)
+    if kept is None:
+        raise error
+    found = _backward(kept.program, of, wrt)
+    seen = found.forward if found.forward is not found.listing else kept.program
+    found = replace(
+        found,
+        listing=program,
+        forward=kept.forward(seen),
+        saved=(Saved(kept.place, False), *found.saved),
+        notes=(*found.notes, kept.note),
+    )
+    return _seen(found, (Step(kept.text, (kept.certificate,)), *found.steps))
+
+
 def _through_time(
     program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
 ) -> Backward:
@@ -183,7 +216,7 @@ def _grown(found: Backward, program: Program, running: Running) -> Backward:
 
 def _seen(found: Backward, steps: tuple[Step, ...]) -> Backward:
     """Return a backward pass with one more step before what was differentiated."""
-    return replace(found, steps=steps, before=found.before + 1)
+    return replace(found, steps=steps, before=found.before + 1, loops=())
 
 
 def _cut(found: Backward, whole: Extended) -> Backward:

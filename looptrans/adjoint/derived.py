@@ -41,6 +41,8 @@ class Backward:
         logarithms: What of the saved is the logarithm of a sum alone.
         seen: What was differentiated: the listing, or another that means the same.
         before: How many of the steps lead from the listing to that.
+        loops: The statements whose maxima and minima were written as loops before all else, one
+            after the other, each as it is called then.
     """
 
     listing: Program
@@ -57,3 +59,4 @@ class Backward:
     logarithms: frozenset[str] = frozenset()
     seen: Program | None = None
     before: int = 0
+    loops: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.simpler import ORDER, PLACES
+from looptrans.adjoint.spelled import LOOPS, with_extrema_spelled
 from looptrans.derivation.flows import flow_of, once_defined
 from looptrans.derivation.ordinary import seen_simpler
 from looptrans.derivation.sharing import alternatives, formed
@@ -61,6 +62,11 @@ def derive_backward(
     counted = begun[-1].after if begun else first
     try:
         found = backward(counted, of, wrt)
+        for label in found.loops:
+            begun.append(extrema_spelled(counted, label))
+            counted = begun[-1].after
+        if found.loops:
+            found = backward(counted, of, wrt)
         steps = [*begun, *_steps(counted, found)]
     except NotDifferentiated as error:
         help_ = error.remedy or say_that_rows_are_apart(first)
@@ -135,6 +141,24 @@ def _sentence(text: str) -> str:
 
 
 # The moves
+
+
+def extrema_spelled(program: Program, label: str) -> DerivationStep:
+    """Write the maxima and minima in a statement as loops; see `adjoint.spelled`.
+
+    Args:
+        program: The program.
+        label: The statement.
+
+    Raises:
+        NotDone: It has none.
+    """
+    found = with_extrema_spelled(program, label)
+    if found is None:
+        raise NotDone(f"{label} has no maximum or minimum that is worked out in any case")
+    return DerivationStep(
+        found.text, LOOPS, (label,), program, reread(found.program), found.certificates
+    )
 
 
 def hand_over(program: Program, of: str, wrt: str) -> DerivationStep:

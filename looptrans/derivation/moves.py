@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from looptrans.adjoint.simpler import ORDER, PLACES, ROWS
-from looptrans.derivation.backward import adjoint, hand_over, nest
+from looptrans.adjoint.spelled import LOOPS
+from looptrans.derivation.backward import adjoint, extrema_spelled, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
 from looptrans.derivation.by_rows import by_rows
 from looptrans.derivation.digits import digit_loops
@@ -52,6 +53,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "parts": (in_parts, (str, int)),
     "by rows": (by_rows, (str,)),
     "two nests": (in_two_nests, (str, str)),
+    LOOPS: (extrema_spelled, (str,)),
     "hand over": (hand_over, (str, str)),
     "adjoint": (adjoint, (int, str, str)),
     "backward nest": (nest, (int, str, str, int, str)),

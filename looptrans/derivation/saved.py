@@ -13,6 +13,7 @@ import json
 import math
 from typing import Any, TypeAlias
 
+from looptrans.adjoint.spelled import LOOPS
 from looptrans.algebra.certificate import digest, law_tree
 from looptrans.derivation.backward import BEGUN, passes
 from looptrans.derivation.derive import derive
@@ -256,7 +257,7 @@ def _backward(found: dict[str, Tree], first: Program, nests: Program | None) -> 
     at = next(n for n, (kind, _) in enumerate(steps) if kind == "backward nest")
     count, of, wrt, *_ = steps[at][1]
     facts = [["adjoint", [number, of, wrt]] for number in range(1, count)]
-    counted = next(n for n, (kind, _) in enumerate(steps) if kind not in BEGUN)
+    counted = next(n for n, (kind, _) in enumerate(steps) if kind not in (*BEGUN, LOOPS))
     before = [[kind, given] for kind, given in steps[counted:at] if kind != "hand over"]
     problems = []
     if before != facts or any([of, wrt] != g for kind, g in steps[:at] if kind == "hand over"):
