@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.recurrences import again
 from looptrans.adjoint.refusal import NotDifferentiated
@@ -148,21 +148,36 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
     here = tuple(Var(row.variable) for row in rows)
     place = Access(name, here)
     attained = Relation("==", Var(loop.variable), Opaque(name, here))
-    moves = Data(Compare(">" if function == "max" else "<", offered, Read(cell)))
-    pick = Select(moves, IndexValue(Var(loop.variable)), Read(place))
+    is_max = function == "max"
+    moves = Compare(">" if is_max else "<", offered, Read(cell))
+    picks = _picks(node, loop, cell, (moves, Compare("<" if is_max else ">", Read(cell), offered)))
+    if picks is None:
+        return None
+    pick = Select(Data(moves), IndexValue(Var(loop.variable)), Read(place))
     label = node.label
     before: tuple[Node, ...] = (Assign(label, (place,), (pick,)), node)
     added = Assign(label, (cell,), (Binary("+", Read(cell), offered),))
     none = Relation("<", Opaque(name, here), Int(0))
     old: Value = first.values[0]
-    behind = Assign(label, (cell,), (Select(none, old, Read(cell)),))
+    behind = None
     whole: list[tuple[Node, tuple[Node, ...]]] = [(If(attained, (added,)), before)]
     if not is_number(old, 0.0):
+        behind = Assign(label, (cell,), (Select(none, old, Read(cell)),))
         whole += [(replace(first, values=(ZERO,)), (first,)), (behind, ())]
-    seen = _Seen(node, first, loop, cell, attained, [each for each, _ in whole])
-    changed = rewritten(program.body, seen.change)
-    if not seen.is_right(program):
+    new: dict[int, Node] = {id(each): _picking(each, attained) for each in picks}
+    whole += [(new[id(each)], (each,)) for each in picks]
+    if not _is_set_by(program, cell, (first, node)):
         return None
+    new[id(node)] = whole[0][0]
+    if behind is not None:
+        new[id(first)] = whole[1][0]
+
+    def change(each: Node) -> tuple[Node, ...]:
+        if isinstance(each, Loop) and each.variable == loop.variable and behind is not None:
+            return (each, behind) if whole[0][0] in nodes(each.body) else (each,)
+        return (new.get(id(each), each),)
+
+    changed = rewritten(program.body, change)
     shape = tuple(each for each in extents if each is not None)
     words = f'Int[Array, "{shape_text(shape)}"]'
     given = Array(name, len(here), "int", "input", shape, annotation=words)
@@ -184,58 +199,49 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
     )
 
 
-@dataclass(slots=True)
-class _Seen:
-    """Writes a listing that is told where an extremum is attained.
+def _is_set_by(program: Program, cell: Access, known: tuple[Assign, ...]) -> bool:
+    """Tell whether these statements alone set an array, in this order in the text."""
+    setting = [
+        node
+        for node in nodes(program.body)
+        if isinstance(node, Assign) and any(t.array == cell.array for t in node.targets)
+    ]
+    return list(map(id, setting)) == list(map(id, known))
 
-    Attributes:
-        node: The statement that works the extremum out.
-        first: The one that sets it to a number before.
-        loop: The loop.
-        cell: The extremum.
-        attained: That an iteration of the loop is the one that attains it.
-        new: What stands for the statement, then for the other one and behind the loop, if anything.
+
+def _picks(
+    node: Assign, loop: Loop, cell: Access, tests: tuple[Compare, ...]
+) -> tuple[Assign, ...] | None:
+    """Return the statements in front of one in a loop that keep what goes with an extremum.
+
+    Returns:
+        Them, `k = X if V > m else k`; None where the extremum is read in another way.
     """
+    found: list[Assign] = []
+    is_before = True
+    for each in nodes(loop.body):
+        if each is node:
+            is_before = False
+            continue
+        if not isinstance(each, Assign | If):
+            continue
+        if all(relation.access.array != cell.array for relation in accesses(each)):
+            continue
+        match each:
+            case Assign(targets=(target,), values=(Select(Data(test), chosen, otherwise),)):
+                apart = cell.array not in arrays_in(chosen)
+                if is_before and otherwise == Read(target) and test in tests and apart:
+                    found.append(each)
+                    continue
+        return None
+    return tuple(found)
 
-    node: Assign
-    first: Assign
-    loop: Loop
-    cell: Access
-    attained: Condition
-    new: list[Node]
 
-    def change(self, node: Node) -> tuple[Node, ...]:
-        """Return what stands for a node."""
-        if node is self.node:
-            return (self.new[0],)
-        if node is self.first:
-            return (self.new[1] if len(self.new) > 1 else node,)
-        if isinstance(node, Loop) and self.new[0] in nodes(node.body):
-            last = self._around(node)
-            return (node, self.new[2]) if last and len(self.new) > 2 else (node,)
-        return (node,)
-
-    def _around(self, node: Loop) -> bool:
-        """Tell whether a loop is the one, perhaps with the statement changed in it already."""
-        return node.variable == self.loop.variable and node.range == self.loop.range
-
-    def is_right(self, program: Program) -> bool:
-        """Tell whether nothing else writes the extremum, and nothing else in the loop reads it."""
-        array = self.cell.array
-        writing = [
-            node
-            for node in nodes(program.body)
-            if isinstance(node, Assign) and any(target.array == array for target in node.targets)
-        ]
-        if [id(node) for node in writing] != [id(self.first), id(self.node)]:
-            return False
-        inside = [
-            relation.access.array
-            for node in nodes(self.loop.body)
-            if isinstance(node, Assign | If) and node is not self.node
-            for relation in accesses(node)
-        ]
-        return array not in inside
+def _picking(node: Assign, attained: Condition) -> Assign:
+    """Return a statement that keeps what goes with an extremum, told where it is attained."""
+    (value,) = node.values
+    assert isinstance(value, Select)
+    return replace(node, values=(replace(value, condition=attained),))
 
 
 def _set_before(program: Program, cell: Access, loop: tuple[int, ...]) -> Assign | None:

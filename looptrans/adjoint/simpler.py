@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from looptrans.adjoint.attaining import Attaining, with_extrema_written
 from looptrans.adjoint.divided import Divided, with_weights_divided
 from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.lets import program_of_indices
@@ -36,6 +37,7 @@ from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
 _Seen: TypeAlias = (
     Unasked
+    | Attaining
     | Begun
     | Divided
     | Ended
@@ -69,8 +71,9 @@ ORDER: Final = (
 ROWS: Final = "parts of rows"
 # Loops over the same rows that use one name, of which each keeps states of its own.
 NAMES: Final = "own names throughout"
-# Rows where they are, arrays that are set once, and nests with nothing between their loops.
-PLACES: Final = ("made once", "rows in place", "picked", "numbers inward")
+# Rows where they are, arrays that are set once, extrema written as such, and nests with nothing
+# between their loops.
+PLACES: Final = ("made once", "rows in place", "extrema", "picked", "numbers inward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     ROWS: lambda p: with_parts_of_rows(program_of_indices(p)),
     "made once": with_arrays_made_once,
     "rows in place": lambda p: with_rows_in_place(program_of_indices(p)),
+    "extrema": with_extrema_written,
     "picked": with_picks_added,
     "numbers inward": lambda p: with_numbers_inward(program_of_indices(p)),
 }

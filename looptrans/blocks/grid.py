@@ -11,6 +11,7 @@ innermost loops of the grid are rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Literal, TypeAlias
 
 from looptrans.blocks.program import NotLowered
@@ -41,6 +42,7 @@ from looptrans.ir.value import (
     Unary,
     Value,
     Whole,
+    value_children,
     walk_value,
 )
 from looptrans.ir.walk import accesses, nodes
@@ -184,18 +186,28 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
         if isinstance(node, Loop)
     }
     chosen: set[str] = set()
+    has_products = False
     for over, factors, around in _sums(body):
         sets = [_bounded(_depends(factor, reads), bounds) for factor in factors]
+        if over is not None:
+            has_products = has_products or _is_product(sets, around - {over, *grid})
         inside = [own for own in sets if over in own or over is None]
         if over is not None:
             inside = _without_batches(inside, around - {over})
         chosen |= apart(inside, grid) or _alone(inside, grid, body)
-    if not chosen:
+    if not chosen and not has_products:
         deep = any(isinstance(node, Loop) for node in body) or any(
             isinstance(part, Reduce) for part in _values(body)
         )
         chosen = set(grid[-1:] if deep else grid[-2:])
     return tuple(v for v in grid if v in chosen)[-2:]
+
+
+def _is_product(factors: list[set[str]], around: frozenset[str]) -> bool:
+    """Tell whether two factors are rows and columns over loops that a program has for itself."""
+    return any(
+        (one & around) - other and (other & around) - one for one, other in combinations(factors, 2)
+    )
 
 
 def _telling(end: Index) -> set[str]:
@@ -289,9 +301,20 @@ def _inner_sums(body: tuple[Node, ...], around: frozenset[str]) -> Iterator[_Sum
         elif isinstance(node, If):
             yield from _inner_sums((*node.body, *node.orelse), around)
         else:
-            for part in _values((node,)):
-                if isinstance(part, Reduce) and part.function == "sum":
-                    yield part.generators[-1].variable, factors_of(part.body), around
+            for value in node.values if isinstance(node, Assign) else ():
+                yield from _sums_in(value, around)
+
+
+def _sums_in(value: Value, around: frozenset[str]) -> Iterator[_Sum]:
+    for part in value_children(value):
+        yield from _sums_in(part, around | _generators_of(value))
+    if isinstance(value, Reduce) and value.function == "sum":
+        yield value.generators[-1].variable, factors_of(value.body), around
+
+
+def _generators_of(value: Value) -> frozenset[str]:
+    generators = value.generators if isinstance(value, Reduce) else ()
+    return frozenset(generator.variable for generator in generators)
 
 
 def _folds(body: tuple[Node, ...], loop: str | None, around: frozenset[str]) -> Iterator[_Sum]:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
 
+from looptrans.adjoint.attaining import with_extrema_written
 from looptrans.algebra.append import Append, appends
 from looptrans.blocks.balance import grows
 from looptrans.blocks.behind import factors_behind
@@ -69,7 +70,7 @@ from looptrans.ir.index import parameters
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Const, Create
 from looptrans.ir.walk import live_out, nodes
-from looptrans.transforms.tree import node_at
+from looptrans.transforms.tree import node_at, statements_in
 
 
 def lower(
@@ -111,7 +112,9 @@ class _Lowering:
         self.alone = alone
         self.one_each = one_each
         last, self.slices = sliced(derivation.last)
-        flow = None if self.slices else derivation.flow
+        written = with_extrema_written(last)
+        flow = None if self.slices or written is not None else derivation.flow
+        last = last if written is None else written.program
         self.facts = {_key(last, fact): fact for fact in appends(last, flow)}
         last = with_guards(unit_steps(scalar_form(last)), self._fact)
         self.program = replace(last, body=tuple(map(_with_loops_outside, last.body)))
@@ -332,7 +335,7 @@ class _Lowering:
         return with_late(kernel), b.seen_contracted
 
     def _fact(self, loop: Loop) -> Append | None:
-        return self.facts.get((loop.variable, _assigned(loop)))
+        return self.facts.get((loop.variable, frozenset(statements_in((loop,)))))
 
     def _arguments(
         self, ops: tuple[Op, ...], grid: list[Dim], storage: dict[str, Storage]
@@ -482,12 +485,7 @@ def _access(is_read: bool, is_written: bool, is_added: bool) -> ArrayAccess:
 
 
 def _key(program: Program, fact: Append) -> tuple[str, frozenset[str]]:
-    return fact.loop, _assigned(node_at(program, fact.position))
-
-
-def _assigned(node: Node) -> frozenset[str]:
-    """Return the labels of the statements of a loop, which guards around them do not change."""
-    return frozenset(each.label for each in nodes((node,)) if isinstance(each, Assign))
+    return fact.loop, frozenset(statements_in((node_at(program, fact.position),)))
 
 
 def _dims_in(ops: tuple[Op, ...]) -> set[Dim]:

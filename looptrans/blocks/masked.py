@@ -18,7 +18,6 @@ from dataclasses import replace
 
 from looptrans.algebra.append import Append
 from looptrans.blocks.bottom import Unsure, worked_out
-from looptrans.blocks.pick_form import in_pick_form
 from looptrans.blocks.sites import Site, sites
 from looptrans.ir.condition import (
     Condition,
@@ -62,7 +61,6 @@ def _node(node: Node, facts: Facts, program: Program) -> Node:
             if fact is None or fact.decision != "legal":
                 return changed
             states = {state.access.array for state in fact.states}
-            changed = replace(changed, body=in_pick_form(changed.body, fact))
             # What is kept of the last of equal maxima is that of -inf too, where all are.
             last = any(s.pick is not None and not s.pick.is_strict for s in fact.states)
             guarded = None if last else _guarded(changed.body, states, program)

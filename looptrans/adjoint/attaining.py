@@ -1,0 +1,140 @@
+"""Statements that an extremum moves for, each saying so itself.
+
+if s > best:                  k = j if s > best else k
+best = s           ->     best = max(best, s)
+k = j
+
+best = s if s > best else best           ->     best = max(best, s)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looptrans.ir.condition import Data, Every, conjunction
+from looptrans.ir.program import Assign, If, Node, Program
+from looptrans.ir.rewrite import rewritten
+from looptrans.ir.value import Access, Call, Compare, Read, Select, Value, walk_value
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import accesses, nodes
+from looptrans.transforms.accesses import listed
+
+
+@dataclass(frozen=True, slots=True)
+class Attaining:
+    """A program whose extrema are written as such.
+
+    Attributes:
+        program: The program afterwards.
+        arrays: The extrema.
+    """
+
+    program: Program
+    arrays: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """What was done, as a phrase."""
+        return f"write {listed(self.arrays)} as a maximum or minimum"
+
+    @property
+    def certificate(self) -> Certificate:
+        """What shows that the two mean the same."""
+        law = "what is taken where it is larger than what is there is the larger of the two"
+        return Certificate("algebra", law, "legal", "from the text; smaller likewise")
+
+
+def with_extrema_written(program: Program) -> Attaining | None:
+    """Write what is taken where it is larger, or smaller, than what is there as an extremum.
+
+    Args:
+        program: The program.
+
+    Returns:
+        The program afterwards; None where there is no such statement.
+    """
+    found: dict[str, None] = {}
+
+    def change(node: Node) -> tuple[Node, ...]:
+        made: tuple[Node, ...] | None = None
+        match node:
+            case If(orelse=()):
+                made = _opened(node)
+            case Assign(targets=(cell,), values=(Select(Data(test), chosen, otherwise),)):
+                word = _moved(test, chosen, cell) if otherwise == Read(cell) else None
+                made = None if word is None else (_extremum(node, cell, word, chosen),)
+            case _:
+                pass
+        if made is None:
+            return (node,)
+        inside = [each for part in made for each in nodes((part,)) if isinstance(each, Assign)]
+        found.update((e.targets[0].array, None) for e in inside if isinstance(e.values[0], Call))
+        return made
+
+    body = rewritten(program.body, change)
+    return Attaining(replace(program, body=body), tuple(found)) if found else None
+
+
+def _opened(node: If) -> tuple[Node, ...] | None:
+    """Return a guard that waits for an extremum to move as statements; None for any other."""
+    parts = node.condition.parts if isinstance(node.condition, Every) else (node.condition,)
+    first: list[Assign] = []
+    last: list[Assign] = []
+    test: Data | None = None
+    cells: list[Access] = []
+    for each in node.body:
+        match each:
+            case Assign(targets=(cell,), values=(value,)):
+                cells.append(cell)
+            case _:
+                return None
+        for part in parts:
+            word = _moved(part.value, value, cell) if isinstance(part, Data) else None
+            if word is not None and isinstance(part, Data):
+                test = part
+                last.append(_extremum(each, cell, word, value))
+                break
+        else:
+            first.append(each)
+    if test is None or len(last) != 1:
+        return None
+    written = {cell.array for cell in cells}
+    # All are set to what was there before any of them is.
+    read = {array for each in (*first, *last) for array in _read_in(each)}
+    own = last[0].targets[0].array
+    asked = {p.access.array for p in walk_value(test.value) if isinstance(p, Read)}
+    if len(written) != len(cells) or (read | asked) & written != {own}:
+        return None
+    if any(own in _read_in(each) for each in first):
+        return None
+    picks = tuple(
+        replace(each, values=(Select(test, each.values[0], Read(each.targets[0])),))
+        for each in first
+    )
+    rest = [part for part in parts if part is not test]
+    found = (*picks, *last)
+    return (replace(node, condition=conjunction(*rest), body=found),) if rest else found
+
+
+def _extremum(node: Assign, cell: Access, word: str, value: Value) -> Assign:
+    return replace(node, values=(Call(word, (Read(cell), value)),), augmented=False)
+
+
+def _moved(test: Value, value: Value, cell: Access) -> str | None:
+    """Return which extremum a cell is that takes a value where a test holds, if it is one."""
+    match test:
+        case Compare(">" | ">=", left, right) if (left, right) == (value, Read(cell)):
+            return "max"
+        case Compare("<" | "<=", left, right) if (left, right) == (Read(cell), value):
+            return "max"
+        case Compare("<" | "<=", left, right) if (left, right) == (value, Read(cell)):
+            return "min"
+        case Compare(">" | ">=", left, right) if (left, right) == (Read(cell), value):
+            return "min"
+        case _:
+            return None
+
+
+def _read_in(node: Assign | If) -> set[str]:
+    """Return what a statement, or the condition of a guard, reads."""
+    return {relation.access.array for relation in accesses(node) if not relation.is_write}
